@@ -1,0 +1,77 @@
+//! Every resource the server offers at this moment: the built-in kinds and those of the installed CRDs.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, RwLock};
+
+use crate::resource::Resource;
+
+/// A lookup table that is swapped whole when a CRD comes or goes.
+#[derive(Default)]
+pub struct Catalog {
+    current: RwLock<Arc<Listing>>,
+}
+
+/// One moment's resources, in discovery order.
+#[derive(Default, Clone)]
+pub struct Listing {
+    by_path: BTreeMap<(String, String, String), Arc<Resource>>,
+}
+
+impl Listing {
+    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Resource>> {
+        self.by_path.get(&(group.to_owned(), version.to_owned(), plural.to_owned())).cloned()
+    }
+
+    /// By kind, for objects that are named by `apiVersion` and `kind`.
+    pub fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<Arc<Resource>> {
+        self.iter().find(|r| r.group == group && r.version == version && r.kind == kind).cloned()
+    }
+
+    /// Any version of a resource, its storage version if that is served.
+    pub fn find_any_version(&self, group: &str, plural: &str) -> Option<Arc<Resource>> {
+        let mut found = None;
+        for resource in self.iter().filter(|r| r.group == group && r.plural == plural) {
+            if resource.version == resource.storage_version {
+                return Some(resource.clone());
+            }
+            found = Some(resource.clone());
+        }
+        found
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.by_path.values()
+    }
+}
+
+impl Catalog {
+    pub fn new(resources: Vec<Resource>) -> Self {
+        let catalog = Self::default();
+        catalog.update(|listing| resources.into_iter().for_each(|r| insert(listing, r)));
+        catalog
+    }
+
+    pub fn listing(&self) -> Arc<Listing> {
+        self.current.read().expect("no panic while holding the catalog").clone()
+    }
+
+    /// Replaces every version of one resource; an empty list removes it.
+    pub fn replace(&self, group: &str, plural: &str, versions: Vec<Resource>) {
+        self.update(|listing| {
+            listing.by_path.retain(|(g, _, p), _| g != group || p != plural);
+            versions.into_iter().for_each(|r| insert(listing, r));
+        });
+    }
+
+    fn update(&self, change: impl FnOnce(&mut Listing)) {
+        let mut current = self.current.write().expect("no panic while holding the catalog");
+        let mut listing = Listing::clone(&current);
+        change(&mut listing);
+        *current = Arc::new(listing);
+    }
+}
+
+fn insert(listing: &mut Listing, resource: Resource) {
+    let key = (resource.group.clone(), resource.version.clone(), resource.plural.clone());
+    listing.by_path.insert(key, Arc::new(resource));
+}

@@ -1,0 +1,57 @@
+//! Reading and writing the parts that every Kubernetes object has, on plain JSON.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+/// `metadata.<field>` as a string, empty when absent.
+pub fn meta<'a>(object: &'a Value, field: &str) -> &'a str {
+    object["metadata"][field].as_str().unwrap_or_default()
+}
+
+pub fn name(object: &Value) -> &str {
+    meta(object, "name")
+}
+
+pub fn namespace(object: &Value) -> &str {
+    meta(object, "namespace")
+}
+
+/// The `metadata` map, made if absent.
+pub fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
+    map_at(object, "metadata")
+}
+
+/// The map at `key`, made if absent or of another type.
+pub fn map_at<'a>(object: &'a mut Value, key: &str) -> &'a mut Map<String, Value> {
+    if !object.is_object() {
+        *object = Value::Object(Map::new());
+    }
+    let slot = &mut object[key];
+    if !slot.is_object() {
+        *slot = Value::Object(Map::new());
+    }
+    slot.as_object_mut().expect("made an object above")
+}
+
+pub fn labels(object: &Value) -> BTreeMap<String, String> {
+    object["metadata"]["labels"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(k, v)| (k.clone(), v.as_str().unwrap_or_default().to_owned()))
+        .collect()
+}
+
+pub fn is_terminating(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
+}
+
+pub fn finalizers(object: &Value) -> Vec<&str> {
+    object["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// The value at a dotted path without indices: `spec.nodeName`.
+pub fn at_path<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').filter(|p| !p.is_empty()).try_fold(object, |v, key| v.get(key))
+}
