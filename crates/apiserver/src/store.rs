@@ -3,17 +3,49 @@
 //! One committer thread orders all writes, makes them durable in groups and only then shows them to readers, so a
 //! reader never sees what a crash could take back.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+mod collection;
+mod committer;
+mod disk;
+mod watcher;
+
+#[cfg(test)]
+mod tests;
+
+pub use collection::{Change, ChangeKind, Compacted};
+pub use committer::WriteError;
+pub use disk::OpenError;
+pub use watcher::Watcher;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::{Arc, RwLock};
 
 use bytes::Bytes;
 use serde_json::Value;
+use tokio::sync::{broadcast, mpsc, oneshot};
+
+use collection::Collection;
+use committer::{Committer, Request};
+
+/// Changes of all collections that a subscriber may lag behind before it has to look at everything again.
+const FEED_CAPACITY: usize = 4096;
+/// Writes that may wait for the committer; past it writers wait their turn.
+const QUEUE_CAPACITY: usize = 1024;
 
 /// Which collection an object belongs to, whatever the version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupResource {
     pub group: Arc<str>,
     pub plural: Arc<str>,
+}
+
+impl GroupResource {
+    pub fn new(group: &str, plural: &str) -> Self {
+        Self {
+            group: group.into(),
+            plural: plural.into(),
+        }
+    }
 }
 
 /// Which object.
@@ -23,6 +55,16 @@ pub struct Key {
     /// Empty for cluster-scoped objects.
     pub namespace: Arc<str>,
     pub name: Arc<str>,
+}
+
+impl Key {
+    pub fn new(resource: &GroupResource, namespace: &str, name: &str) -> Self {
+        Self {
+            resource: resource.clone(),
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
 }
 
 /// One object at one revision. The JSON text is kept rather than a tree: lists and watches send it as it is.
@@ -38,5 +80,173 @@ impl Stored {
     /// The object as a tree, in its storage version.
     pub fn value(&self) -> Value {
         serde_json::from_slice(&self.json).expect("the store holds only JSON it serialised itself")
+    }
+}
+
+/// A collection at one revision, in key order.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub revision: u64,
+    pub items: Vec<Arc<Stored>>,
+}
+
+/// What a write expects to find.
+#[derive(Debug, Clone, Copy)]
+pub enum Expect {
+    Absent,
+    Revision(u64),
+}
+
+/// What a write leaves behind.
+#[derive(Debug)]
+pub enum Outcome {
+    Put(Value),
+    /// Removes the object; the value is its last state, which watchers are shown.
+    Delete(Value),
+}
+
+#[derive(Default)]
+struct State {
+    revision: u64,
+    collections: HashMap<GroupResource, Collection>,
+}
+
+/// The store. Cheap to share; the last handle dropped stops the committer.
+pub struct Store {
+    state: Arc<RwLock<State>>,
+    /// writers → committer
+    request_tx: mpsc::Sender<Request>,
+    feed_tx: broadcast::Sender<Arc<Change>>,
+}
+
+impl Store {
+    /// Opens the store in `file`, or keeps everything in memory without one.
+    pub fn open(file: Option<&Path>) -> Result<Self, OpenError> {
+        let mut state = State::default();
+        let disk = match file {
+            None => None,
+            Some(path) => {
+                let (disk, revision, objects) = disk::Disk::open(path)?;
+                state.revision = revision;
+                for object in objects {
+                    let collection = state
+                        .collections
+                        .entry(object.key.resource.clone())
+                        .or_insert_with(|| Collection::new(revision));
+                    collection.load(Arc::new(object));
+                }
+                Some(disk)
+            }
+        };
+        let state = Arc::new(RwLock::new(state));
+        let (request_tx, request_rx) = mpsc::channel(QUEUE_CAPACITY);
+        let (feed_tx, _) = broadcast::channel(FEED_CAPACITY);
+        Committer::spawn(state.clone(), disk, request_rx, feed_tx.clone());
+        Ok(Self {
+            state,
+            request_tx,
+            feed_tx,
+        })
+    }
+
+    /// The revision of the newest write that readers see.
+    pub fn revision(&self) -> u64 {
+        self.read(|state| state.revision)
+    }
+
+    pub fn get(&self, key: &Key) -> Option<Arc<Stored>> {
+        self.read(|state| state.collections.get(&key.resource)?.get(key).cloned())
+    }
+
+    pub fn list(&self, resource: &GroupResource, namespace: Option<&str>) -> Snapshot {
+        self.read(|state| Snapshot {
+            revision: state.revision,
+            items: state
+                .collections
+                .get(resource)
+                .map(|c| c.list(namespace))
+                .unwrap_or_default(),
+        })
+    }
+
+    /// The collection as it was at `revision`, while its history reaches that far.
+    pub fn list_at(
+        &self,
+        resource: &GroupResource,
+        namespace: Option<&str>,
+        revision: u64,
+    ) -> Result<Snapshot, Compacted> {
+        self.read(|state| {
+            let items = match state.collections.get(resource) {
+                Some(collection) => collection.list_at(namespace, revision)?,
+                None => Vec::new(),
+            };
+            Ok(Snapshot { revision, items })
+        })
+    }
+
+    /// The revision of the last change in a collection; zero if there was none since the start.
+    pub fn collection_revision(&self, resource: &GroupResource) -> u64 {
+        self.read(|state| {
+            state
+                .collections
+                .get(resource)
+                .map_or(0, Collection::last_revision)
+        })
+    }
+
+    /// Collections that hold at least one object.
+    pub fn populated(&self) -> Vec<GroupResource> {
+        self.read(|state| {
+            state
+                .collections
+                .iter()
+                .filter(|(_, c)| !c.is_empty())
+                .map(|(r, _)| r.clone())
+                .collect()
+        })
+    }
+
+    /// Changes of one collection after `from`; `None` starts at the present.
+    pub fn watch(&self, resource: &GroupResource, from: Option<u64>) -> Result<Watcher, Compacted> {
+        let mut state = self.state.write().expect("no panic while holding the store");
+        let revision = state.revision;
+        let collection = state
+            .collections
+            .entry(resource.clone())
+            .or_insert_with(|| Collection::new(0));
+        let from = from.unwrap_or(revision);
+        collection.check_history(from)?;
+        Ok(Watcher::new(
+            self.state.clone(),
+            resource.clone(),
+            from,
+            collection.subscribe(),
+        ))
+    }
+
+    /// Every change of every collection from now on; a subscriber that lags must look at everything again.
+    pub fn feed(&self) -> broadcast::Receiver<Arc<Change>> {
+        self.feed_tx.subscribe()
+    }
+
+    /// Writes one object; returns when it is durable and visible.
+    pub async fn write(&self, key: Key, expect: Expect, outcome: Outcome) -> Result<Arc<Stored>, WriteError> {
+        let (answer_tx, answer_rx) = oneshot::channel();
+        let request = Request {
+            key,
+            expect,
+            outcome,
+            answer_tx,
+        };
+        self.request_tx
+            .send(request)
+            .await
+            .map_err(|_| WriteError::Closed)?;
+        answer_rx.await.map_err(|_| WriteError::Closed)?
+    }
+
+    fn read<T>(&self, f: impl FnOnce(&State) -> T) -> T {
+        f(&self.state.read().expect("no panic while holding the store"))
     }
 }

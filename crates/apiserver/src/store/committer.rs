@@ -1,0 +1,178 @@
+//! The one thread that writes. It takes what has queued up, decides each write in order, makes the group durable
+//! with one sync and then shows it to readers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::sync::{broadcast, mpsc, oneshot};
+
+use super::collection::{Change, ChangeKind, Collection};
+use super::disk::Disk;
+use super::{Expect, Key, Outcome, State, Stored};
+use crate::object;
+
+/// Writes that share one sync at most.
+const GROUP_LIMIT: usize = 256;
+
+/// One write on its way to the committer.
+pub(super) struct Request {
+    pub key: Key,
+    pub expect: Expect,
+    pub outcome: Outcome,
+    pub answer_tx: oneshot::Sender<Result<Arc<Stored>, WriteError>>,
+}
+
+/// Why a write did not happen.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum WriteError {
+    #[error("the object exists")]
+    Exists,
+    #[error("the object was changed or removed meanwhile")]
+    Stale,
+    #[error("the store could not be written: {0}; check the disk's free space and permissions")]
+    Disk(String),
+    #[error("the server is stopping")]
+    Closed,
+}
+
+pub(super) struct Committer {
+    state: Arc<RwLock<State>>,
+    disk: Option<Disk>,
+    feed_tx: broadcast::Sender<Arc<Change>>,
+}
+
+type Answer = (oneshot::Sender<Result<Arc<Stored>, WriteError>>, Arc<Stored>);
+
+impl Committer {
+    pub fn spawn(
+        state: Arc<RwLock<State>>,
+        disk: Option<Disk>,
+        mut request_rx: mpsc::Receiver<Request>,
+        feed_tx: broadcast::Sender<Arc<Change>>,
+    ) {
+        let mut committer = Self { state, disk, feed_tx };
+        std::thread::Builder::new()
+            .name("store".into())
+            .spawn(move || {
+                let mut group = Vec::with_capacity(GROUP_LIMIT);
+                while let Some(first) = request_rx.blocking_recv() {
+                    group.push(first);
+                    while group.len() < GROUP_LIMIT {
+                        match request_rx.try_recv() {
+                            Ok(next) => group.push(next),
+                            Err(_) => break,
+                        }
+                    }
+                    committer.commit(group.drain(..));
+                }
+            })
+            .expect("a thread can be started");
+    }
+
+    fn commit(&mut self, group: impl Iterator<Item = Request>) {
+        let mut revision = self
+            .state
+            .read()
+            .expect("no panic while holding the store")
+            .revision;
+        let mut changes: Vec<Arc<Change>> = Vec::new();
+        let mut answers: Vec<Answer> = Vec::new();
+        let mut ahead: HashMap<Key, Option<Arc<Stored>>> = HashMap::new();
+        for request in group {
+            let current = match ahead.get(&request.key) {
+                Some(written) => written.clone(),
+                None => self.current(&request.key),
+            };
+            match decide(&request, current, revision + 1) {
+                Err(error) => {
+                    let _ = request.answer_tx.send(Err(error));
+                }
+                Ok(change) => {
+                    revision += 1;
+                    let live = (change.kind != ChangeKind::Deleted).then(|| change.object.clone());
+                    ahead.insert(request.key, live);
+                    answers.push((request.answer_tx, change.object.clone()));
+                    changes.push(Arc::new(change));
+                }
+            }
+        }
+        if changes.is_empty() {
+            return;
+        }
+        if let Some(disk) = &mut self.disk
+            && let Err(error) = disk.commit(&changes, revision)
+        {
+            tracing::error!(%error, "the store could not be written");
+            for (answer_tx, _) in answers {
+                let _ = answer_tx.send(Err(WriteError::Disk(error.to_string())));
+            }
+            return;
+        }
+        self.show(&changes, revision);
+        for (answer_tx, object) in answers {
+            let _ = answer_tx.send(Ok(object));
+        }
+    }
+
+    fn current(&self, key: &Key) -> Option<Arc<Stored>> {
+        let state = self.state.read().expect("no panic while holding the store");
+        state.collections.get(&key.resource)?.get(key).cloned()
+    }
+
+    fn show(&self, changes: &[Arc<Change>], revision: u64) {
+        let mut state = self.state.write().expect("no panic while holding the store");
+        for change in changes {
+            let resource = &change.object.key.resource;
+            // A collection seen for the first time has no history before this change.
+            if !state.collections.contains_key(resource) {
+                state.collections.insert(resource.clone(), Collection::new(0));
+            }
+            if let Some(collection) = state.collections.get_mut(resource) {
+                collection.apply(change.clone());
+            }
+        }
+        state.revision = revision;
+        for change in changes {
+            if let Some(collection) = state.collections.get(&change.object.key.resource) {
+                collection.publish(change.revision());
+            }
+        }
+        drop(state);
+        for change in changes {
+            let _ = self.feed_tx.send(change.clone());
+        }
+    }
+}
+
+/// Decides one write against the state it would meet; `revision` is the one it gets.
+fn decide(request: &Request, current: Option<Arc<Stored>>, revision: u64) -> Result<Change, WriteError> {
+    match (request.expect, &current) {
+        (Expect::Absent, Some(_)) => return Err(WriteError::Exists),
+        (Expect::Revision(_), None) => return Err(WriteError::Stale),
+        (Expect::Revision(expected), Some(found)) if found.revision != expected => {
+            return Err(WriteError::Stale);
+        }
+        _ => {}
+    }
+    let (value, kind) = match (&request.outcome, &current) {
+        (Outcome::Put(value), None) => (value, ChangeKind::Added),
+        (Outcome::Put(value), Some(_)) => (value, ChangeKind::Modified),
+        (Outcome::Delete(value), _) => (value, ChangeKind::Deleted),
+    };
+    let object = Arc::new(stored(&request.key, value.clone(), revision));
+    Ok(Change::new(kind, object, current))
+}
+
+fn stored(key: &Key, mut value: Value, revision: u64) -> Stored {
+    object::metadata_mut(&mut value).insert("resourceVersion".into(), Value::String(revision.to_string()));
+    let labels = object::labels(&value);
+    let json = Bytes::from(serde_json::to_vec(&value).expect("a JSON tree serialises"));
+    Stored {
+        key: key.clone(),
+        revision,
+        json,
+        labels,
+    }
+}
