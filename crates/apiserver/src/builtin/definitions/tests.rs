@@ -1,0 +1,159 @@
+use std::time::Instant;
+
+use super::*;
+use crate::schema::{ListType, MapType, Type};
+
+fn each_value(value: &Value, see: &mut impl FnMut(&Map<String, Value>)) {
+    match value {
+        Value::Object(map) => {
+            see(map);
+            map.values().for_each(|v| each_value(v, see));
+        }
+        Value::Array(items) => items.iter().for_each(|v| each_value(v, see)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_fact_names_a_field_that_exists() {
+    for (ty, field) in list_types::all() {
+        let schema = definitions().get(&ty).unwrap_or_else(|| panic!("no type {ty}"));
+        if let Some(field) = field {
+            assert!(
+                schema["properties"].get(field).is_some(),
+                "no field {field} in {ty}"
+            );
+        }
+    }
+}
+
+#[test]
+fn facts_are_sorted_so_that_each_is_found() {
+    let merge = list_types::merge("io.k8s.api.core.v1.PodSpec", "volumes").unwrap();
+    assert_eq!((merge.merge_key, merge.strategy), ("name", "merge,retainKeys"));
+    for (ty, field) in list_types::all() {
+        let Some(field) = field else { continue };
+        let known = list_types::merge(&ty, field).is_some()
+            || list_types::is_atomic_field(&ty, field)
+            || list_types::default(&ty, field).is_some();
+        assert!(known, "{ty}.{field} is not found");
+    }
+}
+
+#[test]
+fn every_reference_resolves() {
+    for schema in definitions().values() {
+        each_value(schema, &mut |map| {
+            if let Some(Value::String(reference)) = map.get("$ref") {
+                let name = reference.strip_prefix(REF_PREFIX).unwrap();
+                assert!(definitions().contains_key(name), "no {name}");
+                assert_eq!(map.len(), 1, "something stands beside {reference}");
+            }
+        });
+    }
+}
+
+#[test]
+fn documents_are_openapi_3_0() {
+    for (name, schema) in definitions() {
+        each_value(schema, &mut |map| {
+            if let (Some(ty), None) = (map.get("type"), map.get("properties")) {
+                assert!(ty.is_string() || ty.is_object(), "{name} has a type {ty}");
+            }
+        });
+    }
+}
+
+#[test]
+fn top_kinds_carry_their_group_version_and_kind() {
+    let name = name_of("apps", "v1", "Deployment").unwrap();
+    assert_eq!(name, "io.k8s.api.apps.v1.Deployment");
+    let gvk = &definitions()[name]["x-kubernetes-group-version-kind"];
+    assert_eq!(
+        gvk,
+        &json!([{ "group": "apps", "version": "v1", "kind": "Deployment" }])
+    );
+    assert!(!definitions()[name]["required"].to_string().contains("metadata"));
+    assert_eq!(name_of("apps", "v1beta1", "Deployment"), None);
+}
+
+#[test]
+fn lists_have_the_keys_of_server_side_apply_and_of_strategic_merge() {
+    let container = node("io.k8s.api.core.v1.Container");
+    let ports = &container.properties["ports"];
+    assert_eq!(
+        ports.list_type,
+        ListType::Map(vec!["containerPort".into(), "protocol".into()])
+    );
+    assert_eq!(ports.patch_merge_key.as_deref(), Some("containerPort"));
+    let port = ports.items.as_ref().unwrap();
+    assert_eq!(port.properties["protocol"].default, Some(json!("TCP")));
+
+    let pod = node("io.k8s.api.core.v1.PodSpec");
+    assert_eq!(pod.properties["tolerations"].list_type, ListType::Atomic);
+    assert_eq!(pod.properties["nodeSelector"].map_type, MapType::Atomic);
+    let meta = node(OBJECT_META);
+    assert_eq!(meta.properties["finalizers"].list_type, ListType::Set);
+    assert_eq!(
+        meta.properties["finalizers"].patch_strategy.as_deref(),
+        Some("merge")
+    );
+    let deployment = node("io.k8s.api.apps.v1.DeploymentSpec");
+    assert_eq!(
+        deployment.properties["strategy"].patch_strategy.as_deref(),
+        Some("retainKeys")
+    );
+    assert_eq!(deployment.properties["selector"].map_type, MapType::Atomic);
+}
+
+#[test]
+fn parts_are_shared() {
+    let template = node("io.k8s.api.core.v1.PodTemplateSpec");
+    assert!(Arc::ptr_eq(
+        &template.properties["spec"],
+        &node("io.k8s.api.core.v1.PodSpec")
+    ));
+}
+
+#[test]
+fn scalars_have_the_formats_of_the_wire() {
+    let secret = node("io.k8s.api.core.v1.Secret");
+    let data = secret.properties["data"].additional.as_ref().unwrap();
+    assert_eq!(
+        (data.ty, data.format.as_deref()),
+        (Some(Type::String), Some("byte"))
+    );
+    let time = node(OBJECT_META).properties["creationTimestamp"].clone();
+    assert_eq!(time.format.as_deref(), Some("date-time"));
+    let port = node("io.k8s.api.core.v1.ServicePort").properties["targetPort"].clone();
+    assert!(port.int_or_string);
+    assert_eq!((port.ty, port.format.clone()), (None, None));
+}
+
+#[test]
+fn crd_schemas_keep_whatever_they_hold() {
+    let version = node(&format!("{CRD_PACKAGE}.CustomResourceDefinitionVersion"));
+    let schema = &version.properties["schema"].properties["openAPIV3Schema"];
+    assert!(schema.preserve_unknown_fields);
+    assert_eq!(schema.ty, Some(Type::Object));
+}
+
+#[test]
+fn a_status_may_leave_out_what_its_document_requires() {
+    assert!(node("io.k8s.api.core.v1.ContainerStatus").required.is_empty());
+    assert_eq!(node("io.k8s.api.core.v1.PodSpec").required, ["containers"]);
+}
+
+#[test]
+fn builds_fast_enough_for_a_quick_start() {
+    let start = Instant::now();
+    let raw = generate();
+    let generated = start.elapsed();
+    let converted = nodes::convert(&raw).len();
+    eprintln!(
+        "{} schemas in {generated:?}, {converted} nodes in {:?}",
+        raw.len(),
+        start.elapsed()
+    );
+    assert!(start.elapsed().as_secs() < 5);
+}
