@@ -4,6 +4,7 @@
 pub mod builtin;
 pub mod catalog;
 pub mod error;
+pub mod jsonpath;
 pub mod object;
 pub mod resource;
 pub mod schema;
