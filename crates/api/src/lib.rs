@@ -1,1 +1,74 @@
-//! placeholder
+//! The custom resources of Causeway, group `causeway.dev`, version `v1alpha1`: types, schemas, conditions, names.
+//! A crate of its own because controllers, API server and binary share it, and because it must never see a client.
+//! The doc comments of fields become the descriptions that `kubectl explain` shows, so they speak to users.
+
+#![warn(missing_docs)]
+
+pub mod conditions;
+mod container_network;
+mod container_network_tunnel_proxy;
+mod dhcp_server;
+mod dns_server;
+mod domain_claim;
+mod gateway_hostname_request;
+mod hostname_grant;
+mod infra;
+mod intercept_request;
+pub mod names;
+mod proxy_server;
+mod rules;
+mod schema;
+mod structural;
+mod workstation;
+
+pub use container_network::{ContainerNetwork, ContainerNetworkSpec, ContainerNetworkState, ContainerNetworkStatus, NetworkMode};
+pub use container_network_tunnel_proxy::{
+    ContainerNetworkTunnelProxy, ContainerNetworkTunnelProxySpec, ContainerNetworkTunnelProxyStatus, Tunnel,
+    TunnelProtocol, TunnelProxyState, TunnelState, TunnelStatus,
+};
+pub use dhcp_server::{DHCPServer, DHCPServerSpec, DHCPServerStatus, DhcpNetwork, DhcpOption, LeaseConfig};
+pub use dns_server::{DNSServer, DNSServerSpec, DNSServerStatus, DnsNetwork, StaticEntry};
+pub use domain_claim::{ClaimOwner, DomainClaim, DomainClaimSpec, DomainClaimStatus};
+pub use gateway_hostname_request::{
+    Environment, GatewayHostnameRequest, GatewayHostnameRequestSpec, GatewayHostnameRequestStatus, Visibility,
+};
+pub use hostname_grant::{HostnameGrant, HostnameGrantSpec, HostnameGrantStatus};
+pub use infra::{
+    BackendOverride, ComponentStatus, DhcpComponent, DnsComponent, ExtraEntry, Infra, InfraComponents, InfraNetwork,
+    InfraSpec, InfraStatus, ProxyComponent, ServerAddresses,
+};
+pub use intercept_request::{
+    HeaderMatch, HttpMatch, InterceptMode, InterceptRequest, InterceptRequestSpec, InterceptRequestStatus,
+    InterceptState, MatchType, Method, PathMatch,
+};
+pub use proxy_server::{
+    Backend, BackendStatus, Engine, LogLevel, Outcome, PortDefaults, Protocol, ProxyNetwork, ProxyServer,
+    ProxyServerSpec, ProxyServerStatus, Refusal,
+};
+pub use structural::structural;
+pub use workstation::{Workstation, WorkstationSpec, WorkstationStatus};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt as _;
+
+/// The definitions of every kind, in the order they are documented.
+pub fn crds() -> Vec<CustomResourceDefinition> {
+    let mut all = vec![
+        Infra::crd(),
+        ProxyServer::crd(),
+        DNSServer::crd(),
+        DHCPServer::crd(),
+        ContainerNetwork::crd(),
+        ContainerNetworkTunnelProxy::crd(),
+        Workstation::crd(),
+        InterceptRequest::crd(),
+        GatewayHostnameRequest::crd(),
+        DomainClaim::crd(),
+        HostnameGrant::crd(),
+    ];
+    all.iter_mut().for_each(structural);
+    all
+}
+
+#[cfg(test)]
+mod tests;

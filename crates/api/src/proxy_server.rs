@@ -1,0 +1,338 @@
+//! `ProxyServer`: takes TLS connections on an isolated network and forwards them, unopened, by the name they ask for.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::rules::{required, rule};
+
+/// What a `ProxyServer` should do.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[kube(
+    group = "causeway.dev",
+    version = "v1alpha1",
+    kind = "ProxyServer",
+    plural = "proxyservers",
+    namespaced,
+    status = "ProxyServerStatus",
+    shortname = "proxy",
+    shortname = "proxies",
+    category = "causeway",
+    doc = "Forwards TLS connections by the name they ask for, without opening them.",
+    derive = "PartialEq",
+    derive = "Default",
+    selectable = ".spec.networkConfig.serverIP",
+    printcolumn(name = "ServerIP", type_ = "string", json_path = ".spec.networkConfig.serverIP"),
+    printcolumn(name = "Port", type_ = "integer", json_path = ".spec.port"),
+    printcolumn(name = "Backends", type_ = "integer", json_path = ".status.backendCount"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(name = "Engine", type_ = "string", json_path = ".spec.engine", priority = 1),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = outcome_names_backend("plaintext"),
+    validation = outcome_names_backend("noSNI"),
+    validation = outcome_names_backend("unknownSNI"),
+    validation = rule(
+        "self.replicas == 1 || self.replicas <= 1 + (has(self.networkConfig.additionalServerIPs) ? size(self.networkConfig.additionalServerIPs) : 0)",
+        ".replicas",
+        "needs one address per replica: list replicas - 1 addresses in networkConfig.additionalServerIPs",
+    ),
+    validation = rule(
+        "!self.backends.exists(b, b.port == self.xdsPort)",
+        ".xdsPort",
+        "must differ from every backend's port: choose another xdsPort or backend port",
+    )
+)]
+pub struct ProxyServerSpec {
+    /// The proxy's addresses on the isolated network.
+    pub network_config: ProxyNetwork,
+    /// What to forward, and by which name. Two backends on one port must differ in their names.
+    #[schemars(length(min = 1, max = 1024))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub backends: Vec<Backend>,
+    /// What to do on a port with connections that no backend's name matches. A port that is not listed refuses them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["port".into()]))]
+    pub ports: Vec<PortDefaults>,
+    /// Which program carries the traffic. Left out, the operator's setting decides: Native on one machine, Envoy in a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<Engine>,
+    /// Number of proxies; each needs its own address.
+    #[serde(default = "default_replicas")]
+    #[schemars(range(min = 1, max = 16))]
+    pub replicas: i32,
+    /// Envoy's image, for `engine: Envoy`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::image")]
+    pub proxy_image: Option<String>,
+    /// Image of the configuration server beside Envoy, or of the native engine. Left out: the operator's own image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::image")]
+    pub manager_image: Option<String>,
+    /// The main port, the one that the Service names `proxy`. Listeners come from the backends' ports.
+    #[serde(default = "default_port")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: u16,
+    /// Port of the configuration server that Envoy asks, on the pod's loopback address only.
+    #[serde(default = "default_xds_port")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub xds_port: u16,
+    /// How much the proxy logs.
+    #[serde(default)]
+    pub log_level: LogLevel,
+}
+
+/// Where a proxy is found on the isolated network.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ProxyNetwork {
+    /// Address of the first proxy, optionally with the network's prefix length.
+    #[serde(rename = "serverIP")]
+    #[schemars(schema_with = "crate::schema::ip_with_prefix")]
+    pub server_ip: String,
+    /// Addresses of further replicas, one each.
+    #[serde(rename = "additionalServerIPs", default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::schema::ip_with_prefix_set")]
+    pub additional_server_ips: Vec<String>,
+    /// NetworkAttachmentDefinition that connects the pod to the isolated network. Left out: the pod network only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::object_name")]
+    pub network_attachment_name: Option<String>,
+    /// Namespace of the NetworkAttachmentDefinition. Left out: this object's namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::label")]
+    pub network_attachment_namespace: Option<String>,
+}
+
+/// One service behind the proxy.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Backend {
+    /// Name of this entry, unique in the list.
+    #[schemars(schema_with = "crate::schema::label")]
+    pub name: String,
+    /// The name that clients ask for. `*.example.com` matches every name of one more label.
+    #[schemars(schema_with = "crate::schema::wildcard_hostname")]
+    pub hostname: String,
+    /// Further names for the same service.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::schema::wildcard_hostname_set")]
+    pub alternate_hostnames: Vec<String>,
+    /// Port to listen on.
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: u16,
+    /// Service to forward to.
+    #[schemars(schema_with = "crate::schema::label")]
+    pub target_service: String,
+    /// Port of that Service.
+    #[schemars(range(min = 1, max = 65535))]
+    pub target_port: u16,
+    /// Namespace of that Service.
+    #[schemars(schema_with = "crate::schema::label")]
+    pub target_namespace: String,
+    /// What is carried. TCP, TLS and HTTPS all mean TLS connections told apart by name; UDP carries datagrams.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// Seconds to wait for the service to accept a connection.
+    #[serde(default = "default_timeout_seconds")]
+    #[schemars(range(min = 1, max = 3600))]
+    pub timeout_seconds: i32,
+}
+
+/// What a port does with connections that no name matches.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct PortDefaults {
+    /// The port that these defaults are for.
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: u16,
+    /// Connections that do not start with TLS, such as plain-HTTP health checks. Left out: closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plaintext: Option<Outcome>,
+    /// TLS connections that ask for no name. Left out: refused with a TLS alert.
+    #[serde(rename = "noSNI", default, skip_serializing_if = "Option::is_none")]
+    pub no_sni: Option<Outcome>,
+    /// TLS connections that ask for a name that no backend has. Left out: refused with a TLS alert.
+    #[serde(rename = "unknownSNI", default, skip_serializing_if = "Option::is_none")]
+    pub unknown_sni: Option<Outcome>,
+}
+
+/// Where unmatched connections go: to a backend, or nowhere.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[x_kube(validation = required(
+    "has(self.backend) != has(self.refuse)",
+    ".backend",
+    "write either backend: NAME of a backend on this port, or refuse: Alert or Close",
+))]
+pub struct Outcome {
+    /// Forward to the backend of this name; it must be on the same port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::label")]
+    pub backend: Option<String>,
+    /// Refuse, and how.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refuse: Option<Refusal>,
+}
+
+/// How a connection is refused.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Refusal {
+    /// A TLS alert, then the end of the connection.
+    #[default]
+    Alert,
+    /// The end of the connection.
+    Close,
+}
+
+/// The program that carries the traffic.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// Causeway's own engine.
+    #[default]
+    Native,
+    /// Envoy, configured by Causeway.
+    Envoy,
+}
+
+/// What a backend carries.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Protocol {
+    /// Connections.
+    #[default]
+    Tcp,
+    /// The same as TCP.
+    Tls,
+    /// The same as TCP.
+    Https,
+    /// Datagrams.
+    Udp,
+}
+
+/// How much is logged.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Everything.
+    Trace,
+    /// Each connection.
+    Debug,
+    /// Changes of state.
+    #[default]
+    Info,
+    /// What someone should look at.
+    Warning,
+    /// Failures.
+    Error,
+    /// Only what stops the proxy.
+    Critical,
+}
+
+/// What was observed of a `ProxyServer`.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ProxyServerStatus {
+    /// Ready, ConfigurationValid, BackendsResolved, NetworkAttached.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+    /// The generation that this status describes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// ConfigMap with the start configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_map_name: Option<String>,
+    /// Deployment that runs the proxies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deployment_name: Option<String>,
+    /// Service in front of the proxies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_name: Option<String>,
+    /// Cluster address of that Service.
+    #[serde(rename = "serviceIP", default, skip_serializing_if = "Option::is_none")]
+    pub service_ip: Option<String>,
+    /// Number of backends in effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend_count: Option<i32>,
+    /// Each backend's health.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub backends: Vec<BackendStatus>,
+}
+
+/// What was observed of one backend.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct BackendStatus {
+    /// The backend's name.
+    pub name: String,
+    /// Endpoints that take connections.
+    #[serde(default)]
+    pub ready_endpoints: i32,
+    /// Connections open at the moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<i64>,
+    /// What is wrong with it, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+impl Default for ProxyServerSpec {
+    fn default() -> Self {
+        Self {
+            network_config: ProxyNetwork::default(),
+            backends: Vec::new(),
+            ports: Vec::new(),
+            engine: None,
+            replicas: default_replicas(),
+            proxy_image: None,
+            manager_image: None,
+            port: default_port(),
+            xds_port: default_xds_port(),
+            log_level: LogLevel::default(),
+        }
+    }
+}
+
+impl Default for Backend {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            hostname: String::new(),
+            alternate_hostnames: Vec::new(),
+            port: default_port(),
+            target_service: String::new(),
+            target_port: default_port(),
+            target_namespace: String::new(),
+            protocol: Protocol::default(),
+            timeout_seconds: default_timeout_seconds(),
+        }
+    }
+}
+
+fn outcome_names_backend(outcome: &str) -> kube::core::Rule {
+    let text = format!(
+        "!has(self.ports) || self.ports.all(p, !has(p.{outcome}) || !has(p.{outcome}.backend) || \
+         self.backends.exists(b, b.name == p.{outcome}.backend && b.port == p.port))"
+    );
+    rule(text, ".ports", &format!("{outcome}.backend must be the name of a backend on the same port"))
+}
+
+fn default_replicas() -> i32 {
+    1
+}
+
+fn default_port() -> u16 {
+    443
+}
+
+fn default_xds_port() -> u16 {
+    18000
+}
+
+pub(crate) fn default_timeout_seconds() -> i32 {
+    30
+}

@@ -1,0 +1,194 @@
+//! Schemas of the values that many kinds share: addresses, names, hostnames, durations. Types name them with
+//! `#[schemars(schema_with = "…")]`, so that one rule and one message serve every field.
+//! Lengths are bounded everywhere: Kubernetes refuses a definition whose rules could cost too much.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+const LABEL: &str = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?";
+
+/// A string with one CEL rule.
+fn text(max: u32, rule: &str, message: &str) -> Schema {
+    json_schema!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": max,
+        "x-kubernetes-validations": [{ "rule": rule, "message": message }],
+    })
+}
+
+fn set(items: Schema, max: u32) -> Schema {
+    json_schema!({ "type": "array", "items": items, "maxItems": max, "x-kubernetes-list-type": "set" })
+}
+
+fn list(items: Schema, max: u32) -> Schema {
+    json_schema!({ "type": "array", "items": items, "maxItems": max, "x-kubernetes-list-type": "atomic" })
+}
+
+/// One IPv4 or IPv6 address.
+pub fn ip(_: &mut SchemaGenerator) -> Schema {
+    text(45, "isIP(self)", "must be an IPv4 or IPv6 address, for example 192.168.100.5 or fd00:100::5")
+}
+
+/// An address that may carry the prefix length of its network.
+pub fn ip_with_prefix(_: &mut SchemaGenerator) -> Schema {
+    text(
+        49,
+        "isIP(self) || isCIDR(self)",
+        "must be an IPv4 or IPv6 address, optionally with a prefix length, for example 192.168.100.5 or 192.168.100.5/24",
+    )
+}
+
+/// A network.
+pub fn cidr(_: &mut SchemaGenerator) -> Schema {
+    text(
+        49,
+        "isCIDR(self) && cidr(self) == cidr(self).masked()",
+        "must be a network in CIDR notation with no host bits set, for example 192.168.100.0/24 or fd00:100::/64",
+    )
+}
+
+
+/// Addresses, each with an optional prefix length, without repeats.
+pub fn ip_with_prefix_set(generator: &mut SchemaGenerator) -> Schema {
+    set(ip_with_prefix(generator), 16)
+}
+
+/// Addresses in order of preference.
+pub fn ip_list(generator: &mut SchemaGenerator) -> Schema {
+    list(ip(generator), 16)
+}
+
+/// Addresses or networks that may connect.
+pub fn source_set(_: &mut SchemaGenerator) -> Schema {
+    let source = text(
+        49,
+        "isIP(self) || isCIDR(self)",
+        "must be an address or a network, for example 172.20.0.7 or 172.20.0.0/16",
+    );
+    set(source, 64)
+}
+
+/// Upstream resolvers in order of preference.
+pub fn resolver_list(_: &mut SchemaGenerator) -> Schema {
+    let bare = "self.replace('tls://', '')";
+    let rule = format!(
+        "isIP({bare}) || \
+         ({bare}.matches('^[0-9.]+:[0-9]{{1,5}}$') && isIP({bare}.split(':')[0])) || \
+         ({bare}.matches('^[[][0-9a-fA-F:]+[]]:[0-9]{{1,5}}$') && isIP({bare}.split(']')[0].replace('[', '')))"
+    );
+    let message = "must be a resolver's address, optionally with a port and tls:// in front, for example 10.0.0.53, \
+                   10.0.0.53:5353, [fd00::53]:53 or tls://9.9.9.9";
+    list(text(64, &rule, message), 16)
+}
+
+fn hostname_rule(wildcard: bool) -> String {
+    let star = if wildcard { "([*][.])?" } else { "" };
+    format!("self.matches('^{star}{LABEL}([.]{LABEL})*$') && !isIP(self)")
+}
+
+/// A DNS name, one label or more.
+pub fn hostname(_: &mut SchemaGenerator) -> Schema {
+    text(
+        253,
+        &hostname_rule(false),
+        "must be a lower-case DNS name without a wildcard, for example api.cluster.example.com",
+    )
+}
+
+/// A DNS name whose first label may be `*`.
+pub fn wildcard_hostname(_: &mut SchemaGenerator) -> Schema {
+    text(
+        253,
+        &hostname_rule(true),
+        "must be a lower-case DNS name, a wildcard only as its whole first label, for example api.example.com or *.apps.example.com",
+    )
+}
+
+/// DNS names, each of which may be a wildcard, without repeats.
+pub fn wildcard_hostname_set(generator: &mut SchemaGenerator) -> Schema {
+    set(wildcard_hostname(generator), 16)
+}
+
+/// A DNS name of at least two labels, no wildcard.
+pub fn fqdn(_: &mut SchemaGenerator) -> Schema {
+    text(
+        253,
+        &format!("self.matches('^{LABEL}([.]{LABEL})+$') && !isIP(self)"),
+        "must be a lower-case fully qualified name without a wildcard, for example shop.example.com",
+    )
+}
+
+/// A name or an address.
+pub fn hostname_or_ip(_: &mut SchemaGenerator) -> Schema {
+    text(
+        253,
+        &format!("isIP(self) || self.matches('^{LABEL}([.]{LABEL})*$')"),
+        "must be an address or a Service's DNS name, for example 10.96.0.20 or my-proxy.clusters.svc.cluster.local",
+    )
+}
+
+/// DNS names of a container on its network, without repeats. They reach a runtime's command line and API.
+pub fn alias_set(_: &mut SchemaGenerator) -> Schema {
+    let rule = format!("self.matches('^{LABEL}([.]{LABEL})*$')");
+    let message = "must be a lower-case DNS name without commas or spaces, for example host-services";
+    set(text(253, &rule, message), 32)
+}
+
+/// A name that is one DNS label: a namespace, a Service, an entry of a list.
+pub fn label(_: &mut SchemaGenerator) -> Schema {
+    text(
+        63,
+        &format!("self.matches('^{LABEL}$')"),
+        "must be at most 63 lower-case letters, digits and dashes, starting and ending with a letter or digit",
+    )
+}
+
+/// The name of an object.
+pub fn object_name(_: &mut SchemaGenerator) -> Schema {
+    text(
+        253,
+        &format!("self.matches('^{LABEL}([.]{LABEL})*$')"),
+        "must be the name of an object: lower-case letters, digits, dashes and dots",
+    )
+}
+
+/// The name of an object, with its namespace in front where that differs.
+pub fn object_path(_: &mut SchemaGenerator) -> Schema {
+    text(
+        317,
+        &format!("self.matches('^({LABEL}/)?{LABEL}([.]{LABEL})*$')"),
+        "must be the name of an object, or NAMESPACE/NAME",
+    )
+}
+
+/// A length of time.
+pub fn duration(_: &mut SchemaGenerator) -> Schema {
+    timed("1s")
+}
+
+/// A length of time of at least a minute.
+pub fn lease_duration(_: &mut SchemaGenerator) -> Schema {
+    timed("1m")
+}
+
+fn timed(least: &str) -> Schema {
+    text(
+        32,
+        &format!("self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('{least}')"),
+        &format!("must be a duration of at least {least}, for example 90s, 30m or 1h30m"),
+    )
+}
+
+/// A container image.
+pub fn image(_: &mut SchemaGenerator) -> Schema {
+    text(
+        512,
+        "self.matches('^[a-zA-Z0-9][-a-zA-Z0-9._/:@]*$')",
+        "must be an image reference, for example registry.example.com/team/image:1.2.3",
+    )
+}
+
+/// An object of any shape.
+pub fn free_object(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
+}

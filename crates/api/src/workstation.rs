@@ -1,0 +1,72 @@
+//! `Workstation`: a developer's machine that may join the cluster's network.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::{CustomResource, KubeSchema};
+use serde::{Deserialize, Serialize};
+
+/// What a `Workstation` is.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[kube(
+    group = "causeway.dev",
+    version = "v1alpha1",
+    kind = "Workstation",
+    plural = "workstations",
+    namespaced,
+    status = "WorkstationStatus",
+    shortname = "ws",
+    category = "causeway",
+    doc = "A developer's machine that may join the cluster's network.",
+    derive = "PartialEq",
+    derive = "Default",
+    selectable = ".spec.publicKey",
+    printcolumn(name = "Owner", type_ = "string", json_path = ".spec.displayName"),
+    printcolumn(name = "Address", type_ = "string", json_path = ".status.address"),
+    printcolumn(name = "Connected", type_ = "string", json_path = ".status.conditions[?(@.type==\"Connected\")].status"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(name = "Last Handshake", type_ = "date", json_path = ".status.lastHandshake", priority = 1),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkstationSpec {
+    /// WireGuard public key of the machine. The private key never leaves it.
+    #[schemars(length(max = 64))]
+    #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$')")
+        .message("must be a WireGuard public key: 44 characters of base64, as printed by wg pubkey"))]
+    pub public_key: String,
+    /// Whose machine it is, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    pub display_name: Option<String>,
+    /// The machine is removed when it has not connected for this long. Left out: it stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::lease_duration")]
+    pub ttl: Option<String>,
+}
+
+/// What was observed of a `Workstation`.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkstationStatus {
+    /// Ready, Connected.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+    /// The generation that this status describes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The machine's address in the tunnel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// The cluster's WireGuard public key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_public_key: Option<String>,
+    /// HOST:PORT where the cluster's end listens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// Networks that are reached through the tunnel.
+    #[serde(rename = "allowedIPs", default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_ips: Vec<String>,
+    /// When the machine was last heard of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_handshake: Option<Time>,
+}
