@@ -20,6 +20,8 @@ pub struct Resource {
     pub short_names: Vec<String>,
     pub categories: Vec<String>,
     pub namespaced: bool,
+    /// The group of the collection objects are kept in: another than `group` when two groups serve one collection.
+    pub storage_group: String,
     /// The version objects are stored in; reads in another version rewrite `apiVersion` (and more, for kinds
     /// whose `strategy` converts).
     pub storage_version: String,

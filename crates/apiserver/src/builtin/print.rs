@@ -1,0 +1,157 @@
+//! What `kubectl get` shows of the built-in kinds: column definitions and one row's cells per kind.
+//! Wide columns have priority 1; a row always has a cell for every column.
+
+mod access;
+mod cluster;
+mod config;
+mod events;
+mod network;
+mod pods;
+mod workloads;
+
+pub use access::{BINDING, CREATED, binding, created};
+pub use cluster::{CLAIM, LEASE, NAMESPACE, NODE, claim, lease, namespace, node};
+pub use config::{CONFIG_MAP, SECRET, SERVICE_ACCOUNT, config_map, secret, service_account};
+pub use events::{EVENT, core_event};
+pub use network::{
+    ENDPOINT_SLICE, ENDPOINTS, NETWORK_POLICY, SERVICE, endpoint_slice, endpoints, network_policy, service,
+};
+pub use pods::{POD, pod};
+pub use workloads::{
+    AUTOSCALER, DAEMON_SET, DEPLOYMENT, REPLICA_SET, STATEFUL_SET, autoscaler, daemon_set, deployment,
+    replica_set, stateful_set,
+};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::field::{entries, items, text};
+use crate::object;
+use crate::resource::ColumnDef;
+
+const NAME: ColumnDef = ColumnDef {
+    name: "Name",
+    ty: "string",
+    format: "name",
+    description: "Name of the object, unique in its namespace.",
+    priority: 0,
+};
+const AGE: ColumnDef = col("Age", "string", "Time since the object was created.");
+const CONTAINERS: ColumnDef = wide("Containers", "Names of the containers in the template.");
+const IMAGES: ColumnDef = wide("Images", "Images of the containers in the template.");
+const SELECTOR: ColumnDef = wide("Selector", "Labels of the pods this object selects.");
+
+const fn col(name: &'static str, ty: &'static str, description: &'static str) -> ColumnDef {
+    ColumnDef {
+        name,
+        ty,
+        format: "",
+        description,
+        priority: 0,
+    }
+}
+
+const fn wide(name: &'static str, description: &'static str) -> ColumnDef {
+    ColumnDef {
+        name,
+        ty: "string",
+        format: "",
+        description,
+        priority: 1,
+    }
+}
+
+/// The object's name, as a cell.
+fn name(object: &Value) -> Value {
+    object::name(object).into()
+}
+
+/// Time since the object was created, as a cell.
+fn age(object: &Value, now: Timestamp) -> Value {
+    since(&object["metadata"]["creationTimestamp"], now).into()
+}
+
+/// Time since a timestamp field.
+fn since(field: &Value, now: Timestamp) -> String {
+    match field.as_str().and_then(|t| t.parse::<Timestamp>().ok()) {
+        Some(then) => human(then, now),
+        None => "<unknown>".to_owned(),
+    }
+}
+
+/// A whole number of a map, 0 when absent, as a cell.
+fn count(object: &Value, key: &str) -> Value {
+    object[key].as_i64().unwrap_or_default().into()
+}
+
+fn or<'a>(text: &'a str, empty: &'a str) -> &'a str {
+    if text.is_empty() { empty } else { text }
+}
+
+/// A map of labels: `a=b,c=d`.
+fn labels(object: &Value, key: &str) -> String {
+    let mut pairs: Vec<_> = entries(object, key)
+        .map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default()))
+        .collect();
+    pairs.sort();
+    or(&pairs.join(","), "<none>").to_owned()
+}
+
+/// A label selector in the text form of the `labelSelector` parameter.
+fn selector(selector: &Value) -> String {
+    let mut terms: Vec<(String, String)> = entries(selector, "matchLabels")
+        .map(|(k, v)| (k.clone(), format!("{k}={}", v.as_str().unwrap_or_default())))
+        .collect();
+    for rule in items(selector, "matchExpressions") {
+        let key = text(rule, "key");
+        let mut values = super::field::texts(rule, "values");
+        values.sort_unstable();
+        let term = match text(rule, "operator") {
+            "In" => format!("{key} in ({})", values.join(",")),
+            "NotIn" => format!("{key} notin ({})", values.join(",")),
+            "DoesNotExist" => format!("!{key}"),
+            _ => key.to_owned(),
+        };
+        terms.push((key.to_owned(), term));
+    }
+    terms.sort();
+    let terms: Vec<_> = terms.into_iter().map(|(_, term)| term).collect();
+    or(&terms.join(","), "<none>").to_owned()
+}
+
+/// The first `max` entries, and how many more there are.
+fn first(list: Vec<String>, max: usize, separator: &str, empty: &str) -> String {
+    let more = list.len().saturating_sub(max);
+    let shown = list.into_iter().take(max).collect::<Vec<_>>().join(separator);
+    match (shown.is_empty(), more) {
+        (true, _) => empty.to_owned(),
+        (false, 0) => shown,
+        (false, more) => format!("{shown} + {more} more..."),
+    }
+}
+
+fn human(since: Timestamp, now: Timestamp) -> String {
+    let seconds = now.as_second() - since.as_second();
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    let (days, years) = (hours / 24, hours / 24 / 365);
+    let pair = |a: i64, ua: &str, b: i64, ub: &str| {
+        if b == 0 {
+            format!("{a}{ua}")
+        } else {
+            format!("{a}{ua}{b}{ub}")
+        }
+    };
+    match seconds {
+        ..-1 => "<invalid>".to_owned(),
+        -1 => "0s".to_owned(),
+        _ if seconds < 120 => format!("{seconds}s"),
+        _ if minutes < 10 => pair(minutes, "m", seconds % 60, "s"),
+        _ if minutes < 180 => format!("{minutes}m"),
+        _ if hours < 8 => pair(hours, "h", minutes % 60, "m"),
+        _ if hours < 48 => format!("{hours}h"),
+        _ if hours < 192 => pair(days, "d", hours % 24, "h"),
+        _ if years < 2 => format!("{days}d"),
+        _ if years < 8 => pair(years, "y", days % 365, "d"),
+        _ => format!("{years}y"),
+    }
+}
