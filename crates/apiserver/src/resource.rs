@@ -130,6 +130,11 @@ pub struct Plain;
 impl Strategy for Plain {}
 
 impl Resource {
+    /// Whether the kind comes from a CRD.
+    pub fn is_custom(&self) -> bool {
+        matches!(self.columns, Columns::Paths(_))
+    }
+
     /// `apiVersion` of objects served through this resource.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {

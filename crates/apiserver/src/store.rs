@@ -11,7 +11,7 @@ mod watcher;
 #[cfg(test)]
 mod tests;
 
-pub use collection::{Change, ChangeKind, Compacted};
+pub use collection::{Change, ChangeKind, Compacted, frame};
 pub use committer::WriteError;
 pub use disk::OpenError;
 pub use watcher::Watcher;

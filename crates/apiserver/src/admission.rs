@@ -1,0 +1,90 @@
+//! What the server itself adds to or refuses in a write, after defaulting and before validation: the steps that need
+//! to look at other objects or at the user.
+
+use serde_json::{Value, json};
+
+use crate::crd;
+use crate::error::ApiError;
+use crate::object;
+use crate::rest::Call;
+use crate::server::Server;
+
+/// Keeps a CRD until its objects are gone.
+pub const CRD_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+impl Server {
+    /// Completes or refuses a new or changed object.
+    pub(crate) fn admit(&self, call: &Call<'_>, new: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
+        let resource = call.resource;
+        match (resource.group.as_str(), resource.plural.as_str()) {
+            ("", "services") => self.cluster_ips.assign(&self.store, new, old).map_err(|error| {
+                ApiError::invalid("", "Service", object::name(new), &[error])
+            }),
+            ("", "pods") => {
+                admit_pod(new);
+                Ok(())
+            }
+            ("rbac.authorization.k8s.io", plural) => self.access.check_escalation(call.user, plural, new, old),
+            ("apiextensions.k8s.io", "customresourcedefinitions") => {
+                self.admit_crd(call, new, old);
+                Ok(())
+            }
+            _ if old.is_none() && self.is_going_away(&resource.group, &resource.plural) => {
+                Err(ApiError::method_not_allowed())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A CRD is established by the write that brings it: its names are checked against those already served.
+    fn admit_crd(&self, call: &Call<'_>, crd: &mut Value, old: Option<&Value>) {
+        if old.is_none() {
+            let mut finalizers = object::finalizers(crd).into_iter().map(str::to_owned).collect::<Vec<_>>();
+            if !finalizers.iter().any(|f| f == CRD_FINALIZER) {
+                finalizers.push(CRD_FINALIZER.to_owned());
+            }
+            object::metadata_mut(crd).insert("finalizers".into(), json!(finalizers));
+        }
+        if let Some(old) = old {
+            crd["status"] = old["status"].clone();
+        }
+        let status = crd::accepted_status(crd, self.name_conflict(crd), &call.now);
+        crd["status"] = status;
+    }
+
+    /// Another resource of the same group that already has one of the names.
+    fn name_conflict(&self, crd: &Value) -> Option<String> {
+        let spec = &crd["spec"];
+        let (group, plural) = (spec["group"].as_str()?, spec["names"]["plural"].as_str()?);
+        let listing = self.catalog.listing();
+        let others = listing.iter().filter(|r| r.group == group && r.plural != plural);
+        for other in others {
+            let singular = spec["names"]["singular"].as_str().unwrap_or_default();
+            if spec["names"]["kind"] == json!(other.kind) {
+                return Some(format!("{:?} is already in use", other.kind));
+            }
+            if singular == other.singular || singular == other.plural {
+                return Some(format!("{singular:?} is already in use"));
+            }
+            let short = spec["names"]["shortNames"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            for name in short {
+                if other.short_names.iter().any(|taken| taken == name) {
+                    return Some(format!("{name:?} is already in use"));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// A pod without a ServiceAccount runs as its namespace's default one.
+fn admit_pod(pod: &mut Value) {
+    let spec = object::map_at(pod, "spec");
+    let given = ["serviceAccountName", "serviceAccount"]
+        .iter()
+        .find_map(|field| spec.get(*field).and_then(Value::as_str).filter(|s| !s.is_empty()))
+        .unwrap_or("default")
+        .to_owned();
+    spec.insert("serviceAccountName".into(), json!(given));
+    spec.insert("serviceAccount".into(), json!(given));
+}

@@ -1,0 +1,98 @@
+//! What the server counts about itself, under the names that users of Kubernetes know.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+use crate::store::Store;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    verb: String,
+    resource: String,
+    code: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct VerbLabels {
+    verb: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResourceLabels {
+    resource: String,
+}
+
+/// The server's metrics and the registry they are rendered from.
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    durations: Family<VerbLabels, Histogram, fn() -> Histogram>,
+    watches: Gauge<i64, Arc<AtomicI64>>,
+    objects: Family<ResourceLabels, Gauge>,
+}
+
+/// Counts a watch for as long as it is open.
+pub struct OpenWatch(Gauge<i64, Arc<AtomicI64>>);
+
+impl Drop for OpenWatch {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::default();
+        let requests = Family::default();
+        registry.register("apiserver_request", "Requests by verb, resource and code", requests.clone());
+        let durations: Family<VerbLabels, Histogram, fn() -> Histogram> =
+            Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.0005, 2.0, 14)));
+        registry.register(
+            "apiserver_request_duration_seconds",
+            "Time to answer; for watches, time to begin",
+            durations.clone(),
+        );
+        let watches: Gauge<i64, Arc<AtomicI64>> = Gauge::default();
+        registry.register("apiserver_longrunning_requests", "Watches that are open", watches.clone());
+        let objects = Family::default();
+        registry.register("apiserver_storage_objects", "Stored objects by resource", objects.clone());
+        Self { registry, requests, durations, watches, objects }
+    }
+}
+
+impl Metrics {
+    /// Requests to paths that name no resource share one label value, so strangers can't fill the memory.
+    pub fn request_done(&self, verb: &str, resource: &str, code: u16, took: Duration) {
+        let resource = if code == 404 { "" } else { resource };
+        let labels = RequestLabels { verb: verb.to_owned(), resource: resource.to_owned(), code };
+        self.requests.get_or_create(&labels).inc();
+        self.durations.get_or_create(&VerbLabels { verb: verb.to_owned() }).observe(took.as_secs_f64());
+    }
+
+    pub fn watch_opened(&self) -> OpenWatch {
+        self.watches.inc();
+        OpenWatch(self.watches.clone())
+    }
+
+    /// The text that Prometheus scrapes.
+    pub fn render(&self, store: &Store) -> String {
+        self.objects.clear();
+        for resource in store.populated() {
+            let name = crate::error::qualified(&resource.group, &resource.plural);
+            let count = store.list(&resource, None).items.len();
+            self.objects.get_or_create(&ResourceLabels { resource: name }).set(count as i64);
+        }
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("writing to a string can't fail");
+        text
+    }
+}

@@ -1,0 +1,208 @@
+//! Deleting: at once, after a grace period, or when the last finalizer goes.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::read::{self, Filter};
+use super::{Call, body, write};
+use crate::error::ApiError;
+use crate::object;
+use crate::resource::Resource;
+use crate::server::Server;
+use crate::store::{Expect, Key, Outcome, Stored, WriteError};
+
+pub const FOREGROUND: &str = "foregroundDeletion";
+pub const ORPHAN: &str = "orphan";
+
+/// How to delete.
+#[derive(Debug, Clone, Default)]
+pub struct DeleteOptions {
+    pub grace_seconds: Option<i64>,
+    pub propagation: Propagation,
+    pub uid: Option<String>,
+    pub resource_version: Option<String>,
+    pub dry_run: bool,
+}
+
+/// What becomes of the objects that an object owns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Propagation {
+    #[default]
+    Background,
+    Foreground,
+    Orphan,
+}
+
+/// What a delete left behind.
+pub enum Deleted {
+    Gone(Value),
+    /// It stays until its finalizers or its grace period allow it to go.
+    Terminating(Value),
+}
+
+impl DeleteOptions {
+    fn parse(call: &Call<'_>, body: &Value) -> Result<Self, ApiError> {
+        let query = call.options;
+        let policy = body["propagationPolicy"].as_str().or(query.propagation_policy.as_deref());
+        let orphan = body["orphanDependents"].as_bool().or(query.orphan_dependents);
+        let propagation = match (policy, orphan) {
+            (Some("Background"), _) | (None, None | Some(false)) => Propagation::Background,
+            (Some("Foreground"), _) => Propagation::Foreground,
+            (Some("Orphan"), _) | (None, Some(true)) => Propagation::Orphan,
+            (Some(other), _) => {
+                return Err(ApiError::bad_request(format!(
+                    "propagationPolicy: Unsupported value: {other:?}: supported values: \"Foreground\", \"Background\", \"Orphan\""
+                )));
+            }
+        };
+        let text = |v: &Value| v.as_str().filter(|s| !s.is_empty()).map(str::to_owned);
+        let dry_run = query.dry_run || body["dryRun"].as_array().is_some_and(|list| list.iter().any(|v| v == "All"));
+        Ok(Self {
+            grace_seconds: body["gracePeriodSeconds"].as_i64().or(query.grace_period_seconds),
+            propagation,
+            uid: text(&body["preconditions"]["uid"]),
+            resource_version: text(&body["preconditions"]["resourceVersion"]),
+            dry_run,
+        })
+    }
+}
+
+pub async fn delete(call: &Call<'_>, name: &str, body: &Value) -> Result<Response, ApiError> {
+    let options = DeleteOptions::parse(call, body)?;
+    let key = call.key(name);
+    match remove(call.server, call.resource, &key, &options).await? {
+        Deleted::Terminating(value) => Ok(read::show(call, StatusCode::OK, &value)),
+        Deleted::Gone(value) => {
+            let mut details = json!({"name": name, "kind": call.resource.plural, "uid": value["metadata"]["uid"]});
+            if !call.resource.group.is_empty() {
+                details["group"] = json!(call.resource.group);
+            }
+            let status = json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
+            });
+            Ok(body::respond(StatusCode::OK, &status, call.headers, call.options.pretty))
+        }
+    }
+}
+
+/// Deletes every object that the selectors match, each by the rules of a single delete.
+pub async fn delete_collection(call: &Call<'_>, body: &Value) -> Result<Response, ApiError> {
+    let options = DeleteOptions::parse(call, body)?;
+    let filter = Filter::parse(call.resource, call.options)?;
+    let snapshot = call.server.store.list(&call.collection(), call.namespace.as_deref());
+    let mut removed: Vec<Arc<Stored>> = Vec::new();
+    for object in snapshot.items.iter().filter(|o| filter.matches(call.resource, o)) {
+        match remove(call.server, call.resource, &object.key, &options).await {
+            Ok(_) => removed.push(object.clone()),
+            Err(error) if error.code == 404 => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let meta = json!({"resourceVersion": call.server.store.revision().to_string()});
+    Ok(read::send_list(call, &removed, meta))
+}
+
+/// Deletes one object by the rules of its kind.
+pub async fn remove(
+    server: &Server,
+    resource: &Resource,
+    key: &Key,
+    options: &DeleteOptions,
+) -> Result<Deleted, ApiError> {
+    for _ in 0..write::ATTEMPTS {
+        let stored = server
+            .store
+            .get(key)
+            .ok_or_else(|| ApiError::not_found(&resource.group, &resource.plural, &key.name))?;
+        let live = stored.value();
+        check_preconditions(resource, &live, options)?;
+        let marked = mark(&live, options, jiff::Timestamp::now());
+        let done = write::is_finished(&marked);
+        let mut shown = marked.clone();
+        read::present(resource, &mut shown);
+        if options.dry_run || (!done && marked == live) {
+            return Ok(if done { Deleted::Gone(shown) } else { Deleted::Terminating(shown) });
+        }
+        let outcome = if done { Outcome::Delete(marked) } else { Outcome::Put(marked) };
+        match server.store.write(key.clone(), Expect::Revision(stored.revision), outcome).await {
+            Ok(stored) => {
+                server.after_write(&stored);
+                let value = read::view(resource, &stored);
+                return Ok(if done { Deleted::Gone(value) } else { Deleted::Terminating(value) });
+            }
+            Err(WriteError::Stale) => {}
+            Err(error) => return Err(write::write_error(resource, &key.name, error)),
+        }
+    }
+    Err(ApiError::modified(&resource.group, &resource.plural, &key.name))
+}
+
+fn check_preconditions(resource: &Resource, live: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
+    for (what, wanted, found) in [
+        ("UID", &options.uid, object::meta(live, "uid")),
+        ("ResourceVersion", &options.resource_version, object::meta(live, "resourceVersion")),
+    ] {
+        if let Some(wanted) = wanted
+            && wanted != found
+        {
+            let why = format!(
+                "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+            );
+            return Err(ApiError::conflict(&resource.group, &resource.plural, object::name(live), &why));
+        }
+    }
+    Ok(())
+}
+
+/// The object with its deletion begun: time, grace and the finalizer that its propagation needs.
+fn mark(live: &Value, options: &DeleteOptions, now: jiff::Timestamp) -> Value {
+    let mut value = live.clone();
+    let grace = grace_seconds(live, options.grace_seconds);
+    let first = !object::is_terminating(live);
+    let shorter = live["metadata"]["deletionGracePeriodSeconds"].as_i64().is_some_and(|old| grace < old);
+    if first {
+        let finalizers: Vec<&str> = object::finalizers(live)
+            .into_iter()
+            .filter(|f| *f != FOREGROUND && *f != ORPHAN)
+            .chain(match options.propagation {
+                Propagation::Background => None,
+                Propagation::Foreground => Some(FOREGROUND),
+                Propagation::Orphan => Some(ORPHAN),
+            })
+            .collect();
+        let finalizers = json!(finalizers);
+        let meta = object::metadata_mut(&mut value);
+        if finalizers.as_array().is_some_and(Vec::is_empty) {
+            meta.remove("finalizers");
+        } else {
+            meta.insert("finalizers".into(), finalizers);
+        }
+        if let Some(generation) = live["metadata"]["generation"].as_i64() {
+            meta.insert("generation".into(), json!(generation + 1));
+        }
+    }
+    if first || shorter {
+        let at = now + jiff::SignedDuration::from_secs(grace);
+        let meta = object::metadata_mut(&mut value);
+        meta.insert("deletionTimestamp".into(), json!(super::timestamp(at)));
+        meta.insert("deletionGracePeriodSeconds".into(), json!(grace));
+    }
+    if first && live["kind"] == "Namespace" {
+        object::map_at(&mut value, "status").insert("phase".into(), json!("Terminating"));
+    }
+    value
+}
+
+/// Only pods that run on a node get time to end; everything else goes at once.
+fn grace_seconds(live: &Value, asked: Option<i64>) -> i64 {
+    let running = live["kind"] == "Pod"
+        && live["spec"]["nodeName"].as_str().is_some_and(|n| !n.is_empty())
+        && !matches!(live["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    if !running {
+        return 0;
+    }
+    asked.or(live["spec"]["terminationGracePeriodSeconds"].as_i64()).unwrap_or(30).max(0)
+}

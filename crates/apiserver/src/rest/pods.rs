@@ -1,0 +1,133 @@
+//! What pods have beyond other kinds: logs, which the node gives, and the binding to a node.
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::write::{self, Ownership, Part};
+use super::{Call, body, read};
+use crate::error::ApiError;
+use crate::object;
+
+/// Which part of a container's log.
+#[derive(Debug, Clone, Default)]
+pub struct LogOptions {
+    pub container: String,
+    pub follow: bool,
+    pub previous: bool,
+    pub timestamps: bool,
+    pub tail_lines: Option<u64>,
+    pub since_seconds: Option<u64>,
+    pub since_time: Option<String>,
+    pub limit_bytes: Option<u64>,
+}
+
+/// Whoever runs the pods and has their logs.
+pub trait PodLogs: Send + Sync {
+    fn open(
+        &self,
+        namespace: String,
+        pod: String,
+        options: LogOptions,
+    ) -> BoxFuture<'static, Result<BoxStream<'static, std::io::Result<Bytes>>, ApiError>>;
+}
+
+pub async fn log(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
+    let pod = read::view(call.resource, &*read::require(call, &call.key(name))?);
+    let options = LogOptions {
+        container: pick_container(&pod, call.options.other("container").unwrap_or_default())?,
+        follow: flag(call, "follow"),
+        previous: flag(call, "previous"),
+        timestamps: flag(call, "timestamps"),
+        tail_lines: number(call, "tailLines")?,
+        since_seconds: number(call, "sinceSeconds")?,
+        since_time: call.options.other("sinceTime").map(str::to_owned),
+        limit_bytes: number(call, "limitBytes")?,
+    };
+    let Some(logs) = call.server.pod_logs() else {
+        return Err(ApiError::new(
+            503,
+            crate::error::Reason::ServiceUnavailable,
+            "no node runs beside this server, so there are no logs to read",
+        ));
+    };
+    let namespace = call.namespace.clone().unwrap_or_default();
+    let lines = logs.open(namespace, name.to_owned(), options).await?;
+    Ok(body::raw(StatusCode::OK, "text/plain", Body::from_stream(lines)))
+}
+
+fn flag(call: &Call<'_>, key: &str) -> bool {
+    call.options.other(key).is_some_and(|v| v != "false" && v != "0")
+}
+
+fn number(call: &Call<'_>, key: &str) -> Result<Option<u64>, ApiError> {
+    match call.options.other(key) {
+        None | Some("") => Ok(None),
+        Some(text) => text.parse().map(Some).map_err(|_| {
+            ApiError::bad_request(format!("{key}: Invalid value: {text:?}: write a whole number of at least 0"))
+        }),
+    }
+}
+
+/// The container that is meant, in Kubernetes' words when that is not clear.
+fn pick_container(pod: &Value, wanted: &str) -> Result<String, ApiError> {
+    let names = |field: &str| -> Vec<String> {
+        pod["spec"][field].as_array().into_iter().flatten().filter_map(|c| c["name"].as_str()).map(str::to_owned).collect()
+    };
+    let (containers, inits) = (names("containers"), names("initContainers"));
+    if wanted.is_empty() {
+        return match containers.as_slice() {
+            [only] => Ok(only.clone()),
+            many => {
+                let init = if inits.is_empty() { String::new() } else { format!(" or one of the init containers: {inits:?}") };
+                Err(ApiError::bad_request(format!(
+                    "a container name must be specified for pod {}, choose one of: {many:?}{init}",
+                    object::name(pod)
+                )))
+            }
+        };
+    }
+    if containers.iter().chain(&inits).any(|n| n == wanted) {
+        return Ok(wanted.to_owned());
+    }
+    Err(ApiError::bad_request(format!("container {wanted} is not valid for pod {}", object::name(pod))))
+}
+
+/// Puts a pod on a node, once.
+pub async fn bind(call: &mut Call<'_>, name: &str, binding: Value) -> Result<Response, ApiError> {
+    let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
+    if node.is_empty() {
+        return Err(ApiError::bad_request("target.name: Required value: write the name of the node"));
+    }
+    let (group, plural) = (call.resource.group.clone(), call.resource.plural.clone());
+    write::update(call, name, Part::Main, Ownership::Track, |_, live| {
+        if let Some(bound) = live["spec"]["nodeName"].as_str().filter(|n| !n.is_empty()) {
+            let why = format!("pod {name} is already assigned to node {bound:?}");
+            return Err(ApiError::conflict(&group, &format!("{plural}/binding"), name, &why));
+        }
+        let mut new = live.clone();
+        new["spec"]["nodeName"] = json!(node);
+        Ok(new)
+    })
+    .await?;
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    Ok(body::respond(StatusCode::CREATED, &status, call.headers, call.options.pretty))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_container_must_be_clear() {
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a"}, {"name": "b"}],
+            "initContainers": [{"name": "i"}]}});
+        assert_eq!(pick_container(&pod, "i").unwrap(), "i");
+        assert!(pick_container(&pod, "").unwrap_err().message.contains("choose one of"));
+        assert!(pick_container(&pod, "x").unwrap_err().message.contains("not valid for pod p"));
+    }
+}

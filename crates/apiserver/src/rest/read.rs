@@ -1,0 +1,237 @@
+//! Reading: one object, or a page of a list on a consistent snapshot.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::Response;
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use bytes::{BufMut, BytesMut};
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Call, body};
+use crate::error::{ApiError, Reason};
+use crate::request::Options;
+use crate::resource::Resource;
+use crate::selector::{FieldSelector, LabelSelector};
+use crate::store::{Key, Snapshot, Store, Stored};
+use crate::table::{self, Form, IncludeObject};
+
+/// A stored object in the version a request asked for.
+pub fn view(resource: &Resource, stored: &Stored) -> Value {
+    let mut value = stored.value();
+    present(resource, &mut value);
+    value
+}
+
+/// Turns a stored tree into the resource's version.
+pub fn present(resource: &Resource, value: &mut Value) {
+    if needs_conversion(resource) {
+        resource.strategy.from_storage(value);
+        value["apiVersion"] = Value::String(resource.api_version());
+    }
+}
+
+/// Whether stored text can't be sent as it is.
+pub fn needs_conversion(resource: &Resource) -> bool {
+    resource.version != resource.storage_version || resource.storage_group != resource.group
+}
+
+/// Which objects a list, watch or collection delete speaks of.
+pub struct Filter {
+    labels: LabelSelector,
+    fields: FieldSelector,
+}
+
+impl Filter {
+    pub fn parse(resource: &Resource, options: &Options) -> Result<Self, ApiError> {
+        Ok(Self {
+            labels: LabelSelector::parse(&options.label_selector)?,
+            fields: FieldSelector::parse(&options.field_selector, &resource.selectable_fields)?,
+        })
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    pub fn matches(&self, resource: &Resource, stored: &Stored) -> bool {
+        self.labels.matches(&stored.labels)
+            && match self.fields.exact_name() {
+                Some(name) if name != &*stored.key.name => false,
+                _ => self.fields.is_empty() || self.fields.matches(&view(resource, stored)),
+            }
+    }
+}
+
+pub fn get(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
+    let key = call.key(name);
+    let stored = call.server.store.get(&key).ok_or_else(|| call.not_found(name))?;
+    Ok(show(call, StatusCode::OK, &view(call.resource, &stored)))
+}
+
+/// One object in the form the client accepts: itself, a table, or its metadata.
+pub fn show(call: &Call<'_>, code: StatusCode, value: &Value) -> Response {
+    let shown = match call.form {
+        Form::Whole => None,
+        Form::Table(version) => {
+            let include = include_object(call);
+            let now = jiff::Timestamp::now();
+            let items = std::slice::from_ref(value);
+            Some(table::render(version, call.resource, items, &value["metadata"], include, now, true))
+        }
+        Form::Metadata(version) | Form::MetadataList(version) => Some(table::metadata(version, value)),
+    };
+    body::respond(code, shown.as_ref().unwrap_or(value), call.headers, call.options.pretty)
+}
+
+/// What of an object goes into its table row.
+pub fn include_object(call: &Call<'_>) -> IncludeObject {
+    IncludeObject::parse(&call.options.include_object).unwrap_or_default()
+}
+
+/// Where a paged list stopped.
+#[derive(Serialize, Deserialize)]
+struct Continue {
+    revision: u64,
+    after: (String, String),
+}
+
+pub fn list(call: &Call<'_>) -> Result<Response, ApiError> {
+    let filter = Filter::parse(call.resource, call.options)?;
+    let (snapshot, after) = snapshot(&call.server.store, call)?;
+    let namespace = call.namespace.as_deref();
+    let start = match &after {
+        None => 0,
+        Some((ns, name)) => snapshot.items.partition_point(|o| (&*o.key.namespace, &*o.key.name) <= (ns, name)),
+    };
+    let mut page: Vec<Arc<Stored>> = Vec::new();
+    let (mut next, mut remaining) = (None, None);
+    let limit = call.options.limit as usize;
+    for (i, item) in snapshot.items.iter().enumerate().skip(start) {
+        if !filter.matches(call.resource, item) {
+            continue;
+        }
+        if limit > 0 && page.len() == limit {
+            next = page.last().map(|last| Continue {
+                revision: snapshot.revision,
+                after: (last.key.namespace.to_string(), last.key.name.to_string()),
+            });
+            // With selectors the rest would have to be matched first; Kubernetes leaves the count out then.
+            remaining = filter.is_empty().then(|| snapshot.items.len() - i);
+            break;
+        }
+        page.push(item.clone());
+    }
+    debug_assert!(namespace.is_none() || page.iter().all(|o| Some(&*o.key.namespace) == namespace));
+    let mut meta = json!({"resourceVersion": snapshot.revision.to_string()});
+    if let Some(next) = next {
+        let token = serde_json::to_vec(&next).map_err(|e| ApiError::internal(e.to_string()))?;
+        meta["continue"] = Value::String(BASE64_URL_SAFE_NO_PAD.encode(token));
+        if let Some(remaining) = remaining {
+            meta["remainingItemCount"] = json!(remaining);
+        }
+    }
+    Ok(send_list(call, &page, meta))
+}
+
+/// The snapshot a list reads: the present, or the revision of its continue token.
+fn snapshot(store: &Store, call: &Call<'_>) -> Result<(Snapshot, Option<(String, String)>), ApiError> {
+    let options = call.options;
+    let (resource, namespace) = (call.collection(), call.namespace.as_deref());
+    if !options.continue_token.is_empty() {
+        let token: Continue = BASE64_URL_SAFE_NO_PAD
+            .decode(&options.continue_token)
+            .ok()
+            .and_then(|json| serde_json::from_slice(&json).ok())
+            .ok_or_else(|| {
+                ApiError::bad_request("continue key is not valid: it must be the one the server gave with the previous page")
+            })?;
+        let snapshot = store.list_at(&resource, namespace, token.revision).map_err(|_| {
+            ApiError::expired(
+                "The provided continue parameter is too old to display a consistent list result. You must start a new list without the continue parameter.",
+            )
+        })?;
+        return Ok((snapshot, Some(token.after)));
+    }
+    let present = store.list(&resource, namespace);
+    let asked = parse_revision(&options.resource_version)?;
+    if asked > present.revision {
+        let mut error = ApiError::new(
+            504,
+            Reason::Timeout,
+            format!("Too large resource version: {asked}, current: {}", present.revision),
+        );
+        error.details = Some(crate::error::Details { retry_after_seconds: Some(1), ..Default::default() });
+        return Err(error);
+    }
+    match options.resource_version_match.as_str() {
+        "" | "NotOlderThan" => Ok((present, None)),
+        "Exact" if asked > 0 => match store.list_at(&resource, namespace, asked) {
+            Ok(snapshot) => Ok((snapshot, None)),
+            Err(gone) => Err(ApiError::expired(format!("The resourceVersion for the provided list is too old: {gone}."))),
+        },
+        other => Err(ApiError::bad_request(format!(
+            "resourceVersionMatch: Invalid value: {other:?}: write NotOlderThan, or Exact with a resourceVersion above 0"
+        ))),
+    }
+}
+
+/// An absent or `0` version means "any".
+pub fn parse_revision(text: &str) -> Result<u64, ApiError> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    text.parse().map_err(|_| {
+        ApiError::bad_request(format!("Invalid value: {text:?}: resourceVersion must be a number this server gave"))
+    })
+}
+
+/// A whole list; the stored text of the items is copied as it is where the versions agree.
+pub fn send_list(call: &Call<'_>, page: &[Arc<Stored>], meta: Value) -> Response {
+    let resource = call.resource;
+    let all = || -> Vec<Value> { page.iter().map(|o| view(resource, o)).collect() };
+    let list = match call.form {
+        Form::Table(version) => {
+            let now = jiff::Timestamp::now();
+            Some(table::render(version, resource, &all(), &meta, include_object(call), now, true))
+        }
+        Form::Metadata(version) | Form::MetadataList(version) => Some(table::metadata_list(version, &all(), &meta)),
+        Form::Whole if call.options.pretty || call.accept().starts_with("application/yaml") => Some(json!({
+            "kind": resource.list_kind, "apiVersion": resource.api_version(), "metadata": meta, "items": all(),
+        })),
+        Form::Whole => None,
+    };
+    if let Some(list) = list {
+        return body::respond(StatusCode::OK, &list, call.headers, call.options.pretty);
+    }
+    let convert = needs_conversion(resource);
+    let mut out = BytesMut::with_capacity(256 + page.iter().map(|o| o.json.len() + 1).sum::<usize>());
+    out.put_slice(
+        format!(
+            "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{meta},\"items\":[",
+            Value::from(resource.list_kind.as_str()),
+            Value::from(resource.api_version()),
+        )
+        .as_bytes(),
+    );
+    for (i, item) in page.iter().enumerate() {
+        if i > 0 {
+            out.put_u8(b',');
+        }
+        if convert {
+            out.put_slice(view(resource, item).to_string().as_bytes());
+        } else {
+            out.put_slice(&item.json);
+        }
+    }
+    out.put_slice(b"]}");
+    body::raw(StatusCode::OK, "application/json", Body::from(out.freeze()))
+}
+
+/// An object that must exist.
+pub fn require(call: &Call<'_>, key: &Key) -> Result<Arc<Stored>, ApiError> {
+    call.server.store.get(key).ok_or_else(|| call.not_found(&key.name))
+}

@@ -1,0 +1,431 @@
+//! Writing: everything an object goes through between a request's body and the store, for create and update.
+//!
+//! prune → default → carry over what the writer may not touch → validate → field ownership → store.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Call, names, read};
+use crate::error::{ApiError, Cause, FieldError};
+use crate::patch::{Manager, Operation, track_update};
+use crate::request::FieldValidation;
+use crate::resource::Resource;
+use crate::store::{Expect, GroupResource, Key, Outcome, Stored, WriteError};
+use crate::{builtin, object};
+
+/// How often a patch is tried again when another writer was faster.
+pub const ATTEMPTS: usize = 50;
+
+/// Which part of an object a request may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    Main,
+    Status,
+}
+
+impl Part {
+    pub fn subresource(self) -> &'static str {
+        match self {
+            Self::Main => "",
+            Self::Status => "status",
+        }
+    }
+}
+
+/// How the writer's fields are recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ownership {
+    /// Compare with the live object and record what changed.
+    Track,
+    /// The object comes from server-side apply, which recorded it already.
+    Recorded,
+}
+
+/// An object after a request, in the version of the request.
+pub struct Written {
+    pub value: Value,
+    /// It was removed: its last finalizer went.
+    pub removed: bool,
+}
+
+/// Creates an object from a request's body.
+pub async fn create(call: &mut Call<'_>, body: Value, ownership: Ownership) -> Result<Value, ApiError> {
+    let value = admit_new(call, body, ownership)?;
+    if call.options.dry_run {
+        return Ok(value);
+    }
+    let generated = object::meta(&value, "generateName").to_owned();
+    for _ in 0..8 {
+        let mut candidate = value.clone();
+        if !generated.is_empty() && object::name(&value).is_empty() {
+            candidate["metadata"]["name"] = Value::String(names::generate(&generated));
+        }
+        let key = call.key(object::name(&candidate));
+        match put(call, key, Expect::Absent, candidate).await {
+            Err(error) if error.reason == crate::error::Reason::AlreadyExists && object::name(&value).is_empty() => {}
+            other => return other.map(|stored| read::view(call.resource, &stored)),
+        }
+    }
+    Err(ApiError::conflict(
+        &call.resource.group,
+        &call.resource.plural,
+        &generated,
+        "no free name could be generated; try again",
+    ))
+}
+
+async fn put(call: &Call<'_>, key: Key, expect: Expect, mut value: Value) -> Result<Arc<Stored>, ApiError> {
+    to_storage(call.resource, &mut value);
+    let name = key.name.clone();
+    let stored = call
+        .server
+        .store
+        .write(key, expect, Outcome::Put(value))
+        .await
+        .map_err(|e| write_error(call.resource, &name, e))?;
+    call.server.after_write(&stored);
+    Ok(stored)
+}
+
+/// What the store says, as a `Status`.
+pub fn write_error(resource: &Resource, name: &str, error: WriteError) -> ApiError {
+    let (group, plural) = (&resource.group, &resource.plural);
+    match error {
+        WriteError::Exists => ApiError::already_exists(group, plural, name),
+        WriteError::Stale => ApiError::modified(group, plural, name),
+        other => ApiError::internal(other.to_string()),
+    }
+}
+
+fn to_storage(resource: &Resource, value: &mut Value) {
+    if read::needs_conversion(resource) {
+        resource.strategy.to_storage(value);
+        value["apiVersion"] = Value::String(if resource.storage_group.is_empty() {
+            resource.storage_version.clone()
+        } else {
+            format!("{}/{}", resource.storage_group, resource.storage_version)
+        });
+    }
+}
+
+fn admit_new(call: &mut Call<'_>, mut value: Value, ownership: Ownership) -> Result<Value, ApiError> {
+    let resource = call.resource;
+    check_type(resource, &value)?;
+    place(call, &mut value)?;
+    clean(call, &mut value)?;
+    let meta = object::metadata_mut(&mut value);
+    if meta.get("resourceVersion").is_some_and(|v| v.as_str().is_some_and(|s| !s.is_empty())) {
+        return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
+    }
+    for field in ["resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
+        meta.remove(field);
+    }
+    meta.insert("uid".into(), json!(names::uid()));
+    meta.insert("creationTimestamp".into(), json!(call.now));
+    if meta.get("name").is_some_and(|v| v.as_str() == Some("")) {
+        meta.remove("name");
+    }
+    if resource.subresources.status
+        && let Some(map) = value.as_object_mut()
+    {
+        map.remove("status");
+    }
+    if resource.strategy.has_generation() {
+        object::metadata_mut(&mut value).insert("generation".into(), json!(1));
+    }
+    fill_in(resource, &mut value, None);
+    call.server.admit(call, &mut value, None)?;
+    validate(resource, &value, None)?;
+    check_namespace(call)?;
+    if ownership == Ownership::Track {
+        record(call, None, &mut value, Part::Main);
+    }
+    Ok(value)
+}
+
+/// Changes an object: `change` makes the wanted state from the live one, and is asked again when another writer was
+/// faster, unless the wanted state names the revision it was made from.
+pub async fn update(
+    call: &mut Call<'_>,
+    name: &str,
+    part: Part,
+    ownership: Ownership,
+    mut change: impl FnMut(&Call<'_>, &Value) -> Result<Value, ApiError>,
+) -> Result<Written, ApiError> {
+    let key = call.key(name);
+    for _ in 0..ATTEMPTS {
+        let stored = read::require(call, &key)?;
+        let live = read::view(call.resource, &stored);
+        let wanted = change(call, &live)?;
+        let pinned = check_revision(call, &wanted, &stored)?;
+        let new = admit_change(call, wanted, &live, part, ownership)?;
+        if new == live {
+            return Ok(Written { value: live, removed: false });
+        }
+        let removed = is_finished(&new);
+        if call.options.dry_run {
+            return Ok(Written { value: new, removed });
+        }
+        let mut kept = new;
+        to_storage(call.resource, &mut kept);
+        let outcome = if removed { Outcome::Delete(kept) } else { Outcome::Put(kept) };
+        match call.server.store.write(key.clone(), Expect::Revision(stored.revision), outcome).await {
+            Ok(stored) => {
+                call.server.after_write(&stored);
+                return Ok(Written { value: read::view(call.resource, &stored), removed });
+            }
+            Err(WriteError::Stale) if !pinned => call.warnings.clear(),
+            Err(error) => return Err(write_error(call.resource, name, error)),
+        }
+    }
+    Err(ApiError::modified(&call.resource.group, &call.resource.plural, name))
+}
+
+/// Whether nothing keeps a deleted object any longer.
+pub fn is_finished(value: &Value) -> bool {
+    object::is_terminating(value)
+        && object::finalizers(value).is_empty()
+        && value["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
+        && (value["kind"] != "Namespace" || value["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty))
+}
+
+/// An update of a custom resource must say which revision it was made from.
+pub fn require_revision(call: &Call<'_>, value: &Value) -> Result<(), ApiError> {
+    if !call.resource.is_custom() || !object::meta(value, "resourceVersion").is_empty() {
+        return Ok(());
+    }
+    let error = FieldError::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
+    Err(ApiError::invalid(&call.resource.group, &call.resource.kind, object::name(value), &[error]))
+}
+
+/// True if the wanted state is bound to the revision it was made from.
+fn check_revision(call: &Call<'_>, wanted: &Value, stored: &Stored) -> Result<bool, ApiError> {
+    let given = object::meta(wanted, "resourceVersion");
+    if given.is_empty() {
+        return Ok(false);
+    }
+    if given != stored.revision.to_string() {
+        return Err(ApiError::modified(&call.resource.group, &call.resource.plural, &stored.key.name));
+    }
+    // A patch carries the live revision along without meaning it.
+    Ok(call.pins_revision)
+}
+
+fn admit_change(
+    call: &mut Call<'_>,
+    mut new: Value,
+    live: &Value,
+    part: Part,
+    ownership: Ownership,
+) -> Result<Value, ApiError> {
+    let resource = call.resource;
+    check_type(resource, &new)?;
+    let name = object::name(live).to_owned();
+    let given = object::name(&new);
+    if !given.is_empty() && given != name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        )));
+    }
+    let uid = object::meta(&new, "uid");
+    if !uid.is_empty() && uid != object::meta(live, "uid") {
+        return Err(ApiError::conflict(
+            &resource.group,
+            &resource.plural,
+            &name,
+            &format!(
+                "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                object::meta(live, "uid")
+            ),
+        ));
+    }
+    if part == Part::Main {
+        place(call, &mut new)?;
+        clean(call, &mut new)?;
+    } else {
+        clean(call, &mut new)?;
+        let managed = new["metadata"].get("managedFields").cloned();
+        let status = new.get("status").cloned();
+        new = live.clone();
+        set_or_remove(&mut new, "status", status.as_ref());
+        if let (Some(managed), Some(meta)) = (managed, new["metadata"].as_object_mut()) {
+            meta.insert("managedFields".into(), managed);
+        }
+    }
+    let meta = object::metadata_mut(&mut new);
+    for field in [
+        "name", "generateName", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
+        "generation", "resourceVersion", "selfLink",
+    ] {
+        match live["metadata"].get(field) {
+            Some(value) => meta.insert(field.into(), value.clone()),
+            None => meta.remove(field),
+        };
+    }
+    if part == Part::Main && resource.subresources.status {
+        set_or_remove(&mut new, "status", live.get("status"));
+    }
+    fill_in(resource, &mut new, Some(live));
+    call.server.admit(call, &mut new, Some(live))?;
+    if part == Part::Main && resource.strategy.has_generation() && resource.strategy.bumps_generation(&new, live) {
+        let generation = live["metadata"]["generation"].as_i64().unwrap_or(1) + 1;
+        object::metadata_mut(&mut new).insert("generation".into(), json!(generation));
+    }
+    check_finalizers(resource, &new, live)?;
+    validate(resource, &new, Some(live))?;
+    if ownership == Ownership::Track {
+        record(call, Some(live), &mut new, part);
+    }
+    Ok(new)
+}
+
+fn set_or_remove(object: &mut Value, field: &str, value: Option<&Value>) {
+    if let Some(map) = object.as_object_mut() {
+        match value {
+            Some(value) => map.insert(field.to_owned(), value.clone()),
+            None => map.remove(field),
+        };
+    }
+}
+
+/// The body must be of the kind and version that the URL names; leaving them out is accepted.
+fn check_type(resource: &Resource, value: &Value) -> Result<(), ApiError> {
+    if !value.is_object() {
+        return Err(ApiError::bad_request("the object provided is unrecognized (must be a JSON object)"));
+    }
+    let expected = resource.api_version();
+    match value["apiVersion"].as_str() {
+        Some(given) if given != expected => {
+            return Err(ApiError::bad_request(format!(
+                "the API version in the data ({given}) does not match the expected API version ({expected})"
+            )));
+        }
+        _ => {}
+    }
+    match value["kind"].as_str() {
+        Some(given) if given != resource.kind => Err(ApiError::bad_request(format!(
+            "the kind in the data ({given}) does not match the expected kind ({})",
+            resource.kind
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Puts the object into the namespace of the URL.
+fn place(call: &Call<'_>, value: &mut Value) -> Result<(), ApiError> {
+    let resource = call.resource;
+    value["apiVersion"] = Value::String(resource.api_version());
+    value["kind"] = Value::String(resource.kind.clone());
+    let given = object::namespace(value).to_owned();
+    let meta = object::metadata_mut(value);
+    match &call.namespace {
+        Some(namespace) if given.is_empty() || given == *namespace => {
+            meta.insert("namespace".into(), Value::String(namespace.clone()));
+            Ok(())
+        }
+        None if given.is_empty() => {
+            meta.remove("namespace");
+            Ok(())
+        }
+        _ => Err(ApiError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        )),
+    }
+}
+
+/// Drops what the schema does not know, and says so as the request wants it said.
+pub fn clean(call: &mut Call<'_>, value: &mut Value) -> Result<(), ApiError> {
+    let schema = &call.resource.schema;
+    if call.options.field_validation != FieldValidation::Ignore {
+        let mut complaints: Vec<String> =
+            std::mem::take(&mut call.duplicates).into_iter().map(|f| format!("duplicate field \"{f}\"")).collect();
+        complaints.extend(schema.unknown_fields(value).into_iter().map(|f| format!("unknown field \"{f}\"")));
+        if !complaints.is_empty() {
+            if call.options.field_validation == FieldValidation::Strict {
+                return Err(ApiError::bad_request(format!("strict decoding error: {}", complaints.join(", "))));
+            }
+            call.warnings.extend(complaints);
+        }
+    }
+    schema.prune(value);
+    Ok(())
+}
+
+fn fill_in(resource: &Resource, value: &mut Value, live: Option<&Value>) {
+    resource.schema.default(value);
+    resource.strategy.prepare(value, live);
+    resource.strategy.default(value);
+}
+
+fn validate(resource: &Resource, value: &Value, live: Option<&Value>) -> Result<(), ApiError> {
+    let mut errors = builtin::validate_metadata(value, resource, live);
+    errors.extend(resource.schema.validate(value, live));
+    // What a strategy says about fields of the wrong type would only repeat the schema.
+    if errors.is_empty() {
+        errors.extend(resource.strategy.validate(value, live));
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let name = Some(object::name(value)).filter(|n| !n.is_empty());
+    let name = name.unwrap_or_else(|| object::meta(value, "generateName"));
+    Err(ApiError::invalid(&resource.group, &resource.kind, name, &errors))
+}
+
+fn check_finalizers(resource: &Resource, new: &Value, live: &Value) -> Result<(), ApiError> {
+    if !object::is_terminating(live) {
+        return Ok(());
+    }
+    let old = object::finalizers(live);
+    let added: Vec<_> = object::finalizers(new).into_iter().filter(|f| !old.contains(f)).collect();
+    if added.is_empty() {
+        return Ok(());
+    }
+    let error = FieldError::forbidden(
+        "metadata.finalizers",
+        format!("no new finalizers can be added if the object is being deleted, found new finalizers {added:?}"),
+    );
+    Err(ApiError::invalid(&resource.group, &resource.kind, object::name(live), &[error]))
+}
+
+fn record(call: &Call<'_>, live: Option<&Value>, new: &mut Value, part: Part) {
+    let api_version = call.resource.api_version();
+    let manager = Manager {
+        name: &call.field_manager(),
+        operation: Operation::Update,
+        api_version: &api_version,
+        subresource: part.subresource(),
+        now: &call.now,
+    };
+    track_update(live, new, &call.resource.schema.root, &manager);
+}
+
+/// Nothing can be created in a namespace that is missing or going away.
+fn check_namespace(call: &Call<'_>) -> Result<(), ApiError> {
+    let Some(namespace) = &call.namespace else { return Ok(()) };
+    let key = Key::new(&GroupResource::new("", "namespaces"), "", namespace);
+    let Some(found) = call.server.store.get(&key) else {
+        return Err(ApiError::not_found("", "namespaces", namespace));
+    };
+    if !object::is_terminating(&found.value()) {
+        return Ok(());
+    }
+    let mut error = ApiError::forbidden(
+        &call.resource.group,
+        &call.resource.plural,
+        call.target.name.as_deref().unwrap_or_default(),
+        format!(
+            "{} is forbidden: unable to create new content in namespace {namespace} because it is being terminated",
+            crate::error::qualified(&call.resource.group, &call.resource.plural),
+        ),
+    );
+    if let Some(details) = &mut error.details {
+        details.causes.push(Cause {
+            reason: "NamespaceTerminating".into(),
+            message: format!("namespace {namespace} is being terminated"),
+            field: "metadata.namespace".into(),
+        });
+    }
+    Err(error)
+}

@@ -1,0 +1,191 @@
+//! The server as a whole: its parts, its start and its doors.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, RwLock};
+
+use axum::Router;
+use axum::body::Body;
+use http::Request;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt;
+
+use crate::access::{Access, User};
+use crate::catalog::Catalog;
+use crate::cluster_ip::ClusterIps;
+use crate::metrics::Metrics;
+use crate::pki::{self, Pki};
+use crate::rest::pods::PodLogs;
+use crate::store::{OpenError, Store, Stored};
+use crate::{bootstrap, builtin, crd, lifecycle, object, rest};
+
+/// The Kubernetes version whose API is offered.
+const KUBERNETES_VERSION: (&str, &str) = ("1", "34");
+
+/// Where the server keeps its things.
+#[derive(Debug, Clone, Copy)]
+pub enum Storage<'a> {
+    /// In a directory: `store.redb` and `pki/`.
+    Directory(&'a Path),
+    /// Nowhere: for tests.
+    Memory,
+}
+
+/// Why the server can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    #[error(transparent)]
+    Pki(#[from] pki::Error),
+    #[error("the objects every cluster has could not be written: {0}")]
+    Bootstrap(String),
+}
+
+/// A running API server.
+pub struct Server {
+    pub store: Arc<Store>,
+    pub catalog: Catalog,
+    pub access: Access,
+    pub pki: Arc<Pki>,
+    pub(crate) cluster_ips: ClusterIps,
+    pub(crate) metrics: Metrics,
+    /// Ends watches and the background work.
+    pub(crate) shutdown: CancellationToken,
+    background: TaskTracker,
+    pod_logs: OnceLock<Arc<dyn PodLogs>>,
+    ready: AtomicBool,
+    /// CRDs that are being deleted, as (group, plural): no new objects for them.
+    going_away: RwLock<HashSet<(String, String)>>,
+}
+
+impl Server {
+    /// Opens the store, writes what every cluster has, and starts the background work. Ends with `shutdown`.
+    pub async fn start(storage: Storage<'_>, shutdown: CancellationToken) -> Result<Arc<Self>, StartError> {
+        let (store, pki) = match storage {
+            Storage::Memory => (Store::open(None)?, Pki::ephemeral()?),
+            Storage::Directory(dir) => {
+                (Store::open(Some(&dir.join("store.redb")))?, Pki::open(&dir.join("pki"))?)
+            }
+        };
+        let (store, pki) = (Arc::new(store), Arc::new(pki));
+        let server = Arc::new(Self {
+            access: Access::new(&pki, store.clone()),
+            catalog: Catalog::new(builtin::resources()),
+            store,
+            pki,
+            cluster_ips: ClusterIps::default(),
+            metrics: Metrics::default(),
+            shutdown,
+            background: TaskTracker::new(),
+            pod_logs: OnceLock::new(),
+            ready: AtomicBool::new(false),
+            going_away: RwLock::default(),
+        });
+        server.load_crds();
+        bootstrap::run(&server).await.map_err(StartError::Bootstrap)?;
+        lifecycle::spawn(&server, &server.background);
+        server.background.close();
+        server.ready.store(true, Ordering::Release);
+        Ok(server)
+    }
+
+    /// Waits for the background work to end after `shutdown`.
+    pub async fn stopped(&self) {
+        self.background.wait().await;
+    }
+
+    /// The HTTP service; requests must carry credentials.
+    pub fn router(self: &Arc<Self>) -> Router {
+        let server = self.clone();
+        Router::new().fallback(move |request: Request<Body>| rest::handle(server.clone(), request))
+    }
+
+    /// A client inside this process, without sockets or TLS, that acts as `user`.
+    pub fn client_as(self: &Arc<Self>, user: User) -> kube::Client {
+        let router = self.router();
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(rest::Trusted(user.clone()));
+            router.clone().oneshot(request)
+        });
+        kube::Client::new(service, "default")
+    }
+
+    /// A client inside this process with all rights.
+    pub fn client(self: &Arc<Self>) -> kube::Client {
+        self.client_as(User::new("causeway-admin", &["system:masters", "system:authenticated"]))
+    }
+
+    /// Names who has the pods' logs; the first one stays.
+    pub fn set_pod_logs(&self, logs: Arc<dyn PodLogs>) {
+        let _ = self.pod_logs.set(logs);
+    }
+
+    pub(crate) fn pod_logs(&self) -> Option<&Arc<dyn PodLogs>> {
+        self.pod_logs.get()
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn version(&self) -> Value {
+        let (major, minor) = KUBERNETES_VERSION;
+        json!({
+            "major": major, "minor": minor, "gitVersion": format!("v{major}.{minor}.0+causeway-{}", env!("CARGO_PKG_VERSION")),
+            "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
+            "goVersion": "none", "compiler": "rustc", "platform": format!("linux/{}", go_arch()),
+        })
+    }
+
+    /// What follows from a write that is done: a CRD changes what is served.
+    pub(crate) fn after_write(&self, stored: &Stored) {
+        if &*stored.key.resource.plural == "customresourcedefinitions" {
+            self.serve_crd(&stored.value(), self.store.get(&stored.key).is_none());
+        }
+    }
+
+    fn load_crds(&self) {
+        let crds = self.store.list(&crd::collection(), None);
+        for crd in &crds.items {
+            self.serve_crd(&crd.value(), false);
+        }
+    }
+
+    fn serve_crd(&self, crd: &Value, gone: bool) {
+        let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+        let (group, plural) = (text(&crd["spec"]["group"]), text(&crd["spec"]["names"]["plural"]));
+        let place = (group.clone(), plural.clone());
+        let mut going_away = self.going_away.write().expect("no panic while holding the set");
+        if !gone && object::is_terminating(crd) {
+            going_away.insert(place);
+        } else {
+            going_away.remove(&place);
+        }
+        drop(going_away);
+        let resources = if gone || !crd::is_accepted(crd) { Ok(Vec::new()) } else { crd::resources(crd) };
+        match resources {
+            Ok(resources) => self.catalog.replace(&group, &plural, resources),
+            Err(errors) => {
+                tracing::error!(crd = object::name(crd), ?errors, "a stored CRD can't be served");
+            }
+        }
+    }
+
+    pub(crate) fn is_going_away(&self, group: &str, plural: &str) -> bool {
+        let going_away = self.going_away.read().expect("no panic while holding the set");
+        !going_away.is_empty() && going_away.contains(&(group.to_owned(), plural.to_owned()))
+    }
+}
+
+fn go_arch() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
