@@ -49,13 +49,16 @@ pub fn is_subdomain(text: &str) -> bool {
             let bytes = label.as_bytes();
             edge(bytes.first())
                 && edge(bytes.last())
-                && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
+                && bytes
+                    .iter()
+                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
         })
 }
 
 /// RFC 3339 with an offset; a space or lower-case letters are fine, as is a leap second.
 fn is_date_time(text: &str) -> bool {
-    let has_date = text.len() > 10 && text.is_char_boundary(10) && text[..10].parse::<jiff::civil::Date>().is_ok();
+    let has_date =
+        text.len() > 10 && text.is_char_boundary(10) && text[..10].parse::<jiff::civil::Date>().is_ok();
     has_date && text.to_ascii_uppercase().parse::<jiff::Timestamp>().is_ok()
 }
 
@@ -69,7 +72,10 @@ fn is_duration(text: &str) -> bool {
     let mut rest = unsigned;
     let mut parts = 0;
     while !rest.is_empty() {
-        let number = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+        let number = rest.len()
+            - rest
+                .trim_start_matches(|c: char| c.is_ascii_digit() || c == '.')
+                .len();
         let (digits, tail) = rest.split_at(number);
         let tail = tail.trim_start();
         let unit = tail.len() - tail.trim_start_matches(|c: char| c.is_alphabetic()).len();
@@ -87,21 +93,54 @@ fn is_duration(text: &str) -> bool {
 fn is_time_unit(unit: &str) -> bool {
     matches!(
         unit.to_ascii_lowercase().as_str(),
-        "ns" | "nano" | "nanos" | "nanosecond" | "nanoseconds"
-            | "us" | "µs" | "μs" | "micro" | "micros" | "microsecond" | "microseconds"
-            | "ms" | "milli" | "millis" | "millisecond" | "milliseconds"
-            | "s" | "sec" | "secs" | "second" | "seconds"
-            | "m" | "min" | "mins" | "minute" | "minutes"
-            | "h" | "hr" | "hour" | "hours"
-            | "d" | "day" | "days"
-            | "w" | "wk" | "week" | "weeks"
+        "ns" | "nano"
+            | "nanos"
+            | "nanosecond"
+            | "nanoseconds"
+            | "us"
+            | "µs"
+            | "μs"
+            | "micro"
+            | "micros"
+            | "microsecond"
+            | "microseconds"
+            | "ms"
+            | "milli"
+            | "millis"
+            | "millisecond"
+            | "milliseconds"
+            | "s"
+            | "sec"
+            | "secs"
+            | "second"
+            | "seconds"
+            | "m"
+            | "min"
+            | "mins"
+            | "minute"
+            | "minutes"
+            | "h"
+            | "hr"
+            | "hour"
+            | "hours"
+            | "d"
+            | "day"
+            | "days"
+            | "w"
+            | "wk"
+            | "week"
+            | "weeks"
     )
 }
 
 /// Thirty-two hexadecimal digits; the dashes may be left out.
 fn is_uuid(text: &str, version: Option<u8>) -> bool {
     let digits: Vec<u8> = text.bytes().filter(|b| *b != b'-').collect();
-    let dashes = text.bytes().enumerate().filter(|(_, b)| *b == b'-').map(|(i, _)| i);
+    let dashes = text
+        .bytes()
+        .enumerate()
+        .filter(|(_, b)| *b == b'-')
+        .map(|(i, _)| i);
     let dashed = text.len() == 36 && dashes.eq([8, 13, 18, 23]);
     let variant_matters = matches!(version, Some(b'4' | b'5'));
     digits.len() == 32
@@ -154,7 +193,9 @@ fn is_request_uri(text: &str) -> bool {
         return false;
     };
     scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
         && !rest.is_empty()
 }
 
@@ -163,7 +204,9 @@ fn is_mac(text: &str) -> bool {
         let parts: Vec<&str> = text.split(separator).collect();
         let bytes = parts.len() * width / 2;
         matches!(bytes, 6 | 8 | 20)
-            && parts.iter().all(|p| p.len() == width && p.bytes().all(|b| b.is_ascii_hexdigit()))
+            && parts
+                .iter()
+                .all(|p| p.len() == width && p.bytes().all(|b| b.is_ascii_hexdigit()))
     };
     octets(':', 2) || octets('-', 2) || octets('.', 4)
 }

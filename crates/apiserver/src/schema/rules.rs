@@ -33,7 +33,10 @@ struct Rule {
 impl Rules {
     /// The rules of a schema, or `None` when it has none at all.
     pub fn collect(node: &Node) -> Option<Self> {
-        let rule = |source: &Value| Rule { source: source.clone(), compiled: OnceLock::new() };
+        let rule = |source: &Value| Rule {
+            source: source.clone(),
+            compiled: OnceLock::new(),
+        };
         let below = |child: Option<&Node>| child.and_then(Self::collect).map(Box::new);
         let rules = Self {
             here: node.validations.iter().map(rule).collect(),
@@ -72,7 +75,13 @@ impl Rules {
         }
         for (name, rules) in &self.properties {
             if let Some(child) = node.properties.get(name) {
-                rules.compile_below(&format!("{path}.properties[{name}]"), child, false, correlated, errors);
+                rules.compile_below(
+                    &format!("{path}.properties[{name}]"),
+                    child,
+                    false,
+                    correlated,
+                    errors,
+                );
             }
         }
         if let (Some(rules), Some(child)) = (&self.items, node.items.as_deref()) {
@@ -80,7 +89,13 @@ impl Rules {
             rules.compile_below(&format!("{path}.items"), child, false, correlated, errors);
         }
         if let (Some(rules), Some(child)) = (&self.additional, node.additional.as_deref()) {
-            rules.compile_below(&format!("{path}.additionalProperties"), child, false, correlated, errors);
+            rules.compile_below(
+                &format!("{path}.additionalProperties"),
+                child,
+                false,
+                correlated,
+                errors,
+            );
         }
     }
 
@@ -100,10 +115,18 @@ impl Rules {
         self.evaluate_here(node, value, old, path, errors);
         match value {
             Value::Array(items) => {
-                let (Some(rules), Some(schema)) = (&self.items, node.items.as_deref()) else { return };
+                let (Some(rules), Some(schema)) = (&self.items, node.items.as_deref()) else {
+                    return;
+                };
                 let correlation = Correlation::new(&node.list_type, old);
                 for (i, item) in items.iter().enumerate() {
-                    rules.evaluate(schema, item, correlation.find(item), &Path::Index(path, i), errors);
+                    rules.evaluate(
+                        schema,
+                        item,
+                        correlation.find(item),
+                        &Path::Index(path, i),
+                        errors,
+                    );
                 }
             }
             Value::Object(map) => self.evaluate_fields(node, map, old, path, errors),
@@ -168,8 +191,14 @@ impl Rules {
             }
             let this = this.get_or_insert_with(|| cel::to_cel(Some(node), value)).clone();
             let before = if program.uses_old {
-                let before = before.get_or_insert_with(|| old.map(|o| cel::to_cel(Some(node), o))).clone();
-                if program.optional_old { Some(cel::optional(before)) } else { before }
+                let before = before
+                    .get_or_insert_with(|| old.map(|o| cel::to_cel(Some(node), o)))
+                    .clone();
+                if program.optional_old {
+                    Some(cel::optional(before))
+                } else {
+                    before
+                }
             } else {
                 None
             };
@@ -182,7 +211,9 @@ impl Rules {
 
 impl Rule {
     fn program(&self, node: &Node, root: bool) -> Result<&Program, &str> {
-        let compiled = self.compiled.get_or_init(|| Program::compile(&self.source, node, root));
+        let compiled = self
+            .compiled
+            .get_or_init(|| Program::compile(&self.source, node, root));
         compiled.as_ref().map_err(String::as_str)
     }
 
@@ -198,7 +229,11 @@ impl Rule {
             Ok(program) if program.uses_old && !correlated => {
                 let detail = "oldSelf cannot be used on the uncorrelatable portion of the schema: \
                               a list on the way there is not of x-kubernetes-list-type map";
-                errors.push(FieldError::invalid(format!("{path}.rule"), &self.source["rule"], detail));
+                errors.push(FieldError::invalid(
+                    format!("{path}.rule"),
+                    &self.source["rule"],
+                    detail,
+                ));
             }
             Ok(_) => {}
         }

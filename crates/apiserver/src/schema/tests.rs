@@ -4,13 +4,18 @@ use serde_json::{Value, json};
 use super::*;
 
 fn schema(properties: Value) -> Schema {
-    let openapi = json!({ "type": "object", "properties": { "spec": { "type": "object", "properties": properties } } });
+    let openapi =
+        json!({ "type": "object", "properties": { "spec": { "type": "object", "properties": properties } } });
     Schema::compile(&openapi).unwrap_or_else(|e| panic!("{e:?}"))
 }
 
 /// The errors of an object whose `spec` is given, as text.
 fn errors(schema: &Schema, spec: Value) -> Vec<String> {
-    schema.validate(&json!({ "spec": spec }), None).iter().map(ToString::to_string).collect()
+    schema
+        .validate(&json!({ "spec": spec }), None)
+        .iter()
+        .map(ToString::to_string)
+        .collect()
 }
 
 #[test]
@@ -38,73 +43,131 @@ fn says_what_is_wrong_in_the_words_of_kubernetes() {
         "not": { "type": "string", "not": { "enum": ["never"] } },
     }));
     let cases: &[(Value, &[&str])] = &[
-        (json!({ "port": "x" }), &[
-            r#"spec.port: Invalid value: "string": spec.port in body must be of type integer: "string""#,
-        ]),
-        (json!({ "port": 80, "mode": "A", "name": "abc", "list": ["x"], "target": 1, "maybe": null }), &[]),
+        (
+            json!({ "port": "x" }),
+            &[r#"spec.port: Invalid value: "string": spec.port in body must be of type integer: "string""#],
+        ),
+        (
+            json!({ "port": 80, "mode": "A", "name": "abc", "list": ["x"], "target": 1, "maybe": null }),
+            &[],
+        ),
         (json!({ "port": 80.0 }), &[]),
-        (json!({ "port": 80.5 }), &[
-            r#"spec.port: Invalid value: "number": spec.port in body must be of type integer: "number""#,
-        ]),
-        (json!({ "port": 0 }), &[
-            "spec.port: Invalid value: 0: spec.port in body should be greater than or equal to 1",
-        ]),
-        (json!({ "port": 70000 }), &[
-            "spec.port: Invalid value: 70000: spec.port in body should be less than or equal to 65535",
-        ]),
-        (json!({ "level": 1 }), &[
-            "spec.level: Invalid value: 1: spec.level in body should be greater than 1",
-            "spec.level: Invalid value: 1: spec.level in body should be a multiple of 2",
-        ]),
-        (json!({ "small": 3_000_000_000_u64 }), &[
-            r#"spec.small: Invalid value: 3000000000: spec.small in body must be of type int32: "3000000000""#,
-        ]),
-        (json!({ "mode": "C" }), &[r#"spec.mode: Unsupported value: "C": supported values: "A", "B""#]),
-        (json!({ "name": "abcde" }), &["spec.name: Too long: may not be more than 4 bytes"]),
-        (json!({ "name": "a" }), &[
-            r#"spec.name: Invalid value: "a": spec.name in body should be at least 2 chars long"#,
-        ]),
-        (json!({ "name": "A1" }), &[
-            r#"spec.name: Invalid value: "A1": spec.name in body should match '^[a-z]+$'"#,
-        ]),
-        (json!({ "list": [] }), &["spec.list: Invalid value: 0: spec.list in body should have at least 1 items"]),
-        (json!({ "list": ["a", "b", "c"] }), &["spec.list: Too many: 3: must have at most 2 items"]),
-        (json!({ "list": [1] }), &[
-            r#"spec.list[0]: Invalid value: "integer": spec.list[0] in body must be of type string: "integer""#,
-        ]),
-        (json!({ "set": ["a", "b", "a", "a"] }), &[r#"spec.set[2]: Duplicate value: "a""#]),
-        (json!({ "map": [{ "name": "a" }, { "name": "b" }, { "name": "a" }] }), &[
-            r#"spec.map[2]: Duplicate value: {"name":"a"}"#,
-        ]),
-        (json!({ "labels": { "a": 1 } }), &[
-            r#"spec.labels.a: Invalid value: "integer": spec.labels.a in body must be of type string: "integer""#,
-        ]),
-        (json!({ "labels": { "a": "", "b": "" } }), &["spec.labels: Too many: 2: must have at most 1 item"]),
+        (
+            json!({ "port": 80.5 }),
+            &[r#"spec.port: Invalid value: "number": spec.port in body must be of type integer: "number""#],
+        ),
+        (
+            json!({ "port": 0 }),
+            &["spec.port: Invalid value: 0: spec.port in body should be greater than or equal to 1"],
+        ),
+        (
+            json!({ "port": 70000 }),
+            &["spec.port: Invalid value: 70000: spec.port in body should be less than or equal to 65535"],
+        ),
+        (
+            json!({ "level": 1 }),
+            &[
+                "spec.level: Invalid value: 1: spec.level in body should be greater than 1",
+                "spec.level: Invalid value: 1: spec.level in body should be a multiple of 2",
+            ],
+        ),
+        (
+            json!({ "small": 3_000_000_000_u64 }),
+            &[
+                r#"spec.small: Invalid value: 3000000000: spec.small in body must be of type int32: "3000000000""#,
+            ],
+        ),
+        (
+            json!({ "mode": "C" }),
+            &[r#"spec.mode: Unsupported value: "C": supported values: "A", "B""#],
+        ),
+        (
+            json!({ "name": "abcde" }),
+            &["spec.name: Too long: may not be more than 4 bytes"],
+        ),
+        (
+            json!({ "name": "a" }),
+            &[r#"spec.name: Invalid value: "a": spec.name in body should be at least 2 chars long"#],
+        ),
+        (
+            json!({ "name": "A1" }),
+            &[r#"spec.name: Invalid value: "A1": spec.name in body should match '^[a-z]+$'"#],
+        ),
+        (
+            json!({ "list": [] }),
+            &["spec.list: Invalid value: 0: spec.list in body should have at least 1 items"],
+        ),
+        (
+            json!({ "list": ["a", "b", "c"] }),
+            &["spec.list: Too many: 3: must have at most 2 items"],
+        ),
+        (
+            json!({ "list": [1] }),
+            &[
+                r#"spec.list[0]: Invalid value: "integer": spec.list[0] in body must be of type string: "integer""#,
+            ],
+        ),
+        (
+            json!({ "set": ["a", "b", "a", "a"] }),
+            &[r#"spec.set[2]: Duplicate value: "a""#],
+        ),
+        (
+            json!({ "map": [{ "name": "a" }, { "name": "b" }, { "name": "a" }] }),
+            &[r#"spec.map[2]: Duplicate value: {"name":"a"}"#],
+        ),
+        (
+            json!({ "labels": { "a": 1 } }),
+            &[
+                r#"spec.labels.a: Invalid value: "integer": spec.labels.a in body must be of type string: "integer""#,
+            ],
+        ),
+        (
+            json!({ "labels": { "a": "", "b": "" } }),
+            &["spec.labels: Too many: 2: must have at most 1 item"],
+        ),
         (json!({ "inner": {} }), &["spec.inner.a: Required value"]),
-        (json!({ "target": true }), &[
-            r#"spec.target: Invalid value: "boolean": spec.target in body must be of type integer,string: "boolean""#,
-        ]),
-        (json!({ "address": "1.2.3" }), &[
-            r#"spec.address: Invalid value: "1.2.3": spec.address in body must be of type ipv4: "1.2.3""#,
-        ]),
-        (json!({ "port": null }), &[
-            r#"spec.port: Invalid value: "null": spec.port in body must be of type integer: "null""#,
-        ]),
-        (json!({ "raw": { "kind": "X", "more": 1 } }), &["spec.raw.apiVersion: Required value: must not be empty"]),
-        (json!({ "choice": {} }), &[
-            r#"<nil>: Invalid value: "": "spec.choice" must validate one and only one schema (oneOf). Found none valid"#,
-            "spec.choice.x: Required value",
-        ]),
-        (json!({ "choice": { "x": "", "y": "" } }), &[
-            r#"<nil>: Invalid value: "": "spec.choice" must validate one and only one schema (oneOf). Found 2 valid alternatives"#,
-        ]),
-        (json!({ "any": {} }), &[
-            r#"<nil>: Invalid value: "": "spec.any" must validate at least one schema (anyOf)"#,
-            "spec.any.x: Required value",
-        ]),
-        (json!({ "not": "never" }), &[
-            r#"<nil>: Invalid value: "": "spec.not" must not validate the schema (not)"#,
-        ]),
+        (
+            json!({ "target": true }),
+            &[
+                r#"spec.target: Invalid value: "boolean": spec.target in body must be of type integer,string: "boolean""#,
+            ],
+        ),
+        (
+            json!({ "address": "1.2.3" }),
+            &[r#"spec.address: Invalid value: "1.2.3": spec.address in body must be of type ipv4: "1.2.3""#],
+        ),
+        (
+            json!({ "port": null }),
+            &[r#"spec.port: Invalid value: "null": spec.port in body must be of type integer: "null""#],
+        ),
+        (
+            json!({ "raw": { "kind": "X", "more": 1 } }),
+            &["spec.raw.apiVersion: Required value: must not be empty"],
+        ),
+        (
+            json!({ "choice": {} }),
+            &[
+                r#"<nil>: Invalid value: "": "spec.choice" must validate one and only one schema (oneOf). Found none valid"#,
+                "spec.choice.x: Required value",
+            ],
+        ),
+        (
+            json!({ "choice": { "x": "", "y": "" } }),
+            &[
+                r#"<nil>: Invalid value: "": "spec.choice" must validate one and only one schema (oneOf). Found 2 valid alternatives"#,
+            ],
+        ),
+        (
+            json!({ "any": {} }),
+            &[
+                r#"<nil>: Invalid value: "": "spec.any" must validate at least one schema (anyOf)"#,
+                "spec.any.x: Required value",
+            ],
+        ),
+        (
+            json!({ "not": "never" }),
+            &[r#"<nil>: Invalid value: "": "spec.not" must not validate the schema (not)"#],
+        ),
     ];
     for (spec, expected) in cases {
         assert_eq!(errors(&schema, spec.clone()), *expected, "{spec}");
@@ -119,21 +182,51 @@ fn checks_formats() {
         ("ip", &["::1", "10.0.0.1"], &["host"]),
         ("cidr", &["10.0.0.0/8", "fd00::/64"], &["10.0.0.0", "10.0.0.0/33"]),
         ("date", &["2026-02-28"], &["2026-02-30", "2026-2-3", "x"]),
-        ("date-time", &["2026-02-28T01:02:03Z", "2026-02-28T01:02:03.5+02:00"], &["2026-02-28", "noon"]),
-        ("duration", &["1h30m", "1.5s", "-3ms", "0", "3 weeks"], &["1", "h", "1x", ""]),
-        ("uuid", &["123e4567-e89b-12d3-a456-426614174000"], &["123e4567", "123e4567-e89b-12d3-a456-42661417400g"]),
-        ("uuid4", &["123e4567-e89b-42d3-a456-426614174000"], &["123e4567-e89b-12d3-a456-426614174000"]),
+        (
+            "date-time",
+            &["2026-02-28T01:02:03Z", "2026-02-28T01:02:03.5+02:00"],
+            &["2026-02-28", "noon"],
+        ),
+        (
+            "duration",
+            &["1h30m", "1.5s", "-3ms", "0", "3 weeks"],
+            &["1", "h", "1x", ""],
+        ),
+        (
+            "uuid",
+            &["123e4567-e89b-12d3-a456-426614174000"],
+            &["123e4567", "123e4567-e89b-12d3-a456-42661417400g"],
+        ),
+        (
+            "uuid4",
+            &["123e4567-e89b-42d3-a456-426614174000"],
+            &["123e4567-e89b-12d3-a456-426614174000"],
+        ),
         ("hostname", &["a.example.com", "a"], &["-a", "a..b", "a_b", ""]),
-        ("email", &["a@example.com", "A <a@example.com>"], &["a", "@example.com", "a@"]),
-        ("uri", &["https://example.com/x", "/path"], &["example", "a b", ""]),
+        (
+            "email",
+            &["a@example.com", "A <a@example.com>"],
+            &["a", "@example.com", "a@"],
+        ),
+        (
+            "uri",
+            &["https://example.com/x", "/path"],
+            &["example", "a b", ""],
+        ),
         ("byte", &["aGk=", ""], &["a", "aGk"]),
-        ("mac", &["00:11:22:33:44:55", "00-11-22-33-44-55"], &["00:11:22:33:44"]),
+        (
+            "mac",
+            &["00:11:22:33:44:55", "00-11-22-33-44-55"],
+            &["00:11:22:33:44"],
+        ),
         ("password", &["anything"], &[]),
         ("quantity", &["anything"], &[]),
     ];
     for (name, good, bad) in cases {
-        good.iter().for_each(|text| assert!(format::accepts(name, text), "{name} {text}"));
-        bad.iter().for_each(|text| assert!(!format::accepts(name, text), "{name} {text}"));
+        good.iter()
+            .for_each(|text| assert!(format::accepts(name, text), "{name} {text}"));
+        bad.iter()
+            .for_each(|text| assert!(!format::accepts(name, text), "{name} {text}"));
     }
 }
 
@@ -160,20 +253,28 @@ fn prunes_and_names_unknown_fields() {
     let mut unknown = schema.unknown_fields(&object);
     unknown.sort();
     let expected = [
-        "spec.foo", "spec.free.strict.lost", "spec.labels.k.b", "spec.list[0].bar", "spec.raw.other",
-        "spec.raw.spec.gone", "stray",
+        "spec.foo",
+        "spec.free.strict.lost",
+        "spec.labels.k.b",
+        "spec.list[0].bar",
+        "spec.raw.other",
+        "spec.raw.spec.gone",
+        "stray",
     ];
     assert_eq!(unknown, expected);
     schema.prune(&mut object);
     assert_eq!(schema.unknown_fields(&object), Vec::<String>::new());
-    assert_eq!(object, json!({
-        "apiVersion": "v1", "kind": "K", "metadata": { "name": "n", "anything": 1 },
-        "spec": {
-            "known": "x", "list": [{ "a": "" }], "labels": { "k": { "a": "" } },
-            "free": { "kept": { "deep": 1 }, "strict": { "a": "" } },
-            "raw": { "apiVersion": "v1", "kind": "P", "metadata": { "name": "x" }, "spec": {} },
-        },
-    }));
+    assert_eq!(
+        object,
+        json!({
+            "apiVersion": "v1", "kind": "K", "metadata": { "name": "n", "anything": 1 },
+            "spec": {
+                "known": "x", "list": [{ "a": "" }], "labels": { "k": { "a": "" } },
+                "free": { "kept": { "deep": 1 }, "strict": { "a": "" } },
+                "raw": { "apiVersion": "v1", "kind": "P", "metadata": { "name": "x" }, "spec": {} },
+            },
+        })
+    );
 }
 
 #[test]
@@ -189,13 +290,19 @@ fn fills_in_defaults() {
     }));
     let mut object = json!({ "spec": { "list": [{}, { "p": 5 }], "labels": { "k": {} } } });
     schema.default(&mut object);
-    assert_eq!(object["spec"], json!({
-        "mode": "A", "nested": { "port": 53 }, "list": [{ "p": 1 }, { "p": 5 }], "labels": { "k": { "p": 2 } },
-        "maybe": "d",
-    }));
+    assert_eq!(
+        object["spec"],
+        json!({
+            "mode": "A", "nested": { "port": 53 }, "list": [{ "p": 1 }, { "p": 5 }], "labels": { "k": { "p": 2 } },
+            "maybe": "d",
+        })
+    );
     let mut nulls = json!({ "spec": { "mode": null, "plain": null, "maybe": null } });
     schema.default(&mut nulls);
-    assert_eq!(nulls["spec"], json!({ "mode": "A", "nested": { "port": 53 }, "maybe": null }));
+    assert_eq!(
+        nulls["spec"],
+        json!({ "mode": "A", "nested": { "port": 53 }, "maybe": null })
+    );
 }
 
 fn ruled(spec: Value) -> Schema {
@@ -212,28 +319,51 @@ fn runs_rules_with_their_messages() {
     let ports = json!({ "min": { "type": "integer" }, "max": { "type": "integer" },
                         "m": { "type": "object", "additionalProperties": { "type": "integer" } } });
     let cases = [
-        (json!({ "rule": "self.min <= self.max", "message": "min must not exceed max" }),
-         r#"spec: Invalid value: "object": min must not exceed max"#),
-        (json!({ "rule": "self.min <= self.max" }),
-         r#"spec: Invalid value: "object": failed rule: self.min <= self.max"#),
-        (json!({ "rule": "self.min <= self.max", "message": "m",
+        (
+            json!({ "rule": "self.min <= self.max", "message": "min must not exceed max" }),
+            r#"spec: Invalid value: "object": min must not exceed max"#,
+        ),
+        (
+            json!({ "rule": "self.min <= self.max" }),
+            r#"spec: Invalid value: "object": failed rule: self.min <= self.max"#,
+        ),
+        (
+            json!({ "rule": "self.min <= self.max", "message": "m",
                  "messageExpression": "'%d is over %d'.format([self.min, self.max])" }),
-         r#"spec: Invalid value: "object": 5 is over 3"#),
-        (json!({ "rule": "self.min <= self.max", "message": "fallback", "messageExpression": "self.m['none'] > 1 ? 'a' : 'b'" }),
-         r#"spec: Invalid value: "object": fallback"#),
-        (json!({ "rule": "self.min <= self.max", "message": "m", "fieldPath": ".min" }),
-         r#"spec.min: Invalid value: "object": m"#),
-        (json!({ "rule": "self.min <= self.max", "message": "m", "fieldPath": ".m['a.b']" }),
-         r#"spec.m[a.b]: Invalid value: "object": m"#),
-        (json!({ "rule": "self.min <= self.max", "message": "m", "reason": "FieldValueForbidden" }), "spec: Forbidden: m"),
-        (json!({ "rule": "self.min <= self.max", "message": "m", "reason": "FieldValueRequired", "fieldPath": ".max" }),
-         "spec.max: Required value: m"),
-        (json!({ "rule": "self.m['none'] == 1" }),
-         r#"spec: Invalid value: "object": no such key: none evaluating rule: self.m['none'] == 1"#),
+            r#"spec: Invalid value: "object": 5 is over 3"#,
+        ),
+        (
+            json!({ "rule": "self.min <= self.max", "message": "fallback", "messageExpression": "self.m['none'] > 1 ? 'a' : 'b'" }),
+            r#"spec: Invalid value: "object": fallback"#,
+        ),
+        (
+            json!({ "rule": "self.min <= self.max", "message": "m", "fieldPath": ".min" }),
+            r#"spec.min: Invalid value: "object": m"#,
+        ),
+        (
+            json!({ "rule": "self.min <= self.max", "message": "m", "fieldPath": ".m['a.b']" }),
+            r#"spec.m[a.b]: Invalid value: "object": m"#,
+        ),
+        (
+            json!({ "rule": "self.min <= self.max", "message": "m", "reason": "FieldValueForbidden" }),
+            "spec: Forbidden: m",
+        ),
+        (
+            json!({ "rule": "self.min <= self.max", "message": "m", "reason": "FieldValueRequired", "fieldPath": ".max" }),
+            "spec.max: Required value: m",
+        ),
+        (
+            json!({ "rule": "self.m['none'] == 1" }),
+            r#"spec: Invalid value: "object": no such key: none evaluating rule: self.m['none'] == 1"#,
+        ),
     ];
     for (source, expected) in cases {
         let schema = rule(ports.clone(), source.clone());
-        assert_eq!(errors(&schema, json!({ "min": 5, "max": 3, "m": {} })), [expected], "{source}");
+        assert_eq!(
+            errors(&schema, json!({ "min": 5, "max": 3, "m": {} })),
+            [expected],
+            "{source}"
+        );
     }
 }
 
@@ -296,24 +426,51 @@ fn compares_with_the_old_object() {
     }}));
     let old = json!({ "spec": { "fixed": "a", "once": "x", "items": [{ "name": "a", "n": 5 }, { "name": "b", "n": 1 }] } });
     let check = |spec: Value| -> Vec<String> {
-        schema.validate(&json!({ "spec": spec }), Some(&old)).iter().map(ToString::to_string).collect()
+        schema
+            .validate(&json!({ "spec": spec }), Some(&old))
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     };
-    assert_eq!(check(json!({ "fixed": "b" })), [r#"spec.fixed: Invalid value: "string": is immutable"#]);
+    assert_eq!(
+        check(json!({ "fixed": "b" })),
+        [r#"spec.fixed: Invalid value: "string": is immutable"#]
+    );
     assert_eq!(check(json!({ "fixed": "a" })), Vec::<String>::new());
-    assert_eq!(check(json!({ "once": "y" })), [r#"spec.once: Invalid value: "string": was set"#]);
-    assert_eq!(errors(&schema, json!({ "fixed": "new", "once": "new" })), Vec::<String>::new());
+    assert_eq!(
+        check(json!({ "once": "y" })),
+        [r#"spec.once: Invalid value: "string": was set"#]
+    );
+    assert_eq!(
+        errors(&schema, json!({ "fixed": "new", "once": "new" })),
+        Vec::<String>::new()
+    );
     // Items are compared by name, wherever they stand; a fresh one has nothing to compare with.
-    let moved = json!({ "items": [{ "name": "b", "n": 2 }, { "name": "c", "n": 0 }, { "name": "a", "n": 4 }] });
-    assert_eq!(check(moved), [r#"spec.items[2]: Invalid value: "object": must not shrink"#]);
+    let moved =
+        json!({ "items": [{ "name": "b", "n": 2 }, { "name": "c", "n": 0 }, { "name": "a", "n": 4 }] });
+    assert_eq!(
+        check(moved),
+        [r#"spec.items[2]: Invalid value: "object": must not shrink"#]
+    );
 }
 
 #[test]
 fn does_not_judge_again_what_has_not_changed() {
-    let schema = rule(json!({ "a": { "type": "string", "maxLength": 1 }, "b": { "type": "string" } }),
-        json!({ "rule": "self.b != 'bad'", "message": "b is bad" }));
+    let schema = rule(
+        json!({ "a": { "type": "string", "maxLength": 1 }, "b": { "type": "string" } }),
+        json!({ "rule": "self.b != 'bad'", "message": "b is bad" }),
+    );
     let old = json!({ "spec": { "a": "too long", "b": "x" } });
-    assert_eq!(schema.validate(&json!({ "spec": { "a": "too long", "b": "y" } }), Some(&old)), []);
-    assert_eq!(schema.validate(&json!({ "spec": { "a": "longer still", "b": "x" } }), Some(&old)).len(), 2);
+    assert_eq!(
+        schema.validate(&json!({ "spec": { "a": "too long", "b": "y" } }), Some(&old)),
+        []
+    );
+    assert_eq!(
+        schema
+            .validate(&json!({ "spec": { "a": "longer still", "b": "x" } }), Some(&old))
+            .len(),
+        2
+    );
     let bad = json!({ "spec": { "b": "bad" }, "metadata": { "labels": {} } });
     let same = json!({ "spec": { "b": "bad" } });
     assert_eq!(schema.validate(&bad, Some(&same)), []);
@@ -321,12 +478,18 @@ fn does_not_judge_again_what_has_not_changed() {
 
 #[test]
 fn skips_rules_when_the_structure_is_wrong() {
-    let schema = rule(json!({ "a": { "type": "integer" } }), json!({ "rule": "self.a > 1" }));
-    assert_eq!(errors(&schema, json!({ "a": "x" })), [
-        r#"spec.a: Invalid value: "string": spec.a in body must be of type integer: "string""#,
-        "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; \
+    let schema = rule(
+        json!({ "a": { "type": "integer" } }),
+        json!({ "rule": "self.a > 1" }),
+    );
+    assert_eq!(
+        errors(&schema, json!({ "a": "x" })),
+        [
+            r#"spec.a: Invalid value: "string": spec.a in body must be of type integer: "string""#,
+            "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; \
          correct the existing errors to complete validation",
-    ]);
+        ]
+    );
 }
 
 #[test]
@@ -348,16 +511,32 @@ fn refuses_rules_that_do_not_compile() {
         let openapi = json!({ "type": "object", "properties": properties,
             "x-kubernetes-validations": [{ "rule": source, "message": "m" }] });
         let errors = Schema::compile(&openapi).expect_err(source);
-        assert_eq!(errors[0].path, "openAPIV3Schema.x-kubernetes-validations[0].rule", "{source}");
-        assert!(errors[0].detail.contains(expected), "{source}: {}", errors[0].detail);
+        assert_eq!(
+            errors[0].path, "openAPIV3Schema.x-kubernetes-validations[0].rule",
+            "{source}"
+        );
+        assert!(
+            errors[0].detail.contains(expected),
+            "{source}: {}",
+            errors[0].detail
+        );
     }
     let uncorrelated = json!({ "type": "object", "properties": { "l": { "type": "array", "items": { "type": "string",
         "x-kubernetes-validations": [{ "rule": "self == oldSelf" }] } } } });
-    assert!(Schema::compile(&uncorrelated).expect_err("uncorrelated")[0].detail.contains("uncorrelatable"));
+    assert!(
+        Schema::compile(&uncorrelated).expect_err("uncorrelated")[0]
+            .detail
+            .contains("uncorrelatable")
+    );
     let root = json!({ "type": "object", "properties": { "spec": { "type": "object" } },
         "x-kubernetes-validations": [{ "rule": "self.metadata.name.size() < 3", "message": "name too long" }] });
     let schema = Schema::compile(&root).expect("metadata is a field of the root");
-    assert_eq!(schema.validate(&json!({ "metadata": { "name": "abcd" } }), None).len(), 1);
+    assert_eq!(
+        schema
+            .validate(&json!({ "metadata": { "name": "abcd" } }), None)
+            .len(),
+        1
+    );
 }
 
 fn any_json() -> impl Strategy<Value = Value> {
@@ -368,11 +547,18 @@ fn any_json() -> impl Strategy<Value = Value> {
         any::<f64>().prop_map(Value::from),
         "[a-z]{0,4}".prop_map(Value::from),
     ];
-    let name = prop_oneof![Just("a".to_owned()), Just("b".to_owned()), Just("spec".to_owned()), Just("name".to_owned()), "[a-z]{1,3}"];
+    let name = prop_oneof![
+        Just("a".to_owned()),
+        Just("b".to_owned()),
+        Just("spec".to_owned()),
+        Just("name".to_owned()),
+        "[a-z]{1,3}"
+    ];
     leaf.prop_recursive(5, 64, 6, move |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
-            prop::collection::btree_map(name.clone(), inner, 0..6).prop_map(|m| Value::Object(m.into_iter().collect())),
+            prop::collection::btree_map(name.clone(), inner, 0..6)
+                .prop_map(|m| Value::Object(m.into_iter().collect())),
         ]
     })
 }

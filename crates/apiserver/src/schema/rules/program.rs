@@ -65,7 +65,8 @@ impl Program {
     pub fn run(&self, this: Cel, old: Option<Cel>) -> Result<(), Failure> {
         // The evaluator panics on a few odd expressions; that may fail the request, not the server.
         let run = AssertUnwindSafe(|| self.run_unguarded(this, old));
-        catch_unwind(run).unwrap_or_else(|_| Err(Failure::Error(format!("cannot evaluate rule: {}", self.name()))))
+        catch_unwind(run)
+            .unwrap_or_else(|_| Err(Failure::Error(format!("cannot evaluate rule: {}", self.name()))))
     }
 
     fn run_unguarded(&self, this: Cel, old: Option<Cel>) -> Result<(), Failure> {
@@ -84,18 +85,27 @@ impl Program {
                     }
                 });
                 let message = computed.or_else(|| self.message.clone());
-                Err(Failure::False(message.unwrap_or_else(|| format!("failed rule: {}", self.rule))))
+                Err(Failure::False(
+                    message.unwrap_or_else(|| format!("failed rule: {}", self.rule)),
+                ))
             }
             Ok(other) => {
                 let found = other.type_of();
-                Err(Failure::Error(format!("cel expression must evaluate to a bool, not {found}: {}", self.name())))
+                Err(Failure::Error(format!(
+                    "cel expression must evaluate to a bool, not {found}: {}",
+                    self.name()
+                )))
             }
             Err(ExecutionError::NoSuchOverload) => Err(Failure::Error(format!(
                 "'no such overload': call arguments did not match a supported operator, function or macro \
                  signature for rule: {}",
                 self.name()
             ))),
-            Err(error) => Err(Failure::Error(format!("{} evaluating rule: {}", lower_first(&error), self.name()))),
+            Err(error) => Err(Failure::Error(format!(
+                "{} evaluating rule: {}",
+                lower_first(&error),
+                self.name()
+            ))),
         }
     }
 
@@ -149,7 +159,10 @@ fn reason(name: Option<&str>) -> Result<FieldErrorKind, String> {
 fn field_path(path: &str, node: &Node) -> Result<String, String> {
     let fields = JsonPath::parse(path)
         .ok()
-        .and_then(|p| p.fields().map(|f| f.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()))
+        .and_then(|p| {
+            p.fields()
+                .map(|f| f.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+        })
         .ok_or_else(|| format!("fieldPath {path:?} must name fields only, such as .spec.name or ['a.b']"))?;
     let mut text = String::new();
     let mut node = node;
