@@ -6,6 +6,7 @@ pub mod catalog;
 pub mod error;
 pub mod jsonpath;
 pub mod object;
+pub mod patch;
 pub mod resource;
 pub mod schema;
 pub mod store;
