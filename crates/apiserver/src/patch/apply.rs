@@ -41,24 +41,39 @@ pub fn apply(
     let nothing = Value::Object(Map::new());
     let base = live.unwrap_or(&nothing);
     let before = managed::owners(base).ok_or_else(|| {
-        ApiError::new(500, Reason::InternalError, "failed to decode managed fields of the live object")
+        ApiError::new(
+            500,
+            Reason::InternalError,
+            "failed to decode managed fields of the live object",
+        )
     })?;
     let mut owners = before.clone();
     if owners.is_empty() && live.is_some() {
         let mut fields = compare(&nothing, base, place).changed;
         managed::strip_system_fields(&mut fields);
-        let writer = Manager { name: BEFORE_FIRST_APPLY, ..*manager };
+        let writer = Manager {
+            name: BEFORE_FIRST_APPLY,
+            ..*manager
+        };
         owners.push(Owner::new(&writer, Operation::Update, fields));
     }
     for owner in &mut owners {
         fold_atomics(&mut owner.fields, place);
     }
 
-    let request = Request { base, config: &config, place, manager };
+    let request = Request {
+        base,
+        config: &config,
+        place,
+        manager,
+    };
     let outcome = match request.run(owners.clone(), force) {
         Err(conflicts) => {
             let conflicts = match last_applied::allowed(base, place, manager) {
-                Some(allowed) => conflicts.into_iter().filter_map(|c| c.without(&allowed)).collect(),
+                Some(allowed) => conflicts
+                    .into_iter()
+                    .filter_map(|c| c.without(&allowed))
+                    .collect(),
                 None => conflicts,
             };
             if !conflicts.is_empty() {
@@ -95,7 +110,10 @@ impl Request<'_> {
         let mut fields = claimed(self.config, self.place);
         managed::strip_system_fields(&mut fields);
         let mut mine = Owner::new(self.manager, Operation::Apply, fields);
-        let last = owners.iter().position(|owner| owner.is_same(&mine)).map(|at| owners.swap_remove(at));
+        let last = owners
+            .iter()
+            .position(|owner| owner.is_same(&mine))
+            .map(|at| owners.swap_remove(at));
 
         let merged = merge(self.base, self.config, self.place);
         let object = match &last {
@@ -107,8 +125,10 @@ impl Request<'_> {
 
         let diff = compare(self.base, &object, self.place);
         if !force {
-            let conflicts: Vec<_> =
-                owners.iter().filter_map(|owner| Conflict::between(owner, &diff.changed)).collect();
+            let conflicts: Vec<_> = owners
+                .iter()
+                .filter_map(|owner| Conflict::between(owner, &diff.changed))
+                .collect();
             if !conflicts.is_empty() {
                 return Err(conflicts);
             }
@@ -150,7 +170,8 @@ impl Request<'_> {
 
         let mut object = merged;
         remove(&mut object, &dropped.intersection(&last), place);
-        object
+        // A container that lost all it had is gone; the applied document may still ask for an empty one.
+        merge(&object, self.config, place)
     }
 }
 
@@ -161,7 +182,9 @@ fn same_owners(before: &[Owner], after: &[Owner]) -> bool {
 /// What is applied, without what an applier cannot set.
 fn configuration(applied: &Value, manager: &Manager<'_>) -> Result<Value, ApiError> {
     let Some(document) = applied.as_object() else {
-        return Err(ApiError::bad_request("the applied configuration must be a JSON object"));
+        return Err(ApiError::bad_request(
+            "the applied configuration must be a JSON object",
+        ));
     };
     let version = applied["apiVersion"].as_str().unwrap_or_default();
     if version != manager.api_version {
@@ -170,7 +193,10 @@ fn configuration(applied: &Value, manager: &Manager<'_>) -> Result<Value, ApiErr
             manager.api_version
         )));
     }
-    if applied["metadata"]["managedFields"].as_array().is_some_and(|entries| !entries.is_empty()) {
+    if applied["metadata"]["managedFields"]
+        .as_array()
+        .is_some_and(|entries| !entries.is_empty())
+    {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
     let mut config = document.clone();
@@ -179,7 +205,11 @@ fn configuration(applied: &Value, manager: &Manager<'_>) -> Result<Value, ApiErr
     }
     if let Some(metadata) = config.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.retain(|key, value| match key.as_str() {
-            "creationTimestamp" | "generation" | "selfLink" | "managedFields" | "deletionTimestamp"
+            "creationTimestamp"
+            | "generation"
+            | "selfLink"
+            | "managedFields"
+            | "deletionTimestamp"
             | "deletionGracePeriodSeconds" => false,
             "uid" | "resourceVersion" => !(value.is_null() || value == ""),
             "name" | "namespace" => true,

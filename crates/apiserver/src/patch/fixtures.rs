@@ -11,7 +11,13 @@ pub fn schema(openapi: &Value) -> Node {
     let child = |key: &str| openapi.get(key).map(|value| Arc::new(schema(value)));
     let text = |key: &str| openapi[key].as_str().map(ToOwned::to_owned);
     let strings = |key: &str| {
-        openapi[key].as_array().into_iter().flatten().filter_map(Value::as_str).map(ToOwned::to_owned).collect()
+        openapi[key]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(ToOwned::to_owned)
+            .collect()
     };
     Node {
         ty: match openapi["type"].as_str() {
@@ -57,7 +63,8 @@ fn keyed(key: &str, items: &Value) -> Value {
 pub static DEPLOYMENT: LazyLock<Node> = LazyLock::new(|| {
     let s = json!({"type": "string"});
     let labels = json!({"type": "object", "additionalProperties": s});
-    let env = json!({"type": "object", "properties": {"name": s, "value": s, "valueFrom": {"type": "object"}}});
+    let env =
+        json!({"type": "object", "properties": {"name": s, "value": s, "valueFrom": {"type": "object"}}});
     let port = json!({"type": "object", "properties": {
         "containerPort": {"type": "integer"}, "name": s, "protocol": {"type": "string", "default": "TCP"},
     }});
@@ -100,11 +107,13 @@ pub static SERVICE: LazyLock<Node> = LazyLock::new(|| {
     }});
     let mut ports = keyed("port", &port);
     ports["x-kubernetes-list-map-keys"] = json!(["port", "protocol"]);
-    schema(&json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
-        "ports": ports, "type": s,
-        "selector": {"type": "object", "additionalProperties": s, "x-kubernetes-map-type": "atomic"},
-        "externalIPs": {"type": "array", "items": s, "x-kubernetes-list-type": "set"},
-    }}}}))
+    schema(
+        &json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+            "ports": ports, "type": s,
+            "selector": {"type": "object", "additionalProperties": s, "x-kubernetes-map-type": "atomic"},
+            "externalIPs": {"type": "array", "items": s, "x-kubernetes-list-type": "set"},
+        }}}}),
+    )
 });
 
 pub const T1: &str = "2026-01-01T00:00:01Z";
@@ -112,11 +121,20 @@ pub const T2: &str = "2026-01-01T00:00:02Z";
 pub const T3: &str = "2026-01-01T00:00:03Z";
 
 pub fn applier<'a>(name: &'a str, api_version: &'a str, now: &'a str) -> Manager<'a> {
-    Manager { name, operation: Operation::Apply, api_version, subresource: "", now }
+    Manager {
+        name,
+        operation: Operation::Apply,
+        api_version,
+        subresource: "",
+        now,
+    }
 }
 
 pub fn updater<'a>(name: &'a str, api_version: &'a str, now: &'a str) -> Manager<'a> {
-    Manager { operation: Operation::Update, ..applier(name, api_version, now) }
+    Manager {
+        operation: Operation::Update,
+        ..applier(name, api_version, now)
+    }
 }
 
 /// The `fieldsV1` of a manager's entry, null when it has none.

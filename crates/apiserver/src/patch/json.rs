@@ -11,8 +11,10 @@ pub fn json_patch(target: &Value, patch: &[u8]) -> Result<Value, ApiError> {
     let patch: json_patch::Patch = serde_json::from_slice(patch)
         .map_err(|e| ApiError::bad_request(format!("error decoding JSON patch: {e}")))?;
     if patch.0.len() > MAX_OPERATIONS {
-        let why =
-            format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}", patch.0.len());
+        let why = format!(
+            "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
+            patch.0.len()
+        );
         return Err(ApiError::new(
             413,
             Reason::RequestEntityTooLarge,
@@ -27,7 +29,9 @@ pub fn json_patch(target: &Value, patch: &[u8]) -> Result<Value, ApiError> {
 /// Lays an RFC 7386 merge patch over a copy of `target`.
 pub fn merge_patch(target: &Value, patch: &Value) -> Result<Value, ApiError> {
     if !patch.is_object() {
-        return Err(ApiError::bad_request("Invalid JSON Patch: a merge patch must be a JSON object"));
+        return Err(ApiError::bad_request(
+            "Invalid JSON Patch: a merge patch must be a JSON object",
+        ));
     }
     let mut result = target.clone();
     json_patch::merge(&mut result, patch);
@@ -56,7 +60,10 @@ mod tests {
         let target = json!({"spec": {"ports": [1, 2]}});
         let patch = br#"[{"op":"test","path":"/spec/ports/0","value":1},
             {"op":"add","path":"/spec/ports/-","value":3},{"op":"remove","path":"/spec/ports/0"}]"#;
-        assert_eq!(json_patch(&target, patch).unwrap(), json!({"spec": {"ports": [2, 3]}}));
+        assert_eq!(
+            json_patch(&target, patch).unwrap(),
+            json!({"spec": {"ports": [2, 3]}})
+        );
     }
 
     #[test]
@@ -68,14 +75,21 @@ mod tests {
         ] {
             let error = json_patch(&json!({"a": 1}), patch.as_bytes()).unwrap_err();
             assert_eq!((error.code, error.reason), (422, Reason::Invalid), "{patch}");
-            assert_eq!(error.message, "the server rejected our request due to an error in our request");
+            assert_eq!(
+                error.message,
+                "the server rejected our request due to an error in our request"
+            );
         }
     }
 
     #[test]
     fn malformed_json_patch_is_a_bad_request() {
         for patch in ["{", "{}", r#"[{"op":"jump","path":"/a"}]"#] {
-            assert_eq!(json_patch(&json!({}), patch.as_bytes()).unwrap_err().code, 400, "{patch}");
+            assert_eq!(
+                json_patch(&json!({}), patch.as_bytes()).unwrap_err().code,
+                400,
+                "{patch}"
+            );
         }
     }
 

@@ -52,7 +52,11 @@ pub(super) struct Owner {
 
 impl Owner {
     pub fn new(writer: &Manager<'_>, operation: Operation, fields: Set) -> Self {
-        let name = if writer.name.is_empty() { "unknown" } else { writer.name };
+        let name = if writer.name.is_empty() {
+            "unknown"
+        } else {
+            writer.name
+        };
         Self {
             manager: name.to_owned(),
             operation,
@@ -101,7 +105,14 @@ impl Owner {
         if !self.manager.is_empty() {
             put("manager", json!(self.manager));
         }
-        put("operation", json!(if self.operation == Operation::Apply { "Apply" } else { "Update" }));
+        put(
+            "operation",
+            json!(if self.operation == Operation::Apply {
+                "Apply"
+            } else {
+                "Update"
+            }),
+        );
         put("apiVersion", json!(self.api_version));
         if let Some(time) = &self.time {
             put("time", json!(time));
@@ -117,7 +128,10 @@ impl Owner {
 
 /// The owners of an object's fields; `None` when an entry makes no sense.
 pub(super) fn owners(object: &Value) -> Option<Vec<Owner>> {
-    let entries = object["metadata"]["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let entries = object["metadata"]["managedFields"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     let mut owners = Vec::<Owner>::with_capacity(entries.len() + 1);
     for entry in entries {
         let owner = Owner::decode(entry)?;
@@ -141,7 +155,10 @@ pub(super) fn set_owners(object: &mut Value, mut owners: Vec<Owner>) {
             &b.subresource,
         ))
     });
-    set_managed_fields(object, (!owners.is_empty()).then(|| owners.iter().map(Owner::encode).collect()));
+    set_managed_fields(
+        object,
+        (!owners.is_empty()).then(|| owners.iter().map(Owner::encode).collect()),
+    );
 }
 
 fn set_managed_fields(object: &mut Value, entries: Option<Value>) {
@@ -200,14 +217,23 @@ pub(super) fn dispossess(owners: &mut Vec<Owner>, diff: &Diff) {
 pub fn track_update(live: Option<&Value>, new: &mut Value, schema: &Node, manager: &Manager<'_>) {
     let place = Place::root(schema);
     let absent = Value::Null;
-    let sent = new.get("metadata").and_then(|m| m.get("managedFields")).unwrap_or(&absent);
-    let live_entries =
-        live.and_then(|live| live.get("metadata")).and_then(|m| m.get("managedFields")).unwrap_or(&absent);
+    let sent = new
+        .get("metadata")
+        .and_then(|m| m.get("managedFields"))
+        .unwrap_or(&absent);
+    let live_entries = live
+        .and_then(|live| live.get("metadata"))
+        .and_then(|m| m.get("managedFields"))
+        .unwrap_or(&absent);
 
     // A writer may edit the entries, but through a subresource, by leaving them out or by nonsense it does not.
     let reset = manager.subresource.is_empty() && is_reset(sent);
     let edited = manager.subresource.is_empty() && !reset && sent != live_entries && !sent.is_null();
-    let edited = if edited { owners(new).filter(|owners| !owners.is_empty()) } else { None };
+    let edited = if edited {
+        owners(new).filter(|owners| !owners.is_empty())
+    } else {
+        None
+    };
     let is_edited = edited.is_some();
     let known = || live.and_then(owners).unwrap_or_default();
 
@@ -223,7 +249,9 @@ pub fn track_update(live: Option<&Value>, new: &mut Value, schema: &Node, manage
     strip_system_fields(&mut diff.changed);
     strip_system_fields(&mut diff.removed);
     if diff == Diff::default() && !is_edited {
-        let entries = owners(live).is_some_and(|owners| !owners.is_empty()).then(|| live_entries.clone());
+        let entries = owners(live)
+            .is_some_and(|owners| !owners.is_empty())
+            .then(|| live_entries.clone());
         return set_managed_fields(new, entries);
     }
     let mut owners = edited.unwrap_or_else(known);
@@ -261,7 +289,11 @@ fn is_reset(entries: &Value) -> bool {
 /// Merges the oldest updaters of each version until few enough are left.
 fn cap_updaters(owners: &mut Vec<Owner>) {
     let is_updater = |owner: &Owner| owner.operation == Operation::Update;
-    let mut excess = owners.iter().filter(|o| is_updater(o)).count().saturating_sub(MAX_UPDATERS);
+    let mut excess = owners
+        .iter()
+        .filter(|o| is_updater(o))
+        .count()
+        .saturating_sub(MAX_UPDATERS);
     if excess == 0 {
         return;
     }
@@ -299,9 +331,13 @@ fn cap_updaters(owners: &mut Vec<Owner>) {
 
 /// Puts back the live object's entries when nothing but their times differs, so that nothing has to be written.
 pub fn keep_times_if_unchanged(live: &Value, new: &mut Value) {
-    let (Some(before), Some(after)) = (owners(live), owners(new)) else { return };
+    let (Some(before), Some(after)) = (owners(live), owners(new)) else {
+        return;
+    };
     let same = before.len() == after.len()
-        && before.iter().all(|b| after.iter().any(|a| a.is_same(b) && a.fields == b.fields));
+        && before
+            .iter()
+            .all(|b| after.iter().any(|a| a.is_same(b) && a.fields == b.fields));
     if same && equal_without_entries(live, new) {
         let entries = live["metadata"].get("managedFields").cloned();
         set_managed_fields(new, entries);
@@ -310,9 +346,13 @@ pub fn keep_times_if_unchanged(live: &Value, new: &mut Value) {
 
 /// Whether two objects are equal but for their `managedFields`.
 pub(super) fn equal_without_entries(a: &Value, b: &Value) -> bool {
-    let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return a == b };
+    let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else {
+        return a == b;
+    };
     let metadata = |map: &Map<String, Value>| map.get("metadata").and_then(Value::as_object).cloned();
-    let (Some(mut meta_a), Some(mut meta_b)) = (metadata(a), metadata(b)) else { return a == b };
+    let (Some(mut meta_a), Some(mut meta_b)) = (metadata(a), metadata(b)) else {
+        return a == b;
+    };
     meta_a.retain(|key, _| key != "managedFields");
     meta_b.retain(|key, _| key != "managedFields");
     meta_a == meta_b && a.len() == b.len() && a.iter().all(|(k, v)| k == "metadata" || b.get(k) == Some(v))

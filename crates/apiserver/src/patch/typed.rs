@@ -24,7 +24,10 @@ pub struct Place<'a> {
 impl<'a> Place<'a> {
     /// The top of an object's schema.
     pub fn root(schema: &'a Node) -> Self {
-        Self { node: Some(schema), object: true }
+        Self {
+            node: Some(schema),
+            object: true,
+        }
     }
 
     pub fn node(self) -> Option<&'a Node> {
@@ -33,15 +36,24 @@ impl<'a> Place<'a> {
 
     pub fn field(self, name: &str) -> Place<'a> {
         if self.object && name == "metadata" {
-            return Place { node: Some(&OBJECT_META), object: false };
+            return Place {
+                node: Some(&OBJECT_META),
+                object: false,
+            };
         }
         let node = self.node.and_then(|node| node.field(name));
-        Place { node, object: node.is_some_and(|node| node.embedded_resource) }
+        Place {
+            node,
+            object: node.is_some_and(|node| node.embedded_resource),
+        }
     }
 
     pub fn items(self) -> Place<'a> {
         let node = self.node.and_then(|node| node.items.as_deref());
-        Place { node, object: node.is_some_and(|node| node.embedded_resource) }
+        Place {
+            node,
+            object: node.is_some_and(|node| node.embedded_resource),
+        }
     }
 
     /// Where a step of a path leads.
@@ -66,7 +78,8 @@ impl<'a> Place<'a> {
     pub fn is_atomic(self) -> bool {
         self.node.is_some_and(|node| {
             node.map_type == MapType::Atomic
-                || (node.list_type == ListType::Atomic && (node.items.is_some() || node.ty == Some(Type::Array)))
+                || (node.list_type == ListType::Atomic
+                    && (node.items.is_some() || node.ty == Some(Type::Array)))
         })
     }
 
@@ -93,9 +106,13 @@ impl<'a> Place<'a> {
         match self.node.map(|node| &node.list_type) {
             Some(ListType::Map(keys)) => self.keyed(keys, item),
             _ => match item {
-                Value::Object(_) => Err("associative list without keys has an element that's a map type".into()),
+                Value::Object(_) => {
+                    Err("associative list without keys has an element that's a map type".into())
+                }
                 Value::Array(_) => Err("not supported: associative list with lists as elements".into()),
-                Value::Null => Err("associative list without keys has an element that's an explicit null".into()),
+                Value::Null => {
+                    Err("associative list without keys has an element that's an explicit null".into())
+                }
                 scalar => Ok(Element::Value(Literal(scalar.clone()))),
             },
         }
@@ -103,7 +120,11 @@ impl<'a> Place<'a> {
 
     fn keyed(self, keys: &[String], item: &Value) -> Result<Element, String> {
         let Value::Object(map) = item else {
-            let what = if item.is_null() { "a null element" } else { "non-map elements" };
+            let what = if item.is_null() {
+                "a null element"
+            } else {
+                "non-map elements"
+            };
             return Err(format!("associative list with keys may not have {what}"));
         };
         let items = self.items();
@@ -115,7 +136,11 @@ impl<'a> Place<'a> {
             }
         }
         if fields.is_empty() {
-            let names = keys.iter().map(|k| format!("{k:?}")).collect::<Vec<_>>().join(" ");
+            let names = keys
+                .iter()
+                .map(|k| format!("{k:?}"))
+                .collect::<Vec<_>>()
+                .join(" ");
             return Err(format!(
                 "associative list with keys has an element that omits all key fields [{names}] (and doesn't have \
                  default values for any key fields)"
@@ -128,13 +153,25 @@ impl<'a> Place<'a> {
 
 /// What Kubernetes says of `metadata`, of which a custom resource's schema need not speak.
 static OBJECT_META: LazyLock<Node> = LazyLock::new(|| {
-    let scalar = |ty| Node { ty: Some(ty), ..Node::default() };
+    let scalar = |ty| Node {
+        ty: Some(ty),
+        ..Node::default()
+    };
     let text = || Arc::new(scalar(Type::String));
-    let map = || Node { additional: Some(text()), ..scalar(Type::Object) };
+    let map = || Node {
+        additional: Some(text()),
+        ..scalar(Type::Object)
+    };
     let merge = Some("merge".to_owned());
     let mut properties = BTreeMap::new();
     for name in [
-        "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "creationTimestamp",
+        "name",
+        "generateName",
+        "namespace",
+        "selfLink",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
         "deletionTimestamp",
     ] {
         properties.insert(name.to_owned(), text());
@@ -156,7 +193,10 @@ static OBJECT_META: LazyLock<Node> = LazyLock::new(|| {
     properties.insert(
         "ownerReferences".to_owned(),
         Arc::new(Node {
-            items: Some(Arc::new(Node { map_type: MapType::Atomic, ..scalar(Type::Object) })),
+            items: Some(Arc::new(Node {
+                map_type: MapType::Atomic,
+                ..scalar(Type::Object)
+            })),
             list_type: ListType::Map(vec!["uid".to_owned()]),
             patch_merge_key: Some("uid".to_owned()),
             patch_strategy: merge,
@@ -164,5 +204,8 @@ static OBJECT_META: LazyLock<Node> = LazyLock::new(|| {
         }),
     );
     properties.insert("managedFields".to_owned(), Arc::new(scalar(Type::Array)));
-    Node { properties, ..scalar(Type::Object) }
+    Node {
+        properties,
+        ..scalar(Type::Object)
+    }
 });

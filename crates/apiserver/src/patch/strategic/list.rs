@@ -27,9 +27,10 @@ fn identity<'v>(item: &'v Value, key: Option<&str>) -> Option<&'v Value> {
 
 fn keyed<'v>(item: &'v Value, key: Option<&str>) -> Result<&'v Value, ApiError> {
     identity(item, key).ok_or_else(|| match key {
-        Some(key) => {
-            rejected(format!("map: {} does not contain declared merge key: {key}", go_text(item)))
-        }
+        Some(key) => rejected(format!(
+            "map: {} does not contain declared merge key: {key}",
+            go_text(item)
+        )),
         None => rejected("cannot merge lists without merge key".to_owned()),
     })
 }
@@ -42,7 +43,9 @@ pub fn merge(list: &mut Vec<Value>, patch: &[Value], place: Place<'_>) -> Result
     }
     let maps = patch.iter().chain(&*list).filter(|item| item.is_object()).count();
     if maps != 0 && maps != patch.len() + list.len() {
-        return Err(rejected("expected a list of one type, but received a mix of maps and scalars".to_owned()));
+        return Err(rejected(
+            "expected a list of one type, but received a mix of maps and scalars".to_owned(),
+        ));
     }
     let key = merge_key(place);
     if maps == 0 {
@@ -57,30 +60,48 @@ pub fn merge(list: &mut Vec<Value>, patch: &[Value], place: Place<'_>) -> Result
     if key.is_none() {
         return Err(rejected("cannot merge lists without merge key".to_owned()));
     }
-    if patch.iter().any(|item| item.get(PATCH).is_some_and(|directive| directive == "replace")) {
-        *list = patch.iter().filter(|item| item.get(PATCH).is_none()).filter_map(clean).collect();
+    if patch
+        .iter()
+        .any(|item| item.get(PATCH).is_some_and(|directive| directive == "replace"))
+    {
+        *list = patch
+            .iter()
+            .filter(|item| item.get(PATCH).is_none())
+            .filter_map(clean)
+            .collect();
         return Ok(());
     }
     let mut plain = Vec::with_capacity(patch.len());
     for item in patch {
-        match item.get(PATCH).map(|directive| directive.as_str().unwrap_or_default()) {
+        match item
+            .get(PATCH)
+            .map(|directive| directive.as_str().unwrap_or_default())
+        {
             None => plain.push(item.clone()),
             Some("delete") => {
                 let gone = keyed(item, key)?;
                 list.retain(|old| identity(old, key) != Some(gone));
             }
             Some("merge") => {
-                return Err(rejected("merging lists cannot yet be specified in the patch".to_owned()));
+                return Err(rejected(
+                    "merging lists cannot yet be specified in the patch".to_owned(),
+                ));
             }
             Some(unknown) => {
-                return Err(rejected(format!("unknown patch type: {unknown} in map: {}", go_text(item))));
+                return Err(rejected(format!(
+                    "unknown patch type: {unknown} in map: {}",
+                    go_text(item)
+                )));
             }
         }
     }
     let before = list.clone();
     for item in &plain {
         let wanted = keyed(item, key)?;
-        match (list.iter_mut().find(|old| identity(old, key) == Some(wanted)), item) {
+        match (
+            list.iter_mut().find(|old| identity(old, key) == Some(wanted)),
+            item,
+        ) {
             (Some(Value::Object(old)), Value::Object(new)) => merge_map(old, new, place.items())?,
             _ => list.extend(clean(item)),
         }
@@ -100,7 +121,9 @@ pub fn reorder(
 
 /// Refuses a patch list that `$setElementOrder` does not list in the same order.
 pub fn check_order(patch: Option<&Value>, order: &[Value], place: Place<'_>) -> Result<(), ApiError> {
-    let Some(Value::Array(patch)) = patch else { return Ok(()) };
+    let Some(Value::Array(patch)) = patch else {
+        return Ok(());
+    };
     let key = merge_key(place);
     if order.is_empty() {
         return Ok(());
@@ -128,7 +151,9 @@ fn arrange(
 ) -> Result<(), ApiError> {
     let position = |among: &[Value], item: &Value| {
         let wanted = identity(item, key)?;
-        among.iter().position(|other| identity(other, key) == Some(wanted))
+        among
+            .iter()
+            .position(|other| identity(other, key) == Some(wanted))
     };
     for item in &*list {
         keyed(item, key)?;

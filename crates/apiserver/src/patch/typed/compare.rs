@@ -32,7 +32,10 @@ pub fn claimed(document: &Value, place: Place<'_>) -> Set {
 pub fn compare(old: &Value, new: &Value, place: Place<'_>) -> Diff {
     let (mut removed, mut changed) = (Vec::new(), Vec::new());
     walk(old, new, place, &mut removed, &mut changed);
-    Diff { removed: removed.into_iter().collect(), changed: changed.into_iter().collect() }
+    Diff {
+        removed: removed.into_iter().collect(),
+        changed: changed.into_iter().collect(),
+    }
 }
 
 fn contents(value: &Value, place: Place<'_>, claim: Claim) -> Set {
@@ -44,24 +47,41 @@ fn contents(value: &Value, place: Place<'_>, claim: Claim) -> Set {
                 let empty_map = child.as_object().is_some_and(Map::is_empty);
                 let leaf = empty_map || !here.is_granular(child);
                 let member = claim == Claim::Everything || leaf || !place.names(name);
-                (Element::Field(name.clone()), Entry { member, children: contents(child, here, claim) })
+                (
+                    Element::Field(name.clone()),
+                    Entry {
+                        member,
+                        children: contents(child, here, claim),
+                    },
+                )
             })
             .collect(),
         Value::Array(list) if place.is_associative() => {
-            let Ok(elements) = place.elements(list) else { return Set::default() };
+            let Ok(elements) = place.elements(list) else {
+                return Set::default();
+            };
             let mut items = BTreeMap::<Element, Option<&Value>>::new();
             for (element, item) in elements.into_iter().zip(list) {
                 // An item that occurs twice is owned as a whole: nothing tells its parts apart.
-                items.entry(element).and_modify(|seen| *seen = None).or_insert(Some(item));
+                items
+                    .entry(element)
+                    .and_modify(|seen| *seen = None)
+                    .or_insert(Some(item));
             }
-            items.into_iter().map(|(element, item)| (element, item_entry(item, place.items(), claim))).collect()
+            items
+                .into_iter()
+                .map(|(element, item)| (element, item_entry(item, place.items(), claim)))
+                .collect()
         }
         _ => Set::default(),
     }
 }
 
 fn item_entry(item: Option<&Value>, place: Place<'_>, claim: Claim) -> Entry {
-    Entry { member: true, children: item.map(|item| contents(item, place, claim)).unwrap_or_default() }
+    Entry {
+        member: true,
+        children: item.map(|item| contents(item, place, claim)).unwrap_or_default(),
+    }
 }
 
 fn whole(value: &Value, place: Place<'_>) -> Entry {
@@ -107,7 +127,14 @@ fn walk_maps(
         let here = place.field(name);
         match new.get(name) {
             None => removed.push((Element::Field(name.clone()), whole(before, here))),
-            Some(after) => descend(|| Element::Field(name.clone()), before, after, here, removed, changed),
+            Some(after) => descend(
+                || Element::Field(name.clone()),
+                before,
+                after,
+                here,
+                removed,
+                changed,
+            ),
         }
     }
     for (name, after) in new.iter().filter(|(name, _)| !old.contains_key(*name)) {
@@ -126,10 +153,22 @@ fn descend(
     let (mut gone, mut fresh) = (Vec::new(), Vec::new());
     let modified = walk(before, after, place, &mut gone, &mut fresh);
     if !gone.is_empty() {
-        removed.push((element(), Entry { member: false, children: gone.into_iter().collect() }));
+        removed.push((
+            element(),
+            Entry {
+                member: false,
+                children: gone.into_iter().collect(),
+            },
+        ));
     }
     if modified || !fresh.is_empty() {
-        changed.push((element(), Entry { member: modified, children: fresh.into_iter().collect() }));
+        changed.push((
+            element(),
+            Entry {
+                member: modified,
+                children: fresh.into_iter().collect(),
+            },
+        ));
     }
 }
 
@@ -141,7 +180,9 @@ fn walk_lists(
     removed: &mut Entries,
     changed: &mut Entries,
 ) -> bool {
-    let (Ok(before), Ok(after)) = (place.elements(old), place.elements(new)) else { return false };
+    let (Ok(before), Ok(after)) = (place.elements(old), place.elements(new)) else {
+        return false;
+    };
     let mut items = BTreeMap::<Element, (Vec<&Value>, Vec<&Value>)>::new();
     for (element, item) in before.into_iter().zip(old) {
         items.entry(element).or_default().0.push(item);
@@ -150,7 +191,10 @@ fn walk_lists(
         items.entry(element).or_default().1.push(item);
     }
     let here = place.items();
-    let marker = || Entry { member: true, children: Set::default() };
+    let marker = || Entry {
+        member: true,
+        children: Set::default(),
+    };
     for (element, sides) in items {
         match (sides.0.as_slice(), sides.1.as_slice()) {
             ([before], [after]) => descend(|| element.clone(), before, after, here, removed, changed),
@@ -159,10 +203,22 @@ fn walk_lists(
             // Duplicates on one side only: their common marker comes or goes, and a single item's parts with it.
             ([_, _, ..], [after]) => {
                 let children = below(after, here);
-                changed.push((element, Entry { member: true, children }));
+                changed.push((
+                    element,
+                    Entry {
+                        member: true,
+                        children,
+                    },
+                ));
             }
             ([before], [_, _, ..]) => {
-                removed.push((element.clone(), Entry { member: false, children: below(before, here) }));
+                removed.push((
+                    element.clone(),
+                    Entry {
+                        member: false,
+                        children: below(before, here),
+                    },
+                ));
                 changed.push((element, marker()));
             }
             ([_, ..], []) => removed.push((element, marker())),

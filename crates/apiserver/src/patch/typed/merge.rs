@@ -10,7 +10,9 @@ use crate::patch::fields::Element;
 /// The live document with every field of the applied one. Nothing is removed.
 pub fn merge(live: &Value, applied: &Value, place: Place<'_>) -> Value {
     match (live, applied) {
-        (Value::Object(a), Value::Object(b)) if !place.is_atomic_map() => Value::Object(merge_maps(a, b, place)),
+        (Value::Object(a), Value::Object(b)) if !place.is_atomic_map() => {
+            Value::Object(merge_maps(a, b, place))
+        }
         (Value::Array(a), Value::Array(b)) if place.is_associative() => {
             merge_lists(a, b, place).map_or_else(|| applied.clone(), Value::Array)
         }
@@ -43,10 +45,16 @@ pub fn check(document: &Value, place: Place<'_>) -> Result<(), String> {
     }
 }
 
-fn merge_maps(live: &Map<String, Value>, applied: &Map<String, Value>, place: Place<'_>) -> Map<String, Value> {
+fn merge_maps(
+    live: &Map<String, Value>,
+    applied: &Map<String, Value>,
+    place: Place<'_>,
+) -> Map<String, Value> {
     let mut merged = Map::with_capacity(live.len().max(applied.len()));
     for (name, value) in live {
-        let value = applied.get(name).map_or_else(|| value.clone(), |new| merge(value, new, place.field(name)));
+        let value = applied
+            .get(name)
+            .map_or_else(|| value.clone(), |new| merge(value, new, place.field(name)));
         merged.insert(name.clone(), value);
     }
     for (name, value) in applied.iter().filter(|(name, _)| !live.contains_key(*name)) {
@@ -63,19 +71,26 @@ fn merge_lists(live: &[Value], applied: &[Value], place: Place<'_>) -> Option<Ve
     let mut index = BTreeMap::<&Element, Option<&Value>>::new();
     for (element, item) in live_elements.iter().zip(live) {
         // Of two live items with one key neither is the one to merge with.
-        index.entry(element).and_modify(|seen| *seen = None).or_insert(Some(item));
+        index
+            .entry(element)
+            .and_modify(|seen| *seen = None)
+            .or_insert(Some(item));
     }
-    let position: BTreeMap<&Element, usize> =
-        applied_elements.iter().enumerate().map(|(i, element)| (element, i)).collect();
+    let position: BTreeMap<&Element, usize> = applied_elements
+        .iter()
+        .enumerate()
+        .map(|(i, element)| (element, i))
+        .collect();
 
     let mut merged = Vec::with_capacity(live.len().max(applied.len()));
     let mut emitted = 0;
     let emit_through = |end: usize, emitted: &mut usize, merged: &mut Vec<Value>| {
         for i in *emitted..end {
             let twin = index.get(&applied_elements[i]).copied().flatten();
-            merged.push(
-                twin.map_or_else(|| applied[i].clone(), |twin| merge(twin, &applied[i], place.items())),
-            );
+            merged.push(twin.map_or_else(
+                || applied[i].clone(),
+                |twin| merge(twin, &applied[i], place.items()),
+            ));
         }
         *emitted = end.max(*emitted);
     };
@@ -84,7 +99,9 @@ fn merge_lists(live: &[Value], applied: &[Value], place: Place<'_>) -> Option<Ve
             None => merged.push(item.clone()),
             // The next applied item that is also live pulls in the new ones before it; an item that is due later
             // waits for its turn.
-            Some(&i) if i >= emitted && !applied_elements[emitted..i].iter().any(|e| index.contains_key(e)) => {
+            Some(&i)
+                if i >= emitted && !applied_elements[emitted..i].iter().any(|e| index.contains_key(e)) =>
+            {
                 emit_through(i + 1, &mut emitted, &mut merged);
             }
             Some(_) => {}

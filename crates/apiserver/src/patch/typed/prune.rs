@@ -19,12 +19,16 @@ pub fn remove(value: &mut Value, fields: &Set, place: Place<'_>) -> bool {
             map.is_empty()
         }
         Value::Array(list) if !list.is_empty() => {
-            let Ok(elements) = place.elements(list) else { return false };
+            let Ok(elements) = place.elements(list) else {
+                return false;
+            };
             let mut elements = elements.into_iter();
-            list.retain_mut(|item| match elements.next().as_ref().and_then(|element| fields.get(element)) {
-                Some(entry) => !entry.member && !remove(item, &entry.children, place.items()),
-                None => true,
-            });
+            list.retain_mut(
+                |item| match elements.next().as_ref().and_then(|element| fields.get(element)) {
+                    Some(entry) => !entry.member && !remove(item, &entry.children, place.items()),
+                    None => true,
+                },
+            );
             list.is_empty()
         }
         _ => false,
