@@ -1,17 +1,17 @@
 //! The objects that every cluster has: namespaces, default roles, the preinstalled CRDs and the API server's own
 //! Service. Written at each start where they are missing or older than this version.
 
+use std::sync::Arc;
+
+use http::{Method, Request, header};
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
 use crate::access::default_roles;
 use crate::cluster_ip;
 use crate::error::{ApiError, Reason};
 use crate::object;
 use crate::server::Server;
-use std::sync::Arc;
-
-use http::{Method, Request, header};
-use tower::ServiceExt;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 /// Remembers what a preinstalled object was written from, so that an unchanged one costs nothing at the next start.
@@ -25,22 +25,26 @@ pub async fn run(server: &Arc<Server>) -> Result<(), String> {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         ensure(server, "/api/v1/namespaces", namespace).await?;
     }
+    let mut wanted: Vec<(&str, Value)> = Vec::new();
     for role in default_roles() {
-        let plural = match role["kind"].as_str() {
-            Some("ClusterRole") => "clusterroles",
-            _ => "clusterrolebindings",
+        let collection = match role["kind"].as_str() {
+            Some("ClusterRole") => "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+            _ => "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
         };
-        ensure(server, &format!("/apis/rbac.authorization.k8s.io/v1/{plural}"), role).await?;
+        wanted.push((collection, role));
     }
     for crd in crds()? {
-        ensure(server, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd).await?;
+        wanted.push(("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd));
     }
     let service = json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
         "spec": {"clusterIP": cluster_ip::API_SERVER.to_string(), "ports": [{"name": "https", "port": 443, "targetPort": 443}]},
     });
-    ensure(server, "/api/v1/namespaces/default/services", service).await
+    wanted.push(("/api/v1/namespaces/default/services", service));
+    // At once, so that they share syncs.
+    let writes = wanted.into_iter().map(|(collection, object)| ensure(server, collection, object));
+    futures::future::try_join_all(writes).await.map(drop)
 }
 
 fn crds() -> Result<Vec<Value>, String> {
@@ -92,7 +96,7 @@ async fn send(server: &Arc<Server>, method: Method, path: &str, body: Option<&Va
         .header(header::CONTENT_TYPE, "application/json")
         .body(axum::body::Body::from(body.map(ToString::to_string).unwrap_or_default()))
         .expect("a request from constant parts");
-    request.extensions_mut().insert(crate::rest::Trusted(server.bootstrap_user()));
+    request.extensions_mut().insert(crate::rest::Trusted(crate::server::administrator()));
     let response = server.router().oneshot(request).await.unwrap_or_else(|never| match never {});
     let code = response.status().as_u16();
     let bytes = axum::body::to_bytes(response.into_body(), usize::MAX)

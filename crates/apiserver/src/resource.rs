@@ -130,6 +130,11 @@ pub struct Plain;
 impl Strategy for Plain {}
 
 impl Resource {
+    /// Whether stored objects have this resource's group and version.
+    pub fn is_stored_form(&self) -> bool {
+        self.version == self.storage_version && self.group == self.storage_group
+    }
+
     /// Whether the kind comes from a CRD.
     pub fn is_custom(&self) -> bool {
         matches!(self.columns, Columns::Paths(_))

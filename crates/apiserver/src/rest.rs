@@ -30,6 +30,7 @@ use crate::{discovery, openapi};
 use write::{Ownership, Part};
 
 pub use names::uid;
+pub use write::is_finished;
 
 /// Put into a request's extensions by callers inside this process, who need no credentials.
 #[derive(Debug, Clone)]

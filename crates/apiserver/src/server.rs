@@ -117,7 +117,7 @@ impl Server {
 
     /// A client inside this process with all rights.
     pub fn client(self: &Arc<Self>) -> kube::Client {
-        self.client_as(User::new("causeway-admin", &["system:masters", "system:authenticated"]))
+        self.client_as(administrator())
     }
 
     /// Names who has the pods' logs; the first one stays.
@@ -176,10 +176,20 @@ impl Server {
         }
     }
 
+    /// CRDs that are being deleted, as (group, plural).
+    pub(crate) fn going_away(&self) -> Vec<(String, String)> {
+        self.going_away.read().expect("no panic while holding the set").iter().cloned().collect()
+    }
+
     pub(crate) fn is_going_away(&self, group: &str, plural: &str) -> bool {
         let going_away = self.going_away.read().expect("no panic while holding the set");
         !going_away.is_empty() && going_away.contains(&(group.to_owned(), plural.to_owned()))
     }
+}
+
+/// The identity of the server's own requests.
+pub(crate) fn administrator() -> User {
+    User::new("causeway-admin", &["system:masters", "system:authenticated"])
 }
 
 fn go_arch() -> &'static str {

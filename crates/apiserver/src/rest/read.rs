@@ -28,15 +28,10 @@ pub fn view(resource: &Resource, stored: &Stored) -> Value {
 
 /// Turns a stored tree into the resource's version.
 pub fn present(resource: &Resource, value: &mut Value) {
-    if needs_conversion(resource) {
+    if !resource.is_stored_form() {
         resource.strategy.from_storage(value);
         value["apiVersion"] = Value::String(resource.api_version());
     }
-}
-
-/// Whether stored text can't be sent as it is.
-pub fn needs_conversion(resource: &Resource) -> bool {
-    resource.version != resource.storage_version || resource.storage_group != resource.group
 }
 
 /// Which objects a list, watch or collection delete speaks of.
@@ -207,7 +202,7 @@ pub fn send_list(call: &Call<'_>, page: &[Arc<Stored>], meta: Value) -> Response
     if let Some(list) = list {
         return body::respond(StatusCode::OK, &list, call.headers, call.options.pretty);
     }
-    let convert = needs_conversion(resource);
+    let convert = !resource.is_stored_form();
     let mut out = BytesMut::with_capacity(256 + page.iter().map(|o| o.json.len() + 1).sum::<usize>());
     out.put_slice(
         format!(

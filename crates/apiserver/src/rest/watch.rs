@@ -60,7 +60,7 @@ pub fn watch(call: &Call<'_>) -> Result<Response, ApiError> {
         filter,
         form: call.form,
         include: read::include_object(call),
-        convert: read::needs_conversion(call.resource),
+        convert: !call.resource.is_stored_form(),
         initial: initial.into_iter(),
         end_of_initial: options.send_initial_events == Some(true),
         bookmarks_wanted: options.allow_watch_bookmarks,

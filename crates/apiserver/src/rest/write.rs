@@ -99,7 +99,7 @@ pub fn write_error(resource: &Resource, name: &str, error: WriteError) -> ApiErr
 }
 
 fn to_storage(resource: &Resource, value: &mut Value) {
-    if read::needs_conversion(resource) {
+    if !resource.is_stored_form() {
         resource.strategy.to_storage(value);
         value["apiVersion"] = Value::String(if resource.storage_group.is_empty() {
             resource.storage_version.clone()

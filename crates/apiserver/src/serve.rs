@@ -1,0 +1,131 @@
+//! The HTTPS front: accepts connections, does TLS, hands requests to the router, drains at shutdown.
+//!
+//! Each request carries a [`ClientAddr`], and a [`PeerCertificate`] when the client proved one of our certificates,
+//! in its extensions.
+
+mod connection;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+pub use tls::ServerTls;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+#[cfg(doc)]
+use crate::access::PeerCertificate;
+
+/// Where a request came from.
+#[derive(Debug, Clone, Copy)]
+pub struct ClientAddr(pub SocketAddr);
+
+/// How long each step of a connection may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// From accept to the end of the TLS handshake.
+    pub handshake: Duration,
+    /// Waiting for a request's head on HTTP/1.1, also between two requests.
+    pub header: Duration,
+    /// From shutdown until requests that still run, watches above all, are cut off.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            handshake: Duration::from_secs(10),
+            header: Duration::from_secs(90),
+            drain: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Serves `router` over HTTPS until `shutdown`, then drains.
+pub async fn serve(
+    listener: TcpListener,
+    router: axum::Router,
+    tls: Arc<ServerTls>,
+    shutdown: CancellationToken,
+) {
+    serve_with_limits(listener, router, tls, Limits::default(), shutdown).await;
+}
+
+/// As [`serve`], with other limits.
+pub async fn serve_with_limits(
+    listener: TcpListener,
+    router: axum::Router,
+    tls: Arc<ServerTls>,
+    limits: Limits,
+    shutdown: CancellationToken,
+) {
+    let connections = TaskTracker::new();
+    let accept = async {
+        let mut backoff = Backoff::default();
+        loop {
+            match listener.accept().await {
+                Ok((stream, peer)) => {
+                    backoff = Backoff::default();
+                    let connection = connection::Connection {
+                        router: router.clone(),
+                        tls: tls.clone(),
+                        limits,
+                        peer,
+                        shutdown: shutdown.clone(),
+                    };
+                    connections.spawn(connection.run(stream));
+                }
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) => {
+                    let pause = backoff.next();
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        pause_ms = pause.as_millis() as u64,
+                        "can't accept connections; check the limit of open files"
+                    );
+                    tokio::time::sleep(pause).await;
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = accept => {}
+        () = tls.keep_renewed() => {}
+        () = shutdown.cancelled() => {}
+    }
+    // New connections are refused while the old ones drain.
+    drop(listener);
+    connections.close();
+    connections.wait().await;
+}
+
+/// Errors that `accept` reports on behalf of a client that is gone already.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+    )
+}
+
+/// Growing pauses while the process is out of file descriptors.
+#[derive(Default)]
+struct Backoff {
+    failures: u32,
+}
+
+impl Backoff {
+    fn next(&mut self) -> Duration {
+        let pause = Duration::from_millis(5 << self.failures.min(8));
+        self.failures += 1;
+        pause.min(Duration::from_secs(1))
+    }
+}
