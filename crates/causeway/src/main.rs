@@ -1,1 +1,57 @@
-fn main() {}
+//! `causeway`: the operator, the data planes, the command line and, on one machine, the control plane too.
+
+mod cli;
+mod completions;
+mod data_dir;
+mod down;
+mod echo;
+mod logging;
+mod observe;
+mod operator;
+mod pod_logs;
+mod status;
+mod up;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    // The keeper of a pod's process must stay small and start fast: it needs nothing below.
+    if args.next().is_some_and(|first| first == cli::POD_SHIM) {
+        return causeway_node::shim::main(args);
+    }
+    let cli = Cli::parse();
+    logging::init(cli.log.as_deref());
+    rustls::crypto::aws_lc_rs::default_provider()
+        .install_default()
+        .expect("nothing installed another provider before");
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("causeway: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match cli.command {
+            Command::Up(args) => up::run(args).await,
+            Command::Down(args) => down::run(args).await,
+            Command::Status(args) => status::run(args).await,
+            Command::Operator(args) => operator::run(args).await,
+            Command::Echo(args) => echo::run(args).await,
+            Command::Completions(args) => completions::run(args),
+            Command::Version => {
+                println!("causeway {}", env!("CARGO_PKG_VERSION"));
+                Ok(())
+            }
+        }
+    })
+}

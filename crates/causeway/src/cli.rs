@@ -1,0 +1,48 @@
+//! The command line.
+
+use clap::{Parser, Subcommand};
+
+use crate::{completions, down, echo, operator, status, up};
+
+/// The subcommand that keeps a pod's process; it is not for people and so not in the help.
+pub const POD_SHIM: &str = "pod-shim";
+
+/// Carries traffic across network boundaries, declared as Kubernetes resources.
+#[derive(Debug, Parser)]
+#[command(name = "causeway", version, propagate_version = true)]
+pub struct Cli {
+    /// What to log, as tracing filters: `info`, `debug`, `causeway_node=trace,warn`.
+    #[arg(long, global = true, env = "CAUSEWAY_LOG", value_name = "FILTER")]
+    pub log: Option<String>,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a whole control plane on this machine: Kubernetes API, operator and node.
+    Up(up::Args),
+    /// Stop the control plane that `up` started.
+    Down(down::Args),
+    /// Show every Causeway resource, whether it is ready, and why not.
+    Status(status::Args),
+    /// Run the controllers against a Kubernetes cluster.
+    Operator(operator::Args),
+    /// Answer TCP and HTTP, to try a crossing against.
+    Echo(echo::Args),
+    /// Print a completion script for a shell.
+    Completions(completions::Args),
+    /// Print the version.
+    Version,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,131 @@
+//! The directory of one control plane: who holds it, and what is in it.
+//!
+//! `lock` is held with `flock` for as long as the process lives, so it can't go stale; its text says who holds it.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+/// The directory a command speaks of.
+#[derive(Debug, Clone, clap::Args)]
+pub struct DataDirArg {
+    /// Where the control plane keeps its state [default: $XDG_DATA_HOME/causeway or ~/.local/share/causeway].
+    #[arg(long, env = "CAUSEWAY_DATA_DIR", value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+}
+
+/// Who holds a directory.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub struct Holder {
+    pub pid: i32,
+    /// Empty until the server listens.
+    pub server: String,
+}
+
+/// A directory held by this process.
+#[derive(Debug)]
+pub struct Held {
+    dir: PathBuf,
+    lock: File,
+}
+
+impl DataDirArg {
+    pub fn path(&self) -> anyhow::Result<PathBuf> {
+        if let Some(dir) = &self.data_dir {
+            return std::path::absolute(dir).with_context(|| format!("can't use {}", dir.display()));
+        }
+        if let Some(dir) = std::env::var_os("XDG_DATA_HOME").filter(|d| !d.is_empty()) {
+            return Ok(PathBuf::from(dir).join("causeway"));
+        }
+        let home = std::env::home_dir().context("there is no home directory; say where with --data-dir DIR")?;
+        Ok(home.join(".local/share/causeway"))
+    }
+}
+
+pub fn kubeconfig(dir: &Path) -> PathBuf {
+    dir.join("kubeconfig")
+}
+
+/// Makes the directory if needed and holds it, or says who does.
+pub fn hold(dir: &Path) -> anyhow::Result<Held> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .with_context(|| format!("can't make the data directory {}; choose another with --data-dir DIR", dir.display()))?;
+    let path = dir.join("lock");
+    let lock = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path)
+        .with_context(|| {
+            format!("the data directory {} is not writable; choose another with --data-dir DIR", dir.display())
+        })?;
+    if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let who = holder(dir)?.map_or_else(String::new, |h| format!(" (pid {}, {})", h.pid, h.server));
+        bail!(
+            "a control plane is already running on {dir}{who}; stop it with `causeway down --data-dir {dir}`, or use another --data-dir",
+            dir = dir.display()
+        );
+    }
+    let held = Held { dir: dir.to_owned(), lock };
+    held.describe("")?;
+    Ok(held)
+}
+
+impl Held {
+    /// Writes who holds the directory, for `down` and for a second `up`.
+    pub fn describe(&self, server: &str) -> anyhow::Result<()> {
+        let holder = Holder { pid: rustix::process::getpid().as_raw_nonzero().get(), server: server.to_owned() };
+        let mut file = &self.lock;
+        let text = serde_json::to_vec(&holder)?;
+        file.rewind()?;
+        file.set_len(0)?;
+        file.write_all(&text).with_context(|| format!("can't write to {}", self.dir.display()))
+    }
+}
+
+/// Who holds `dir`; `None` when nobody does.
+pub fn holder(dir: &Path) -> anyhow::Result<Option<Holder>> {
+    let path = dir.join("lock");
+    let mut file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("can't read {}", path.display())),
+    };
+    if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+        return Ok(None);
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    let holder = serde_json::from_str(&text)
+        .with_context(|| format!("{} is held, but does not say by whom: {text:?}", path.display()))?;
+    Ok(Some(holder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_held_directory_is_refused_and_says_by_whom() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(holder(dir.path()).unwrap(), None);
+        let held = hold(dir.path()).unwrap();
+        held.describe("https://127.0.0.1:1234").unwrap();
+        let error = hold(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("already running") && error.contains("https://127.0.0.1:1234"), "{error}");
+        assert_eq!(holder(dir.path()).unwrap().unwrap().pid, std::process::id().cast_signed());
+        drop(held);
+        assert_eq!(holder(dir.path()).unwrap(), None);
+        hold(dir.path()).unwrap();
+    }
+}

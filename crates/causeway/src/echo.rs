@@ -1,0 +1,87 @@
+//! `causeway echo`: a server to aim a crossing at. It sends back every byte it gets; to an HTTP request it says what
+//! arrived and from where.
+
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{SignalKind, signal};
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDR:PORT")]
+    listen: SocketAddr,
+    /// Said in every HTTP answer, to tell several apart.
+    #[arg(long, env = "CAUSEWAY_ECHO_NAME", default_value = "echo", value_name = "NAME")]
+    name: String,
+}
+
+pub async fn run(args: Args) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(args.listen)
+        .await
+        .with_context(|| format!("can't listen on {}; choose another with --listen ADDR:PORT", args.listen))?;
+    println!("{} listening on {}", args.name, listener.local_addr()?);
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let (stream, peer) = accepted?;
+                let name = args.name.clone();
+                tokio::spawn(async move {
+                    if let Err(error) = answer(stream, peer, &name).await {
+                        println!("{peer} ended: {error}");
+                    }
+                });
+            }
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+        }
+    }
+    println!("{} stopped", args.name);
+    Ok(())
+}
+
+async fn answer(mut stream: TcpStream, peer: SocketAddr, name: &str) -> std::io::Result<()> {
+    let mut buffer = vec![0; 16 << 10];
+    let first = stream.read(&mut buffer).await?;
+    if let Some(line) = request_line(&buffer[..first]) {
+        println!("{peer} {line}");
+        let text = format!("{name}\n{line}\nfrom {peer}\n");
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+            text.len()
+        );
+        stream.write_all(head.as_bytes()).await?;
+        stream.write_all(text.as_bytes()).await?;
+        return stream.shutdown().await;
+    }
+    stream.write_all(&buffer[..first]).await?;
+    let (mut from, mut to) = stream.split();
+    let bytes = tokio::io::copy(&mut from, &mut to).await? + first as u64;
+    println!("{peer} echoed {bytes} bytes");
+    to.shutdown().await
+}
+
+/// The first line, if these bytes begin an HTTP/1 request.
+fn request_line(bytes: &[u8]) -> Option<String> {
+    let line = bytes.split(|b| *b == b'\r').next()?;
+    let line = std::str::from_utf8(line).ok()?;
+    let version = line.rsplit(' ').next()?;
+    version.starts_with("HTTP/1.").then(|| line.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_http_requests_have_a_request_line() {
+        assert_eq!(request_line(b"GET /x HTTP/1.1\r\nhost: a\r\n").as_deref(), Some("GET /x HTTP/1.1"));
+        assert_eq!(request_line(b"hello\r\n"), None);
+        assert_eq!(request_line(b"\x16\x03\x01"), None);
+        assert_eq!(request_line(b""), None);
+    }
+}

@@ -1,0 +1,175 @@
+//! `causeway up`: API server, operator and node in one process, until told to stop.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use causeway_api::names;
+use causeway_apiserver::serve::{ServerTls, serve};
+use causeway_apiserver::server::{Server, Storage};
+use causeway_apiserver::kubeconfig;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::data_dir::{self, DataDirArg};
+use crate::pod_logs::NodeLogs;
+
+/// How long the parts have to stop before they are left behind.
+const DRAIN: Duration = Duration::from_secs(20);
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    data_dir: DataDirArg,
+    /// Where the Kubernetes API listens; port 0 takes a free one.
+    #[arg(long, env = "CAUSEWAY_LISTEN", default_value = "127.0.0.1:6450", value_name = "ADDR:PORT")]
+    listen: SocketAddr,
+    /// Keep objects in memory only; everything is gone at the end. For tests.
+    #[arg(long)]
+    in_memory: bool,
+    /// Serve the API alone, without running pods.
+    #[arg(long)]
+    no_node: bool,
+    /// Serve the API alone, without Causeway's controllers.
+    #[arg(long)]
+    no_operator: bool,
+}
+
+pub async fn run(args: Args) -> anyhow::Result<()> {
+    let dir = args.data_dir.path()?;
+    let held = data_dir::hold(&dir)?;
+    let listener = TcpListener::bind(args.listen).await.with_context(|| {
+        format!("can't listen on {}; choose another address with --listen ADDR:PORT (port 0 takes a free one)", args.listen)
+    })?;
+    let address = listener.local_addr()?;
+    let url = format!("https://{}", reachable(address));
+    let shutdown = CancellationToken::new();
+    let storage = if args.in_memory { Storage::Memory } else { Storage::Directory(&dir) };
+    let server = Server::start(storage, shutdown.clone()).await?;
+    let kubeconfig_path = data_dir::kubeconfig(&dir);
+    kubeconfig::write(&kubeconfig_path, &server.pki, &url)?;
+    held.describe(&url)?;
+
+    let mut parts = JoinSet::new();
+    let tls = Arc::new(ServerTls::new(server.pki.clone(), &[address.ip().to_string()])?);
+    let (router, stop) = (server.router(), shutdown.clone());
+    parts.spawn(async move {
+        serve(listener, router, tls, stop).await;
+        ("API server", Ok(()))
+    });
+    if !args.no_node {
+        start_node(&mut parts, &server, &dir, &kubeconfig_path, &shutdown)?;
+    }
+    if !args.no_operator {
+        start_operator(&mut parts, &server, &shutdown);
+    }
+    announce(&url, &kubeconfig_path, &dir, &args);
+    let outcome = wait(&mut parts).await;
+    shutdown.cancel();
+    drain(parts, &server).await;
+    drop(held);
+    outcome
+}
+
+/// An address that clients on this machine can dial.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        ip if !ip.is_unspecified() => address,
+        ip if ip.is_ipv4() => SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.into(), address.port()),
+        _ => SocketAddr::new(std::net::Ipv6Addr::LOCALHOST.into(), address.port()),
+    }
+}
+
+type Part = (&'static str, anyhow::Result<()>);
+
+fn start_node(
+    parts: &mut JoinSet<Part>,
+    server: &Arc<Server>,
+    dir: &std::path::Path,
+    kubeconfig: &std::path::Path,
+    shutdown: &CancellationToken,
+) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("can't find this program's own file")?;
+    let node_dir = dir.join("node");
+    let mut config = causeway_node::Config::new(node_name(), &node_dir, program);
+    names::OWN_IMAGE.clone_into(&mut config.own_image);
+    kubeconfig.clone_into(&mut config.kubeconfig);
+    config.ca_path = dir.join("pki").join("ca.crt");
+    std::fs::create_dir_all(dir.join("pki"))?;
+    std::fs::write(&config.ca_path, server.pki.ca_pem())
+        .with_context(|| format!("can't write {}", config.ca_path.display()))?;
+    server.set_pod_logs(Arc::new(NodeLogs::new(&node_dir)));
+    let (node, client, stop) = (causeway_node::Node::new(config)?, server.client(), shutdown.clone());
+    parts.spawn(async move { ("node", node.run(client, stop).await.map_err(anyhow::Error::from)) });
+    Ok(())
+}
+
+fn start_operator(parts: &mut JoinSet<Part>, server: &Arc<Server>, shutdown: &CancellationToken) {
+    let identity = node_name();
+    let mut config =
+        causeway_controllers::operator::Config::new(names::NAMESPACE, &identity, &names::own_image());
+    // Alone on its data directory, which is locked: there is nobody to elect a leader against.
+    config.leader = None;
+    let mut registry = Registry::default();
+    let operator = causeway_controllers::operator::Operator::new(server.client(), config, &mut registry);
+    let stop = shutdown.clone();
+    parts.spawn(async move { ("operator", operator.run(stop).await.map_err(anyhow::Error::from)) });
+}
+
+fn node_name() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
+    let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
+    let name = name.trim_matches(['-', '.']).to_owned();
+    if name.is_empty() { "localhost".to_owned() } else { name }
+}
+
+fn announce(url: &str, kubeconfig: &std::path::Path, dir: &std::path::Path, args: &Args) {
+    let on = |off: bool| if off { "off" } else { "on" };
+    println!("export KUBECONFIG={}", kubeconfig.display());
+    println!("api       {url}");
+    println!("operator  {}", on(args.no_operator));
+    println!("node      {} ({})", on(args.no_node), node_name());
+    println!("data      {}{}", dir.display(), if args.in_memory { " (objects in memory only)" } else { "" });
+    println!("ready");
+}
+
+/// Until a signal asks to stop, or a part ends by itself, which is an error.
+async fn wait(parts: &mut JoinSet<Part>) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+        Some(ended) = parts.join_next() => match ended {
+            Ok((part, Ok(()))) => bail!("the {part} ended by itself; the log above says why"),
+            Ok((part, Err(error))) => Err(error).with_context(|| format!("the {part} failed")),
+            Err(panic) => Err(panic).context("a part of the control plane crashed"),
+        },
+    }
+}
+
+async fn drain(mut parts: JoinSet<Part>, server: &Server) {
+    println!("stopping");
+    let all = async {
+        while let Some(ended) = parts.join_next().await {
+            if let Ok((part, Err(error))) = ended {
+                tracing::warn!(part, error = format!("{error:#}"), "ended with an error");
+            }
+        }
+        server.stopped().await;
+    };
+    if tokio::time::timeout(DRAIN, all).await.is_err() {
+        tracing::warn!(seconds = DRAIN.as_secs(), "some work did not end in time and was cut off");
+    }
+    println!("stopped");
+}
+
+/// The kubeconfig of a data directory, for commands that talk to its server.
+pub fn kubeconfig_of(dir: &DataDirArg) -> anyhow::Result<PathBuf> {
+    Ok(data_dir::kubeconfig(&dir.path()?))
+}
