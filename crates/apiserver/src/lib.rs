@@ -4,6 +4,7 @@
 pub mod access;
 pub mod builtin;
 pub mod catalog;
+pub mod crd;
 pub mod error;
 pub mod jsonpath;
 pub mod kubeconfig;

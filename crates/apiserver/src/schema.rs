@@ -22,7 +22,10 @@ use serde_json::Value;
 
 use crate::error::{FieldError, FieldErrorKind};
 
+pub(crate) use format::{is_label, is_subdomain};
 pub use node::{ListType, MapType, Node, Type};
+
+pub(crate) use structural::check_structural;
 
 use path::Path;
 use rules::Rules;
@@ -109,7 +112,7 @@ impl Schema {
                  correct the existing errors to complete validation",
             ));
         } else {
-            rules.evaluate(&self.root, new, old, &Path::Root, &mut errors);
+            rules.evaluate(&self.root, new, old, &mut errors);
         }
         errors
     }

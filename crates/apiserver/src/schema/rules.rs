@@ -99,20 +99,38 @@ impl Rules {
         }
     }
 
-    /// Runs the rules over `value`. Rules judge only what is not null.
-    pub fn evaluate(
+    /// Runs the rules over a whole object.
+    pub fn evaluate(&self, node: &Node, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+        self.evaluate_at(
+            node,
+            value,
+            Before {
+                old,
+                unchanged: false,
+            },
+            &Path::Root,
+            errors,
+        );
+    }
+
+    /// Rules judge only what is not null.
+    fn evaluate_at(
         &self,
         node: &Node,
         value: &Value,
-        old: Option<&Value>,
+        before: Before<'_>,
         path: &Path<'_>,
         errors: &mut Vec<FieldError>,
     ) {
         if value.is_null() {
             return;
         }
-        let old = old.filter(|o| !o.is_null());
-        self.evaluate_here(node, value, old, path, errors);
+        let old = before.old.filter(|o| !o.is_null());
+        let before = Before {
+            old,
+            unchanged: before.unchanged || old == Some(value),
+        };
+        self.evaluate_here(node, value, before, path, errors);
         match value {
             Value::Array(items) => {
                 let (Some(rules), Some(schema)) = (&self.items, node.items.as_deref()) else {
@@ -120,16 +138,14 @@ impl Rules {
                 };
                 let correlation = Correlation::new(&node.list_type, old);
                 for (i, item) in items.iter().enumerate() {
-                    rules.evaluate(
-                        schema,
-                        item,
-                        correlation.find(item),
-                        &Path::Index(path, i),
-                        errors,
-                    );
+                    let before = Before {
+                        old: correlation.find(item),
+                        ..before
+                    };
+                    rules.evaluate_at(schema, item, before, &Path::Index(path, i), errors);
                 }
             }
-            Value::Object(map) => self.evaluate_fields(node, map, old, path, errors),
+            Value::Object(map) => self.evaluate_fields(node, map, before, path, errors),
             _ => {}
         }
     }
@@ -138,20 +154,24 @@ impl Rules {
         &self,
         node: &Node,
         map: &Map<String, Value>,
-        old: Option<&Value>,
+        before: Before<'_>,
         path: &Path<'_>,
         errors: &mut Vec<FieldError>,
     ) {
         for (name, rules) in &self.properties {
             if let (Some(child), Some(schema)) = (map.get(name), node.properties.get(name)) {
-                let old = old.and_then(|o| o.get(name));
-                rules.evaluate(schema, child, old, &Path::Field(path, name), errors);
+                rules.evaluate_at(
+                    schema,
+                    child,
+                    before.field(name),
+                    &Path::Field(path, name),
+                    errors,
+                );
             }
         }
         if let (Some(rules), Some(schema)) = (&self.additional, node.additional.as_deref()) {
             for (key, child) in map.iter().filter(|(key, _)| !node.properties.contains_key(*key)) {
-                let old = old.and_then(|o| o.get(key));
-                rules.evaluate(schema, child, old, &Path::Key(path, key), errors);
+                rules.evaluate_at(schema, child, before.field(key), &Path::Key(path, key), errors);
             }
         }
     }
@@ -160,7 +180,7 @@ impl Rules {
         &self,
         node: &Node,
         value: &Value,
-        old: Option<&Value>,
+        before: Before<'_>,
         path: &Path<'_>,
         errors: &mut Vec<FieldError>,
     ) {
@@ -168,9 +188,9 @@ impl Rules {
             return;
         }
         let root = matches!(path, Path::Root);
-        let unchanged = old == Some(value);
+        let Before { old, unchanged } = before;
         let mut this = None;
-        let mut before = None;
+        let mut that = None;
         for rule in &self.here {
             let program = match rule.program(node, root) {
                 Ok(program) => program,
@@ -190,21 +210,38 @@ impl Rules {
                 continue;
             }
             let this = this.get_or_insert_with(|| cel::to_cel(Some(node), value)).clone();
-            let before = if program.uses_old {
-                let before = before
+            let that = if program.uses_old {
+                let that = that
                     .get_or_insert_with(|| old.map(|o| cel::to_cel(Some(node), o)))
                     .clone();
                 if program.optional_old {
-                    Some(cel::optional(before))
+                    Some(cel::optional(that))
                 } else {
-                    before
+                    that
                 }
             } else {
                 None
             };
-            if let Err(failure) = program.run(this, before) {
+            if let Err(failure) = program.run(this, that) {
                 errors.push(failure.into_field_error(program, node, path));
             }
+        }
+    }
+}
+
+/// What is known of a level's earlier state.
+#[derive(Clone, Copy)]
+struct Before<'a> {
+    old: Option<&'a Value>,
+    /// Whether this level, or one around it, equals what was accepted before.
+    unchanged: bool,
+}
+
+impl<'a> Before<'a> {
+    fn field(self, name: &str) -> Self {
+        Self {
+            old: self.old.and_then(|o: &'a Value| o.get(name)),
+            ..self
         }
     }
 }
