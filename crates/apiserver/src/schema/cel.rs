@@ -170,18 +170,17 @@ fn matches(This(text): This<Arc<String>>, pattern: Arc<String>) -> Result<bool, 
         .unwrap_or_else(PoisonError::into_inner)
         .get(&pattern)
         .cloned();
-    let regex = match cached {
-        Some(regex) => regex,
-        None => {
-            let regex = super::build_regex(&pattern)
-                .map_err(|error| ExecutionError::function_error("matches", error))?;
-            let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
-            if cache.len() >= PATTERN_CACHE {
-                cache.clear();
-            }
-            cache.insert(pattern, regex.clone());
-            regex
+    let regex = if let Some(regex) = cached {
+        regex
+    } else {
+        let regex =
+            super::build_regex(&pattern).map_err(|error| ExecutionError::function_error("matches", error))?;
+        let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.len() >= PATTERN_CACHE {
+            cache.clear();
         }
+        cache.insert(pattern, regex.clone());
+        regex
     };
     Ok(regex.is_match(&text))
 }

@@ -37,13 +37,12 @@ impl Checker<'_, '_> {
         let fits = match (node.ty, value) {
             (None, _) if !node.int_or_string => true,
             (_, Value::Null) => node.nullable,
-            (None, Value::String(_)) => true,
             (None | Some(Type::Integer), Value::Number(n)) => is_integer(n),
-            (Some(Type::Array), Value::Array(_))
+            (None | Some(Type::String), Value::String(_))
+            | (Some(Type::Array), Value::Array(_))
             | (Some(Type::Boolean), Value::Bool(_))
             | (Some(Type::Number), Value::Number(_))
-            | (Some(Type::Object), Value::Object(_))
-            | (Some(Type::String), Value::String(_)) => true,
+            | (Some(Type::Object), Value::Object(_)) => true,
             _ => false,
         };
         if !fits {
@@ -238,7 +237,7 @@ impl Checker<'_, '_> {
                         .push(FieldError::required(path.dotted(), "must not be empty"));
                 }
                 Some(other) => {
-                    self.bad_type(&path, &Value::from(type_name(other)), "string", type_name(other))
+                    self.bad_type(&path, &Value::from(type_name(other)), "string", type_name(other));
                 }
             }
         }
@@ -398,13 +397,11 @@ fn duplicates<'a>(values: impl ExactSizeIterator<Item = &'a Value>) -> Vec<usize
     let mut found = Vec::new();
     for (i, value) in values.enumerate() {
         let reported = if value.is_object() || value.is_array() {
-            match compounds.iter_mut().find(|(seen, _)| *seen == value) {
-                Some((_, reported)) => reported,
-                None => {
-                    compounds.push((value, false));
-                    continue;
-                }
-            }
+            let Some((_, reported)) = compounds.iter_mut().find(|(seen, _)| *seen == value) else {
+                compounds.push((value, false));
+                continue;
+            };
+            reported
         } else {
             match scalars.entry(value.to_string()) {
                 Entry::Occupied(entry) => entry.into_mut(),
