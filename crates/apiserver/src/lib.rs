@@ -1,17 +1,30 @@
 //! An embedded Kubernetes API server for one machine: objects, watches, patches, access control, custom resources,
 //! kept on disk. A crate of its own so that the store and the schema engine stay away from everyone else.
 
+mod accept;
 pub mod access;
+mod admission;
+mod bootstrap;
 pub mod builtin;
 pub mod catalog;
-pub mod crd;
+mod cluster_ip;
+mod crd;
+mod discovery;
 pub mod error;
-pub mod jsonpath;
+mod jsonpath;
 pub mod kubeconfig;
-pub mod object;
-pub mod patch;
+mod lifecycle;
+mod metrics;
+mod object;
+mod openapi;
+mod patch;
 pub mod pki;
+mod request;
 pub mod resource;
+pub mod rest;
 pub mod schema;
+mod selector;
 pub mod serve;
+pub mod server;
 pub mod store;
+mod table;

@@ -160,11 +160,8 @@ fn mark_kind(schema: &mut Value, top: &Top) {
     schema["x-kubernetes-group-version-kind"] =
         json!([{ "group": top.group, "kind": top.kind, "version": top.version }]);
     // k8s-openapi's structs always have metadata; on the wire it may be left out.
-    if let Some(required) = schema["required"].as_array_mut() {
-        required.retain(|field| field != "metadata");
-        if required.is_empty() {
-            schema.as_object_mut().map(|s| s.remove("required"));
-        }
+    if let Some(schema) = schema.as_object_mut() {
+        make_optional(schema, "metadata");
     }
 }
 
@@ -192,6 +189,10 @@ fn annotate(name: &str, schema: &mut Value) {
         object.retain(|key, _| key == "description");
         return;
     }
+    let short = name.strip_prefix("io.k8s.api.core.v1.");
+    if short.is_some_and(|short| NAME_OPTIONAL.contains(&short)) {
+        make_optional(object, "name");
+    }
     if list_types::is_atomic_type(name) {
         object.insert("x-kubernetes-map-type".into(), "atomic".into());
     }
@@ -199,6 +200,27 @@ fn annotate(name: &str, schema: &mut Value) {
     for (field, property) in properties.into_iter().flatten() {
         if let Some(property) = property.as_object_mut() {
             annotate_field(name, field, property);
+        }
+    }
+}
+
+/// References whose `name` may be left out, though k8s-openapi's structs always have it.
+const NAME_OPTIONAL: [&str; 7] = [
+    "ConfigMapEnvSource",
+    "ConfigMapKeySelector",
+    "ConfigMapProjection",
+    "LocalObjectReference",
+    "SecretEnvSource",
+    "SecretKeySelector",
+    "SecretProjection",
+];
+
+/// Takes one field off the list of those that must be there.
+fn make_optional(schema: &mut Map<String, Value>, field: &str) {
+    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|name| name != field);
+        if required.is_empty() {
+            schema.remove("required");
         }
     }
 }

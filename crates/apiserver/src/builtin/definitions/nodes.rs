@@ -11,6 +11,8 @@ use crate::schema::{ListType, MapType, Node, Type};
 /// Required fields of the documents that the API takes as their zero value when they are left out.
 const OPTIONAL: &[(&str, &str)] = &[
     ("io.k8s.api.authentication.v1.TokenRequestSpec", "audiences"),
+    ("io.k8s.api.core.v1.HTTPHeader", "value"),
+    ("io.k8s.api.core.v1.Sysctl", "value"),
     ("io.k8s.api.discovery.v1.EndpointSlice", "endpoints"),
     ("io.k8s.api.networking.v1.NetworkPolicySpec", "podSelector"),
     ("io.k8s.api.rbac.v1.RoleRef", "apiGroup"),
