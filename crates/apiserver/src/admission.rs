@@ -48,32 +48,16 @@ impl Server {
         if let Some(old) = old {
             crd["status"] = old["status"].clone();
         }
-        let status = crd::accepted_status(crd, self.name_conflict(crd), &call.now);
+        let others: Vec<Value> = self
+            .store
+            .list(&crd::collection(), None)
+            .items
+            .iter()
+            .filter(|other| &*other.key.name != object::name(crd))
+            .map(|other| other.value())
+            .collect();
+        let status = crd::accepted_status(crd, crd::name_conflict(crd, &others), &call.now);
         crd["status"] = status;
-    }
-
-    /// Another resource of the same group that already has one of the names.
-    fn name_conflict(&self, crd: &Value) -> Option<String> {
-        let spec = &crd["spec"];
-        let (group, plural) = (spec["group"].as_str()?, spec["names"]["plural"].as_str()?);
-        let listing = self.catalog.listing();
-        let others = listing.iter().filter(|r| r.group == group && r.plural != plural);
-        for other in others {
-            let singular = spec["names"]["singular"].as_str().unwrap_or_default();
-            if spec["names"]["kind"] == json!(other.kind) {
-                return Some(format!("{:?} is already in use", other.kind));
-            }
-            if singular == other.singular || singular == other.plural {
-                return Some(format!("{singular:?} is already in use"));
-            }
-            let short = spec["names"]["shortNames"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            for name in short {
-                if other.short_names.iter().any(|taken| taken == name) {
-                    return Some(format!("{name:?} is already in use"));
-                }
-            }
-        }
-        None
     }
 }
 

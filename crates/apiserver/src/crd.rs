@@ -16,10 +16,22 @@ use crate::jsonpath::JsonPath;
 use crate::object;
 use crate::resource::{Columns, PathColumn, Plain, Resource, Scale, Subresources};
 use crate::schema::{Node, Schema};
+use crate::store::GroupResource;
 
 pub use names::name_conflict;
 pub use status::accepted_status;
 pub use validate::validate;
+
+/// Where CRDs are stored.
+pub fn collection() -> GroupResource {
+    GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions")
+}
+
+/// Whether the names of a stored CRD are its own to use.
+pub fn is_accepted(crd: &Value) -> bool {
+    let conditions = crd["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|c| c["type"] == "Established" && c["status"] == "True")
+}
 
 /// Fills in what a writer may leave out: the singular and list names, and the conversion strategy.
 pub fn default(crd: &mut Value) {
@@ -90,6 +102,7 @@ fn resource(spec: &Value, version: &Value, storage_version: &str, node: Node) ->
         short_names: strings(&names["shortNames"]),
         categories: strings(&names["categories"]),
         namespaced: spec["scope"] == json!("Namespaced"),
+        storage_group: group.clone(),
         storage_version: storage_version.to_owned(),
         schema: Arc::new(Schema::from_node(Arc::new(node))),
         subresources: subresources(&version["subresources"]),

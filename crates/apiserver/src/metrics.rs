@@ -1,7 +1,5 @@
 //! What the server counts about itself, under the names that users of Kubernetes know.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -36,12 +34,12 @@ pub struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
     durations: Family<VerbLabels, Histogram, fn() -> Histogram>,
-    watches: Gauge<i64, Arc<AtomicI64>>,
+    watches: Gauge,
     objects: Family<ResourceLabels, Gauge>,
 }
 
 /// Counts a watch for as long as it is open.
-pub struct OpenWatch(Gauge<i64, Arc<AtomicI64>>);
+pub struct OpenWatch(Gauge);
 
 impl Drop for OpenWatch {
     fn drop(&mut self) {
@@ -61,7 +59,7 @@ impl Default for Metrics {
             "Time to answer; for watches, time to begin",
             durations.clone(),
         );
-        let watches: Gauge<i64, Arc<AtomicI64>> = Gauge::default();
+        let watches: Gauge = Gauge::default();
         registry.register("apiserver_longrunning_requests", "Watches that are open", watches.clone());
         let objects = Family::default();
         registry.register("apiserver_storage_objects", "Stored objects by resource", objects.clone());

@@ -16,7 +16,7 @@ use std::time::Instant;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::access::{Attributes, PeerCertificate, ReviewKind, User};
@@ -26,7 +26,8 @@ use crate::resource::Resource;
 use crate::server::Server;
 use crate::store::{GroupResource, Key};
 use crate::table::{self, Form};
-use crate::{discovery, openapi};
+use crate::discovery;
+use crate::openapi::Document;
 use write::{Ownership, Part};
 
 pub use names::uid;
@@ -182,7 +183,9 @@ fn outside_resources(
     let pieces: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
     let accept = text(&parts.headers, header::ACCEPT);
     if pieces.first() == Some(&"openapi") {
-        return openapi::respond(&pieces, accept, &listing, &server.store).ok_or_else(ApiError::no_such_path);
+        let hash = options.other("hash").unwrap_or_default();
+        let document = server.documents.respond(&pieces, accept, hash, &listing).ok_or_else(ApiError::no_such_path)??;
+        return Ok(send_document(document, &parts.headers));
     }
     if pieces.is_empty() {
         let paths = json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]});
@@ -194,6 +197,23 @@ fn outside_resources(
         response.headers_mut().insert(header::CONTENT_TYPE, media);
     }
     Ok(response)
+}
+
+/// A document that changes only with what is served: clients keep it by its tag.
+fn send_document(document: Document, headers: &HeaderMap) -> Response {
+    let tag = format!("\"{}\"", document.etag);
+    let known = text(headers, header::IF_NONE_MATCH) == tag;
+    let mut response = if known {
+        body::raw(StatusCode::NOT_MODIFIED, "application/json", Body::empty())
+    } else {
+        body::raw(StatusCode::OK, "application/json", Body::from(document.body))
+    };
+    let cache = if document.immutable { "public, immutable" } else { "no-cache, private" };
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
+    if let Ok(tag) = tag.parse() {
+        response.headers_mut().insert(header::ETAG, tag);
+    }
+    response
 }
 
 async fn resource(
@@ -332,7 +352,7 @@ async fn other_subresource(
             let bytes = body::read(body).await?;
             let request = call.decode(&bytes)?;
             let namespace = call.namespace.clone().unwrap_or_default();
-            let answer = call.server.access.token_request(&namespace, name, request)?;
+            let answer = call.server.access.request_token(&namespace, name, request)?;
             Ok(body::respond(StatusCode::CREATED, &answer, call.headers, call.options.pretty))
         }
         _ => Err(ApiError::method_not_allowed()),

@@ -20,7 +20,7 @@ use crate::metrics::Metrics;
 use crate::pki::{self, Pki};
 use crate::rest::pods::PodLogs;
 use crate::store::{OpenError, Store, Stored};
-use crate::{bootstrap, builtin, crd, lifecycle, object, rest};
+use crate::{bootstrap, builtin, crd, lifecycle, object, openapi, rest};
 
 /// The Kubernetes version whose API is offered.
 const KUBERNETES_VERSION: (&str, &str) = ("1", "34");
@@ -53,6 +53,7 @@ pub struct Server {
     pub pki: Arc<Pki>,
     pub(crate) cluster_ips: ClusterIps,
     pub(crate) metrics: Metrics,
+    pub(crate) documents: openapi::Documents,
     /// Ends watches and the background work.
     pub(crate) shutdown: CancellationToken,
     background: TaskTracker,
@@ -79,6 +80,7 @@ impl Server {
             pki,
             cluster_ips: ClusterIps::default(),
             metrics: Metrics::default(),
+            documents: openapi::Documents::default(),
             shutdown,
             background: TaskTracker::new(),
             pod_logs: OnceLock::new(),
