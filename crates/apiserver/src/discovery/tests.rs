@@ -5,7 +5,6 @@ use serde_json::Value;
 use super::*;
 use crate::catalog::Catalog;
 use crate::resource::{Columns, Plain, Resource, Scale, Subresources};
-use crate::schema::Schema;
 
 fn resource(group: &str, version: &str, kind: &str, plural: &str) -> Resource {
     Resource {

@@ -2,7 +2,6 @@ use std::sync::Arc;
 
 use super::*;
 use crate::resource::{ColumnDef, PathColumn, Plain, Subresources};
-use crate::schema::Schema;
 
 fn resource(columns: Columns) -> Resource {
     Resource {
