@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 use crate::accept;
 use crate::catalog::Listing;
 
-pub use resources::{REVIEWS, Review};
-pub use versions::compare as compare_versions;
+pub use resources::REVIEWS;
 
 use resources::{Entry, entries};
 

@@ -90,14 +90,6 @@ pub fn form(accept: &str) -> Option<Form> {
     (!refused).then_some(Form::Whole)
 }
 
-/// Whether, and in which version, the client wants a table.
-pub fn wanted(accept: &str) -> Option<TableVersion> {
-    match form(accept) {
-        Some(Form::Table(version)) => Some(version),
-        _ => None,
-    }
-}
-
 /// A `Table` of some objects. `list_meta` is the list's metadata, or one object's. `headers` is false for the
 /// second and later events of a watch.
 pub fn render(

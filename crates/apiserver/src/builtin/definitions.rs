@@ -236,8 +236,8 @@ fn annotate_field(ty: &str, field: &str, property: &mut Map<String, Value>) {
     let mut list = if is_list { List::Atomic } else { List::Object };
     if let Some(merge) = list_types::merge(ty, field) {
         list = merge.list;
-        if !merge.merge_key.is_empty() {
-            property.insert("x-kubernetes-patch-merge-key".into(), merge.merge_key.into());
+        if !merge.key.is_empty() {
+            property.insert("x-kubernetes-patch-merge-key".into(), merge.key.into());
         }
         if !merge.strategy.is_empty() {
             property.insert("x-kubernetes-patch-strategy".into(), merge.strategy.into());

@@ -8,7 +8,7 @@ use List::{Atomic, Map, Object, Set};
 pub(super) struct Merge {
     pub list: List,
     /// The key of a strategic merge, empty for none.
-    pub merge_key: &'static str,
+    pub key: &'static str,
     /// The strategy of a strategic merge, empty for none.
     pub strategy: &'static str,
 }
@@ -29,18 +29,10 @@ const fn fact(
     ty: &'static str,
     field: &'static str,
     list: List,
-    merge_key: &'static str,
+    key: &'static str,
     strategy: &'static str,
 ) -> Fact {
-    (
-        ty,
-        field,
-        Merge {
-            list,
-            merge_key,
-            strategy,
-        },
-    )
+    (ty, field, Merge { list, key, strategy })
 }
 
 /// Sorted by type and field.

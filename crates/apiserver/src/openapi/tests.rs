@@ -167,6 +167,36 @@ fn another_listing_gives_other_documents() {
     );
 }
 
+#[test]
+fn a_change_of_one_group_leaves_the_documents_of_the_others() {
+    let documents = Documents::default();
+    let catalog = Catalog::new(vec![
+        resource("apps", "v1", "Deployment", "deployments"),
+        resource("a.example", "v1", "Thing", "things"),
+    ]);
+    let ask = |group: &str| {
+        let path = ["openapi", "v3", "apis", group, "v1"];
+        documents
+            .respond(&path, "", "", &catalog.listing())
+            .unwrap()
+            .unwrap()
+    };
+    let before = (ask("apps"), ask("a.example"));
+    catalog.replace(
+        "a.example",
+        "things",
+        vec![resource("a.example", "v1", "Other", "things")],
+    );
+    let after = (ask("apps"), ask("a.example"));
+    assert_eq!(before.0.body.as_ptr(), after.0.body.as_ptr());
+    assert_ne!(before.1.etag, after.1.etag);
+    let index = documents
+        .respond(&["openapi", "v3"], "", "", &catalog.listing())
+        .unwrap()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&index.body).contains(&after.1.etag));
+}
+
 /// What kubectl's templates for `explain` look for.
 #[test]
 fn explain_finds_the_kind_by_path_and_its_schema_by_kind() {

@@ -196,8 +196,7 @@ fn picks_the_form_that_the_client_prefers() {
     for (accept, expected) in cases {
         assert_eq!(form(accept), expected, "{accept}");
     }
-    assert_eq!(wanted(table), Some(TableVersion::V1));
-    assert_eq!(wanted("*/*"), None);
+    assert_eq!(form("*/*"), Some(Form::Whole));
 }
 
 #[test]

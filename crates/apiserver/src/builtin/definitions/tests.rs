@@ -28,7 +28,7 @@ fn every_fact_names_a_field_that_exists() {
 #[test]
 fn facts_are_sorted_so_that_each_is_found() {
     let merge = list_types::merge("io.k8s.api.core.v1.PodSpec", "volumes").unwrap();
-    assert_eq!((merge.merge_key, merge.strategy), ("name", "merge,retainKeys"));
+    assert_eq!((merge.key, merge.strategy), ("name", "merge,retainKeys"));
     for (ty, field) in list_types::all() {
         let Some(field) = field else { continue };
         let known = list_types::merge(&ty, field).is_some()
