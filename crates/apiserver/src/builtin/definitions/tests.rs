@@ -1,5 +1,5 @@
 use super::*;
-use crate::schema::{ListType, MapType, Type};
+use crate::schema::{ListType, MapType, Schema, Type};
 
 fn each_value(value: &Value, see: &mut impl FnMut(&Map<String, Value>)) {
     match value {
@@ -151,4 +151,71 @@ fn a_reference_may_leave_out_its_name() {
             .required
             .is_empty()
     );
+}
+
+#[test]
+fn a_usual_deployment_is_accepted_and_its_mistakes_are_named() {
+    let schema = Schema::from_node(node("io.k8s.api.apps.v1.Deployment"));
+    let mut deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": "web", "labels": { "app": "web" }, "creationTimestamp": null },
+        "spec": {
+            "replicas": 2,
+            "selector": { "matchLabels": { "app": "web" } },
+            "strategy": { "rollingUpdate": { "maxSurge": "25%", "maxUnavailable": 1 } },
+            "template": {
+                "metadata": { "labels": { "app": "web" } },
+                "spec": {
+                    "imagePullSecrets": [{}],
+                    "containers": [{
+                        "name": "web", "image": "web:1",
+                        "ports": [{ "containerPort": 80 }],
+                        "resources": { "limits": { "cpu": 0.5, "memory": "64Mi" }, "requests": { "cpu": 1 } },
+                        "livenessProbe": { "httpGet": { "path": "/", "port": "http" } },
+                        "env": [{ "name": "A", "valueFrom": { "secretKeyRef": { "name": "s", "key": "k" } } }],
+                    }],
+                },
+            },
+        },
+        "status": {},
+    });
+    assert_eq!(schema.unknown_fields(&deployment), [""; 0]);
+    schema.default(&mut deployment);
+    assert_eq!(schema.validate(&deployment, None), []);
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["ports"][0]["protocol"], "TCP");
+    assert!(deployment["metadata"].get("creationTimestamp").is_none());
+
+    deployment["spec"]["replicas"] = json!("two");
+    deployment["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"] = json!(true);
+    deployment["spec"]["template"]["spec"]["container"] = json!([]);
+    assert_eq!(schema.unknown_fields(&deployment), ["spec.template.spec.container"]);
+    let paths: Vec<_> = schema.validate(&deployment, None).into_iter().map(|e| e.path).collect();
+    assert!(paths.iter().any(|p| p == "spec.replicas"), "{paths:?}");
+    assert!(paths.iter().any(|p| p.contains("limits")), "{paths:?}");
+}
+
+#[test]
+fn a_definition_of_a_custom_kind_is_accepted() {
+    let schema = Schema::from_node(node(&format!("{CRD_PACKAGE}.CustomResourceDefinition")));
+    let mut crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "things.a.example" },
+        "spec": {
+            "group": "a.example", "scope": "Namespaced", "names": { "plural": "things", "kind": "Thing" },
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "subresources": { "status": {} },
+                "schema": { "openAPIV3Schema": {
+                    "type": "object", "default": null, "x-kubernetes-validations": [{ "rule": "true" }],
+                    "properties": { "spec": { "type": "object", "additionalProperties": { "type": "string" } } },
+                } },
+            }],
+        },
+    });
+    let given = crd.clone();
+    assert_eq!(schema.unknown_fields(&crd), [""; 0]);
+    schema.prune(&mut crd);
+    schema.default(&mut crd);
+    assert_eq!(schema.validate(&crd, None), []);
+    assert_eq!(crd, given);
 }
