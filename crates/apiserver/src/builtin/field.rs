@@ -46,13 +46,14 @@ pub fn fill(object: &mut Value, key: &str, value: impl Into<Value>) {
     }
 }
 
-/// Like `fill`, but an empty string or list counts as absent too, as it does for fields without a pointer in
-/// Kubernetes' types.
+/// Like `fill`, but an empty string or list and zero count as absent too, as they do for fields without a pointer
+/// in Kubernetes' types.
 pub fn fill_empty(object: &mut Value, key: &str, value: impl Into<Value>) {
     let empty = match &object[key] {
         Value::Null => true,
         Value::String(text) => text.is_empty(),
         Value::Array(list) => list.is_empty(),
+        Value::Number(number) => number.as_i64() == Some(0),
         _ => false,
     };
     if empty && let Some(map) = object.as_object_mut() {

@@ -1,8 +1,12 @@
 //! Namespaces.
 
+use serde_json::{Value, json};
+
+use super::field::{fill_empty, made};
 use super::kind::Kind;
 use super::print;
-use crate::resource::Resource;
+use crate::object;
+use crate::resource::{Resource, Strategy};
 
 pub fn kinds() -> Vec<Resource> {
     vec![
@@ -13,6 +17,44 @@ pub fn kinds() -> Vec<Resource> {
             .others(&["finalize"])
             .selectable(&["status.phase"])
             .columns(print::NAMESPACE, print::namespace)
+            .strategy(Namespace)
             .build(),
     ]
+}
+
+struct Namespace;
+
+impl Strategy for Namespace {
+    fn default(&self, namespace: &mut Value) {
+        let name = object::name(namespace).to_owned();
+        if !name.is_empty()
+            && let Some(labels) = made(namespace, "metadata").and_then(|m| made(m, "labels"))
+        {
+            labels["kubernetes.io/metadata.name"] = name.into();
+        }
+        if let Some(status) = made(namespace, "status") {
+            fill_empty(status, "phase", "Active");
+        }
+    }
+
+    /// The `kubernetes` finalizer holds a namespace until its contents are gone; only `finalize` takes it away.
+    fn prepare(&self, new: &mut Value, old: Option<&Value>) {
+        match old {
+            None => {
+                let finalizers = new["spec"]["finalizers"].as_array().cloned().unwrap_or_default();
+                let held = finalizers.iter().any(|f| f == "kubernetes");
+                let own = (!held).then(|| Value::from("kubernetes"));
+                let finalizers: Vec<_> = finalizers.into_iter().chain(own).collect();
+                new["spec"] = json!({ "finalizers": finalizers });
+                new["status"] = json!({"phase": "Active"});
+            }
+            Some(old) => {
+                new["spec"] = old["spec"].clone();
+            }
+        }
+    }
+
+    fn has_generation(&self) -> bool {
+        false
+    }
 }

@@ -1,8 +1,17 @@
 //! Services, Endpoints and EndpointSlices.
 
+mod endpoints;
+mod validation;
+
+use std::net::IpAddr;
+
+use serde_json::{Value, json};
+
+use super::field::{child, fill, fill_empty, int, items, items_mut, text, texts};
 use super::kind::Kind;
 use super::print;
-use crate::resource::Resource;
+use crate::error::FieldError;
+use crate::resource::{Resource, Strategy};
 
 pub fn kinds() -> Vec<Resource> {
     vec![
@@ -12,13 +21,144 @@ pub fn kinds() -> Vec<Resource> {
             .status()
             .selectable(&["spec.clusterIP", "spec.type"])
             .columns(print::SERVICE, print::service)
+            .strategy(Service)
             .build(),
         Kind::new("", "v1", "Endpoints", "endpoints")
             .short(&["ep"])
             .columns(print::ENDPOINTS, print::endpoints)
+            .strategy(endpoints::Endpoints)
             .build(),
         Kind::new("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
             .columns(print::ENDPOINT_SLICE, print::endpoint_slice)
+            .strategy(endpoints::EndpointSlice)
             .build(),
     ]
 }
+
+/// What a Service needs in the way of a virtual address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClusterIpWish {
+    /// Any free one.
+    Allocate,
+    /// None, said with `clusterIP: None`.
+    Headless,
+    /// This one, if it is free.
+    Fixed(IpAddr),
+    /// None: the kind of Service has no address, or what it asks for is no address.
+    None,
+}
+
+pub fn cluster_ip_wanted(service: &Value) -> ClusterIpWish {
+    let spec = &service["spec"];
+    if text(spec, "type") == "ExternalName" {
+        return ClusterIpWish::None;
+    }
+    let first = texts(spec, "clusterIPs").first().copied().unwrap_or_default();
+    match [text(spec, "clusterIP"), first].into_iter().find(|ip| !ip.is_empty()) {
+        None => ClusterIpWish::Allocate,
+        Some("None") => ClusterIpWish::Headless,
+        Some(ip) => ip.parse().map_or(ClusterIpWish::None, ClusterIpWish::Fixed),
+    }
+}
+
+struct Service;
+
+impl Strategy for Service {
+    fn default(&self, service: &mut Value) {
+        if let Some(spec) = child(service, "spec") {
+            defaults(spec);
+        }
+    }
+
+    fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        validation::validate(&new["spec"], old.map(|o| &o["spec"]))
+    }
+
+    fn prepare(&self, new: &mut Value, old: Option<&Value>) {
+        let Some(spec) = child(new, "spec") else { return };
+        match old {
+            None => sync_cluster_ips(spec),
+            Some(old) => keep_allocated(spec, &old["spec"]),
+        }
+    }
+
+    fn has_generation(&self) -> bool {
+        false
+    }
+}
+
+fn defaults(spec: &mut Value) {
+    fill_empty(spec, "type", "ClusterIP");
+    fill_empty(spec, "sessionAffinity", "None");
+    if text(spec, "sessionAffinity") == "ClientIP" {
+        fill(spec, "sessionAffinityConfig", json!({"clientIP": {"timeoutSeconds": 10800}}));
+    } else if let Some(map) = spec.as_object_mut() {
+        map.remove("sessionAffinityConfig");
+    }
+    for port in items_mut(spec, "ports") {
+        fill_empty(port, "protocol", "TCP");
+        let number = port["port"].clone();
+        fill_empty(port, "targetPort", number);
+    }
+    let kind = text(spec, "type").to_owned();
+    if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
+        fill_empty(spec, "externalTrafficPolicy", "Cluster");
+    }
+    if kind == "LoadBalancer" {
+        fill(spec, "allocateLoadBalancerNodePorts", true);
+    }
+    if kind != "ExternalName" {
+        fill(spec, "internalTrafficPolicy", "Cluster");
+        let v6 = text(spec, "clusterIP").contains(':');
+        fill_empty(spec, "ipFamilies", json!([if v6 { "IPv6" } else { "IPv4" }]));
+        let dual = items(spec, "ipFamilies").len() > 1;
+        fill(spec, "ipFamilyPolicy", if dual { "RequireDualStack" } else { "SingleStack" });
+    }
+}
+
+/// The single address and the list say the same; who sets the first need not set the second.
+fn sync_cluster_ips(spec: &mut Value) {
+    let ip = text(spec, "clusterIP").to_owned();
+    if !ip.is_empty() {
+        fill_empty(spec, "clusterIPs", json!([ip]));
+    }
+}
+
+/// An update that leaves out what the server allocated keeps it, as long as the new type needs it.
+fn keep_allocated(spec: &mut Value, old: &Value) {
+    let has_ip = |spec: &Value| text(spec, "type") != "ExternalName";
+    if !has_ip(spec) {
+        let Some(map) = spec.as_object_mut().filter(|_| has_ip(old)) else { return };
+        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] {
+            if map.get(field) == old.get(field) {
+                map.remove(field);
+            }
+        }
+        return;
+    }
+    if has_ip(old) {
+        let (ip, old_ip) = (text(spec, "clusterIP").to_owned(), text(old, "clusterIP"));
+        if ip.is_empty() && items(spec, "clusterIPs").is_empty() {
+            for field in ["clusterIP", "clusterIPs"].into_iter().filter(|f| !old[*f].is_null()) {
+                fill_empty(spec, field, old[field].clone());
+            }
+        } else if ip != old_ip && spec["clusterIPs"] == old["clusterIPs"] {
+            // Only the single field was changed, so the list follows.
+            spec["clusterIPs"] = if ip.is_empty() { json!([]) } else { json!([ip]) };
+        }
+    }
+    sync_cluster_ips(spec);
+    let on_node = |spec: &Value| matches!(text(spec, "type"), "NodePort" | "LoadBalancer");
+    if on_node(spec) && on_node(old) {
+        for port in items_mut(spec, "ports") {
+            let same = |p: &&Value| p["port"] == port["port"] && p["protocol"] == port["protocol"];
+            let before = items(old, "ports").iter().find(same).and_then(|p| int(p, "nodePort"));
+            if let Some(number) = before.filter(|&n| n != 0) {
+                fill_empty(port, "nodePort", number);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
