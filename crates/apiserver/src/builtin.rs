@@ -2,22 +2,31 @@
 //! One file per family of kinds; what several families share has its own file.
 
 mod autoscaling;
+mod check;
 mod config;
 mod crds;
 pub mod definitions;
 mod events;
 mod field;
+mod fields;
 mod kind;
 mod list_types;
+mod metadata;
 mod namespaces;
 mod nodes;
 mod pods;
 mod policy;
 mod print;
+mod quantity;
 mod rbac;
 mod services;
 mod storage;
+mod syntax;
 mod workloads;
+
+pub use fields::field_value;
+pub use metadata::validate_metadata;
+pub use services::{ClusterIpWish, cluster_ip_wanted};
 
 use crate::resource::Resource;
 
@@ -41,3 +50,6 @@ pub fn resources() -> Vec<Resource> {
     .flatten()
     .collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,13 +12,18 @@ use crate::resource::{Resource, Strategy};
 
 pub fn kinds() -> Vec<Resource> {
     vec![
-        Kind::new("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
-            .short(&["hpa"])
-            .in_all()
-            .status()
-            .columns(print::AUTOSCALER, print::autoscaler)
-            .strategy(Autoscaler)
-            .build(),
+        Kind::new(
+            "autoscaling",
+            "v2",
+            "HorizontalPodAutoscaler",
+            "horizontalpodautoscalers",
+        )
+        .short(&["hpa"])
+        .in_all()
+        .status()
+        .columns(print::AUTOSCALER, print::autoscaler)
+        .strategy(Autoscaler)
+        .build(),
     ]
 }
 
@@ -26,12 +31,16 @@ struct Autoscaler;
 
 impl Strategy for Autoscaler {
     fn default(&self, autoscaler: &mut Value) {
-        let Some(spec) = child(autoscaler, "spec") else { return };
+        let Some(spec) = child(autoscaler, "spec") else {
+            return;
+        };
         fill(spec, "minReplicas", 1);
         let cpu = json!([{"type": "Resource", "resource":
             {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}]);
         fill_empty(spec, "metrics", cpu);
-        let Some(behavior) = child(spec, "behavior") else { return };
+        let Some(behavior) = child(spec, "behavior") else {
+            return;
+        };
         let percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
         let pods = json!({"type": "Pods", "value": 4, "periodSeconds": 15});
         if let Some(up) = made(behavior, "scaleUp") {
@@ -48,7 +57,10 @@ impl Strategy for Autoscaler {
     fn validate(&self, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = Errors::default();
         let spec = &new["spec"];
-        let (min, max) = (int(spec, "minReplicas"), int(spec, "maxReplicas").unwrap_or_default());
+        let (min, max) = (
+            int(spec, "minReplicas"),
+            int(spec, "maxReplicas").unwrap_or_default(),
+        );
         if let Some(min) = min.filter(|&m| m < 1) {
             errors.invalid("spec.minReplicas", min, "must be greater than or equal to 1");
         }
@@ -58,7 +70,11 @@ impl Strategy for Autoscaler {
             _ => {}
         }
         if min.is_some_and(|min| max < min) {
-            errors.invalid("spec.maxReplicas", max, "must be greater than or equal to `minReplicas`");
+            errors.invalid(
+                "spec.maxReplicas",
+                max,
+                "must be greater than or equal to `minReplicas`",
+            );
         }
         target(&spec["scaleTargetRef"], &mut errors);
         for (i, item) in items(spec, "metrics").iter().enumerate() {
@@ -97,13 +113,18 @@ fn metric(metric: &Value, path: &str, errors: &mut Errors) {
         ("Resource", "resource"),
     ];
     errors.one_of(metric, path, "type", &SOURCES.map(|(ty, _)| ty), true);
-    let Some((_, source)) = SOURCES.into_iter().find(|(ty, _)| *ty == text(metric, "type")) else { return };
+    let Some((_, source)) = SOURCES.into_iter().find(|(ty, _)| *ty == text(metric, "type")) else {
+        return;
+    };
     if !is_set(metric, source) {
         let detail = "must populate information for the given metric source";
         errors.required(join(path, source), detail);
         return;
     }
-    for (_, other) in SOURCES.into_iter().filter(|(_, s)| *s != source && is_set(metric, s)) {
+    for (_, other) in SOURCES
+        .into_iter()
+        .filter(|(_, s)| *s != source && is_set(metric, s))
+    {
         let detail = "must populate the given metric source only";
         errors.forbidden(join(path, other), detail);
     }
@@ -119,7 +140,11 @@ fn metric(metric: &Value, path: &str, errors: &mut Errors) {
     let types = ["AverageValue", "Utilization", "Value"];
     errors.one_of(&source["target"], &join(&at, "target"), "type", &types, true);
     if let Some(share) = int(&source["target"], "averageUtilization").filter(|&s| s < 1) {
-        errors.invalid(join(&at, "target.averageUtilization"), share, "must be greater than 0");
+        errors.invalid(
+            join(&at, "target.averageUtilization"),
+            share,
+            "must be greater than 0",
+        );
     }
 }
 
@@ -144,7 +169,11 @@ fn rules(rules: &Value, path: &str, errors: &mut Errors) {
         if period <= 0 {
             errors.invalid(join(&path, "periodSeconds"), period, "must be greater than zero");
         } else if period > 1800 {
-            errors.invalid(join(&path, "periodSeconds"), period, "must be less than or equal to 1800");
+            errors.invalid(
+                join(&path, "periodSeconds"),
+                period,
+                "must be less than or equal to 1800",
+            );
         }
     }
 }

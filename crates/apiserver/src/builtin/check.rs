@@ -21,10 +21,6 @@ impl Errors {
         self.0.push(error);
     }
 
-    pub fn extend(&mut self, errors: impl IntoIterator<Item = FieldError>) {
-        self.0.extend(errors);
-    }
-
     pub fn required(&mut self, path: impl Into<String>, detail: &str) {
         self.push(FieldError::required(path, detail));
     }
@@ -157,7 +153,11 @@ impl Errors {
 
 /// `path.key`, or `key` at the root.
 pub fn join(path: &str, key: &str) -> String {
-    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+    if path.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{path}.{key}")
+    }
 }
 
 /// Whether a label selector picks an object with these labels. An absent selector picks nothing.

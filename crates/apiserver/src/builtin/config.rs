@@ -151,7 +151,9 @@ fn secret_type(secret: &Value, errors: &mut Errors) {
 
 /// `immutable: true` cannot be taken back, nor the fields it protects changed.
 fn held(new: &Value, old: Option<&Value>, fields: &[&str], errors: &mut Errors) {
-    let Some(old) = old.filter(|old| flag(old, "immutable")) else { return };
+    let Some(old) = old.filter(|old| flag(old, "immutable")) else {
+        return;
+    };
     if !flag(new, "immutable") {
         errors.forbidden("immutable", HELD);
     }

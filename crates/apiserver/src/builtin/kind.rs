@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::definitions;
 use crate::resource::{ColumnDef, Columns, Plain, Resource, Scale, Strategy, Subresources};
-use crate::schema::{Node, Schema, Type};
+use crate::schema::Schema;
 
 /// A built-in kind under description; namespaced unless said otherwise.
 pub struct Kind(Resource);
@@ -109,11 +110,8 @@ fn owned(names: &[&str]) -> Vec<String> {
     names.iter().map(|&n| n.to_owned()).collect()
 }
 
-fn schema(_group: &str, _version: &str, _kind: &str) -> Arc<Schema> {
-    let root = Node {
-        ty: Some(Type::Object),
-        preserve_unknown_fields: true,
-        ..Node::default()
-    };
-    Arc::new(Schema { root })
+/// Types, pruning and merge keys; the rules are the strategy's.
+fn schema(group: &str, version: &str, kind: &str) -> Arc<Schema> {
+    let name = definitions::name_of(group, version, kind).expect("every built-in kind has a definition");
+    Arc::new(Schema::from_node(definitions::node(name)))
 }

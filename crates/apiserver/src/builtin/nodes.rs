@@ -33,7 +33,9 @@ struct Node;
 
 impl Strategy for Node {
     fn default(&self, node: &mut Value) {
-        let Some(status) = child(node, "status") else { return };
+        let Some(status) = child(node, "status") else {
+            return;
+        };
         if is_set(status, "capacity") {
             let capacity = status["capacity"].clone();
             fill(status, "allocatable", capacity);
@@ -56,7 +58,8 @@ impl Strategy for Node {
         }
         let provider = |node: &Value| text(&node["spec"], "providerID").to_owned();
         if let Some(old) = old.map(provider).filter(|p| !p.is_empty() && *p != provider(new)) {
-            let detail = format!("node updates may not change providerID except from \"\" to valid (was {old:?})");
+            let detail =
+                format!("node updates may not change providerID except from \"\" to valid (was {old:?})");
             errors.forbidden("spec.providerID", detail);
         }
         errors.into_vec()
@@ -76,7 +79,10 @@ impl Strategy for Lease {
         errors.positive(spec, "spec", "leaseDurationSeconds");
         errors.not_negative(spec, "spec", "leaseTransitions");
         if !text(spec, "preferredHolder").is_empty() && text(spec, "strategy").is_empty() {
-            errors.forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined");
+            errors.forbidden(
+                "spec.preferredHolder",
+                "may only be specified if `strategy` is defined",
+            );
         }
         errors.into_vec()
     }

@@ -27,8 +27,11 @@ impl Strategy for NetworkPolicy {
     fn default(&self, policy: &mut Value) {
         let Some(spec) = child(policy, "spec") else { return };
         fill(spec, "podSelector", json!({}));
-        let types =
-            if items(spec, "egress").is_empty() { json!(["Ingress"]) } else { json!(["Ingress", "Egress"]) };
+        let types = if items(spec, "egress").is_empty() {
+            json!(["Ingress"])
+        } else {
+            json!(["Ingress", "Egress"])
+        };
         fill_empty(spec, "policyTypes", types);
         for direction in ["ingress", "egress"] {
             for rule in items_mut(spec, direction) {
@@ -57,7 +60,11 @@ impl Strategy for NetworkPolicy {
         for (i, ty) in texts(spec, "policyTypes").into_iter().enumerate() {
             if !matches!(ty, "Ingress" | "Egress") {
                 let path = format!("spec.policyTypes[{i}]");
-                errors.push(FieldError::not_supported(path, &ty.into(), &["Ingress", "Egress"]));
+                errors.push(FieldError::not_supported(
+                    path,
+                    &ty.into(),
+                    &["Ingress", "Egress"],
+                ));
             }
         }
         errors.into_vec()
@@ -68,7 +75,9 @@ fn port(port: &Value, path: &str, errors: &mut Errors) {
     errors.one_of(port, path, "protocol", &["TCP", "UDP", "SCTP"], false);
     let (at, end) = (join(path, "endPort"), int(port, "endPort"));
     match (&port["port"], end) {
-        (Value::Null, Some(end)) => errors.invalid(at, end, "may not be specified when `port` is not specified"),
+        (Value::Null, Some(end)) => {
+            errors.invalid(at, end, "may not be specified when `port` is not specified")
+        }
         (Value::String(_), Some(end)) => {
             errors.invalid(at, end, "may not be specified when `port` is non-numeric");
         }
@@ -86,7 +95,10 @@ fn port(port: &Value, path: &str, errors: &mut Errors) {
 }
 
 fn peer(peer: &Value, path: &str, errors: &mut Errors) {
-    let selectors: Vec<_> = ["podSelector", "namespaceSelector"].into_iter().filter(|s| is_set(peer, s)).collect();
+    let selectors: Vec<_> = ["podSelector", "namespaceSelector"]
+        .into_iter()
+        .filter(|s| is_set(peer, s))
+        .collect();
     for selector in &selectors {
         errors.selector(&peer[*selector], &join(path, selector));
     }

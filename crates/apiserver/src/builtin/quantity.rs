@@ -62,7 +62,9 @@ impl Quantity {
             b'+' => (false, &text[1..]),
             _ => (false, text),
         };
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let end = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(rest.len());
         let (number, suffix) = rest.split_at(end);
         let (multiplier, divisor, style) = scale(suffix)?;
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
@@ -74,7 +76,10 @@ impl Quantity {
         let divisor = divisor.checked_mul(10_i128.checked_pow(fraction.len() as u32)?)?;
         // What is finer than a billionth is rounded up.
         let nanos = scaled / divisor + i128::from(scaled % divisor != 0);
-        Some(Self { nanos: if negative { -nanos } else { nanos }, style })
+        Some(Self {
+            nanos: if negative { -nanos } else { nanos },
+            style,
+        })
     }
 
     pub fn is_zero(self) -> bool {

@@ -54,7 +54,10 @@ pub fn cluster_ip_wanted(service: &Value) -> ClusterIpWish {
         return ClusterIpWish::None;
     }
     let first = texts(spec, "clusterIPs").first().copied().unwrap_or_default();
-    match [text(spec, "clusterIP"), first].into_iter().find(|ip| !ip.is_empty()) {
+    match [text(spec, "clusterIP"), first]
+        .into_iter()
+        .find(|ip| !ip.is_empty())
+    {
         None => ClusterIpWish::Allocate,
         Some("None") => ClusterIpWish::Headless,
         Some(ip) => ip.parse().map_or(ClusterIpWish::None, ClusterIpWish::Fixed),
@@ -91,7 +94,11 @@ fn defaults(spec: &mut Value) {
     fill_empty(spec, "type", "ClusterIP");
     fill_empty(spec, "sessionAffinity", "None");
     if text(spec, "sessionAffinity") == "ClientIP" {
-        fill(spec, "sessionAffinityConfig", json!({"clientIP": {"timeoutSeconds": 10800}}));
+        fill(
+            spec,
+            "sessionAffinityConfig",
+            json!({"clientIP": {"timeoutSeconds": 10800}}),
+        );
     } else if let Some(map) = spec.as_object_mut() {
         map.remove("sessionAffinityConfig");
     }
@@ -112,7 +119,11 @@ fn defaults(spec: &mut Value) {
         let v6 = text(spec, "clusterIP").contains(':');
         fill_empty(spec, "ipFamilies", json!([if v6 { "IPv6" } else { "IPv4" }]));
         let dual = items(spec, "ipFamilies").len() > 1;
-        fill(spec, "ipFamilyPolicy", if dual { "RequireDualStack" } else { "SingleStack" });
+        fill(
+            spec,
+            "ipFamilyPolicy",
+            if dual { "RequireDualStack" } else { "SingleStack" },
+        );
     }
 }
 
@@ -128,8 +139,16 @@ fn sync_cluster_ips(spec: &mut Value) {
 fn keep_allocated(spec: &mut Value, old: &Value) {
     let has_ip = |spec: &Value| text(spec, "type") != "ExternalName";
     if !has_ip(spec) {
-        let Some(map) = spec.as_object_mut().filter(|_| has_ip(old)) else { return };
-        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] {
+        let Some(map) = spec.as_object_mut().filter(|_| has_ip(old)) else {
+            return;
+        };
+        for field in [
+            "clusterIP",
+            "clusterIPs",
+            "ipFamilies",
+            "ipFamilyPolicy",
+            "internalTrafficPolicy",
+        ] {
             if map.get(field) == old.get(field) {
                 map.remove(field);
             }
@@ -139,7 +158,10 @@ fn keep_allocated(spec: &mut Value, old: &Value) {
     if has_ip(old) {
         let (ip, old_ip) = (text(spec, "clusterIP").to_owned(), text(old, "clusterIP"));
         if ip.is_empty() && items(spec, "clusterIPs").is_empty() {
-            for field in ["clusterIP", "clusterIPs"].into_iter().filter(|f| !old[*f].is_null()) {
+            for field in ["clusterIP", "clusterIPs"]
+                .into_iter()
+                .filter(|f| !old[*f].is_null())
+            {
                 fill_empty(spec, field, old[field].clone());
             }
         } else if ip != old_ip && spec["clusterIPs"] == old["clusterIPs"] {
@@ -152,7 +174,10 @@ fn keep_allocated(spec: &mut Value, old: &Value) {
     if on_node(spec) && on_node(old) {
         for port in items_mut(spec, "ports") {
             let same = |p: &&Value| p["port"] == port["port"] && p["protocol"] == port["protocol"];
-            let before = items(old, "ports").iter().find(same).and_then(|p| int(p, "nodePort"));
+            let before = items(old, "ports")
+                .iter()
+                .find(same)
+                .and_then(|p| int(p, "nodePort"));
             if let Some(number) = before.filter(|&n| n != 0) {
                 fill_empty(port, "nodePort", number);
             }

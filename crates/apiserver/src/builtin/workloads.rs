@@ -14,7 +14,10 @@ use crate::resource::{Resource, Strategy};
 
 pub fn kinds() -> Vec<Resource> {
     let kind = |kind: &str, plural: &str, short: &str| {
-        Kind::new("apps", "v1", kind, plural).short(&[short]).in_all().status()
+        Kind::new("apps", "v1", kind, plural)
+            .short(&[short])
+            .in_all()
+            .status()
     };
     vec![
         kind("Deployment", "deployments", "deploy")
@@ -78,7 +81,9 @@ impl Strategy for Workload {
 
 fn deployment(spec: &mut Value) {
     fill(spec, "progressDeadlineSeconds", 600);
-    let Some(strategy) = made(spec, "strategy") else { return };
+    let Some(strategy) = made(spec, "strategy") else {
+        return;
+    };
     fill_empty(strategy, "type", "RollingUpdate");
     if text(strategy, "type") == "RollingUpdate"
         && let Some(rolling) = made(strategy, "rollingUpdate")
@@ -114,7 +119,9 @@ fn stateful_set(spec: &mut Value) {
 }
 
 fn daemon_set(spec: &mut Value) {
-    let Some(strategy) = made(spec, "updateStrategy") else { return };
+    let Some(strategy) = made(spec, "updateStrategy") else {
+        return;
+    };
     fill_empty(strategy, "type", "RollingUpdate");
     if text(strategy, "type") == "RollingUpdate"
         && let Some(rolling) = made(strategy, "rollingUpdate")

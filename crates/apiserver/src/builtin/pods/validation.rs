@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::container::{self, Scope};
 use crate::builtin::check::{Errors, join};
-use crate::builtin::field::{entries, flag, int, is_set, items, text};
+use crate::builtin::field::{flag, int, is_set, items, text};
 use crate::builtin::metadata;
 use crate::builtin::syntax;
 
@@ -29,7 +29,13 @@ pub fn pod_spec(spec: &Value, path: &str, extra_volumes: &[&str], errors: &mut E
     let mut volumes = volumes(spec, path, errors);
     volumes.extend(extra_volumes);
     containers(spec, path, &volumes, errors);
-    errors.one_of(spec, path, "restartPolicy", &["Always", "OnFailure", "Never"], true);
+    errors.one_of(
+        spec,
+        path,
+        "restartPolicy",
+        &["Always", "OnFailure", "Never"],
+        true,
+    );
     errors.one_of(
         spec,
         path,
@@ -45,7 +51,10 @@ pub fn pod_spec(spec: &Value, path: &str, extra_volumes: &[&str], errors: &mut E
     }
     errors.labels(spec, path, "nodeSelector");
     for (field, complaints) in [
-        ("serviceAccountName", syntax::subdomain as fn(&str) -> syntax::Complaints),
+        (
+            "serviceAccountName",
+            syntax::subdomain as fn(&str) -> syntax::Complaints,
+        ),
         ("nodeName", syntax::subdomain),
         ("priorityClassName", syntax::subdomain),
         ("hostname", syntax::label),
@@ -76,7 +85,11 @@ fn containers(spec: &Value, path: &str, volumes: &BTreeSet<&str>, errors: &mut E
     for (list, init) in [("containers", false), ("initContainers", true)] {
         for (i, container) in items(spec, list).iter().enumerate() {
             let path = format!("{path}.{list}[{i}]");
-            let scope = Scope { volumes, init, host_network: flag(spec, "hostNetwork") };
+            let scope = Scope {
+                volumes,
+                init,
+                host_network: flag(spec, "hostNetwork"),
+            };
             container::validate(container, &path, &scope, errors);
             let name = text(container, "name");
             if !name.is_empty() && !names.insert(name) {
@@ -107,8 +120,12 @@ fn volumes<'a>(spec: &'a Value, path: &str, errors: &mut Errors) -> BTreeSet<&'a
                 errors.duplicate(join(&path, "name"), name);
             }
         }
-        let sources: Vec<_> =
-            volume.as_object().into_iter().flatten().filter(|(k, v)| *k != "name" && !v.is_null()).collect();
+        let sources: Vec<_> = volume
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(k, v)| *k != "name" && !v.is_null())
+            .collect();
         if sources.is_empty() {
             errors.required(path.clone(), "must specify a volume type");
         }
@@ -141,7 +158,11 @@ fn volume_source(volume: &Value, path: &str, errors: &mut Errors) {
         errors.need(&volume["hostPath"], &join(path, "hostPath"), "path");
     }
     if is_set(volume, "persistentVolumeClaim") {
-        errors.need(&volume["persistentVolumeClaim"], &join(path, "persistentVolumeClaim"), "claimName");
+        errors.need(
+            &volume["persistentVolumeClaim"],
+            &join(path, "persistentVolumeClaim"),
+            "claimName",
+        );
     }
     for (i, source) in items(&volume["projected"], "sources").iter().enumerate() {
         let at = format!("{path}.projected.sources[{i}]");
@@ -161,7 +182,11 @@ fn volume_source(volume: &Value, path: &str, errors: &mut Errors) {
 }
 
 fn entries_set(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    object.as_object().into_iter().flatten().filter(|(_, v)| !v.is_null())
+    object
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(_, v)| !v.is_null())
 }
 
 fn relative_path(item: &Value, at: &str, errors: &mut Errors) {
@@ -180,12 +205,16 @@ fn relative_path(item: &Value, at: &str, errors: &mut Errors) {
 fn tolerations(spec: &Value, path: &str, errors: &mut Errors) {
     for (i, toleration) in items(spec, "tolerations").iter().enumerate() {
         let path = format!("{path}.tolerations[{i}]");
-        let (key, value, operator) =
-            (text(toleration, "key"), text(toleration, "value"), text(toleration, "operator"));
+        let (key, value, operator) = (
+            text(toleration, "key"),
+            text(toleration, "value"),
+            text(toleration, "operator"),
+        );
         if !key.is_empty() {
             errors.complain(&join(&path, "key"), key, syntax::qualified_name(key));
         } else if operator != "Exists" {
-            let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+            let detail =
+                "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
             errors.invalid(join(&path, "operator"), operator, detail);
         }
         if operator == "Exists" && !value.is_empty() {
@@ -193,7 +222,13 @@ fn tolerations(spec: &Value, path: &str, errors: &mut Errors) {
             errors.invalid(join(&path, "operator"), toleration.clone(), detail);
         }
         errors.one_of(toleration, &path, "operator", &["Equal", "Exists"], false);
-        errors.one_of(toleration, &path, "effect", &["NoSchedule", "PreferNoSchedule", "NoExecute"], false);
+        errors.one_of(
+            toleration,
+            &path,
+            "effect",
+            &["NoSchedule", "PreferNoSchedule", "NoExecute"],
+            false,
+        );
         if is_set(toleration, "tolerationSeconds") && text(toleration, "effect") != "NoExecute" {
             let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
             errors.invalid(join(&path, "effect"), text(toleration, "effect"), detail);
