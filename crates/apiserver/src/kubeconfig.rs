@@ -12,7 +12,7 @@ use crate::pki::{self, Pki};
 
 const ADMIN: &str = "causeway-admin";
 /// Renewed at every start, since the file is written anew.
-const ADMIN_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
+const ADMIN_LIFETIME: Duration = Duration::from_hours(365 * 24);
 
 /// Why the kubeconfig could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -58,8 +58,10 @@ users:
 /// Writes the administrator's kubeconfig to `path` (mode 0600, replaced in one step) and returns its text.
 pub fn write(path: &Path, pki: &Pki, server: &str) -> Result<String, Error> {
     let text = render(pki, server)?;
-    write_private(path, text.as_bytes())
-        .map_err(|source| Error::WriteFile { path: path.to_owned(), source })?;
+    write_private(path, text.as_bytes()).map_err(|source| Error::WriteFile {
+        path: path.to_owned(),
+        source,
+    })?;
     Ok(text)
 }
 
@@ -89,8 +91,13 @@ mod tests {
         let text = render(&pki, "https://127.0.0.1:6443").unwrap();
         let config: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
         assert_eq!(config["current-context"], "causeway");
-        assert_eq!(config["clusters"][0]["cluster"]["server"], "https://127.0.0.1:6443");
-        let ca = config["clusters"][0]["cluster"]["certificate-authority-data"].as_str().unwrap();
+        assert_eq!(
+            config["clusters"][0]["cluster"]["server"],
+            "https://127.0.0.1:6443"
+        );
+        let ca = config["clusters"][0]["cluster"]["certificate-authority-data"]
+            .as_str()
+            .unwrap();
         assert_eq!(STANDARD.decode(ca).unwrap(), pki.ca_pem().as_bytes());
     }
 
@@ -98,7 +105,9 @@ mod tests {
     fn says_which_file_it_could_not_write() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("absent").join("kubeconfig");
-        let message = write(&path, &Pki::ephemeral().unwrap(), "https://x").unwrap_err().to_string();
+        let message = write(&path, &Pki::ephemeral().unwrap(), "https://x")
+            .unwrap_err()
+            .to_string();
         assert!(message.contains("absent/kubeconfig"), "{message}");
     }
 }

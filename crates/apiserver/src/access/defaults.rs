@@ -56,15 +56,27 @@ fn cluster_roles() -> Vec<Value> {
             vec![urls(
                 &["get"],
                 &[
-                    "/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz",
-                    "/version", "/version/",
+                    "/api",
+                    "/api/*",
+                    "/apis",
+                    "/apis/*",
+                    "/healthz",
+                    "/livez",
+                    "/openapi",
+                    "/openapi/*",
+                    "/readyz",
+                    "/version",
+                    "/version/",
                 ],
             )],
         ),
         role(
             "system:public-info-viewer",
             &[],
-            vec![urls(&["get"], &["/healthz", "/livez", "/readyz", "/version", "/version/"])],
+            vec![urls(
+                &["get"],
+                &["/healthz", "/livez", "/readyz", "/version", "/version/"],
+            )],
         ),
         role(
             "system:basic-user",
@@ -93,7 +105,11 @@ fn cluster_roles() -> Vec<Value> {
             "system:aggregate-to-admin",
             &["aggregate-to-admin"],
             vec![
-                rule(&["create"], &["authorization.k8s.io"], &["localsubjectaccessreviews"]),
+                rule(
+                    &["create"],
+                    &["authorization.k8s.io"],
+                    &["localsubjectaccessreviews"],
+                ),
                 rule(&all(), &[RBAC], &["rolebindings", "roles"]),
             ],
         ),
@@ -117,14 +133,43 @@ fn cluster_roles() -> Vec<Value> {
 
 fn edit_rules() -> Vec<Value> {
     vec![
-        rule(READ, &[""], &["pods/attach", "pods/exec", "pods/portforward", "pods/proxy", "secrets", "services/proxy"]),
+        rule(
+            READ,
+            &[""],
+            &[
+                "pods/attach",
+                "pods/exec",
+                "pods/portforward",
+                "pods/proxy",
+                "secrets",
+                "services/proxy",
+            ],
+        ),
         rule(&["impersonate"], &[""], &["serviceaccounts"]),
-        rule(WRITE, &[""], &["pods", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy"]),
+        rule(
+            WRITE,
+            &[""],
+            &[
+                "pods",
+                "pods/attach",
+                "pods/exec",
+                "pods/portforward",
+                "pods/proxy",
+            ],
+        ),
         rule(&["create"], &[""], &["pods/eviction"]),
         rule(
             WRITE,
             &[""],
-            &["configmaps", "events", "persistentvolumeclaims", "secrets", "serviceaccounts", "services", "services/proxy"],
+            &[
+                "configmaps",
+                "events",
+                "persistentvolumeclaims",
+                "secrets",
+                "serviceaccounts",
+                "services",
+                "services/proxy",
+            ],
         ),
         rule(&["create"], &[""], &["serviceaccounts/token"]),
         rule(
@@ -148,8 +193,15 @@ fn edit_rules() -> Vec<Value> {
     ]
 }
 
-const GATEWAY: &[&str] =
-    &["gateways", "grpcroutes", "httproutes", "referencegrants", "tcproutes", "tlsroutes", "udproutes"];
+const GATEWAY: &[&str] = &[
+    "gateways",
+    "grpcroutes",
+    "httproutes",
+    "referencegrants",
+    "tcproutes",
+    "tlsroutes",
+    "udproutes",
+];
 
 fn view_rules() -> Vec<Value> {
     vec![
@@ -170,7 +222,15 @@ fn view_rules() -> Vec<Value> {
         rule(
             READ,
             &[""],
-            &["bindings", "events", "limitranges", "namespaces/status", "pods/log", "pods/status", "resourcequotas"],
+            &[
+                "bindings",
+                "events",
+                "limitranges",
+                "namespaces/status",
+                "pods/log",
+                "pods/status",
+                "resourcequotas",
+            ],
         ),
         rule(READ, &[""], &["namespaces"]),
         rule(READ, &["discovery.k8s.io"], &["endpointslices"]),
@@ -192,7 +252,11 @@ fn view_rules() -> Vec<Value> {
                 "statefulsets/status",
             ],
         ),
-        rule(READ, &["autoscaling"], &["horizontalpodautoscalers", "horizontalpodautoscalers/status"]),
+        rule(
+            READ,
+            &["autoscaling"],
+            &["horizontalpodautoscalers", "horizontalpodautoscalers/status"],
+        ),
         rule(READ, &["networking.k8s.io"], &["networkpolicies"]),
         rule(READ, &["gateway.networking.k8s.io"], GATEWAY),
         rule(READ, &["k8s.cni.cncf.io"], &["network-attachment-definitions"]),
@@ -245,8 +309,10 @@ fn aggregate(name: &str, from: &str, aggregate_to: &[&str]) -> Value {
 }
 
 fn binding(role: &str, groups: &[&str]) -> Value {
-    let subjects: Vec<Value> =
-        groups.iter().map(|g| json!({ "apiGroup": RBAC, "kind": "Group", "name": g })).collect();
+    let subjects: Vec<Value> = groups
+        .iter()
+        .map(|g| json!({ "apiGroup": RBAC, "kind": "Group", "name": g }))
+        .collect();
     json!({
         "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding",
         "metadata": metadata(role, &[]),

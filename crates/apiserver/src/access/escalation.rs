@@ -1,6 +1,8 @@
 //! Nobody grants more than they have: writes of roles need the rights they list (or the verb `escalate`), writes
 //! of bindings those of the role they bind (or the verb `bind`).
 
+use std::fmt::Write;
+
 use serde_json::Value;
 
 use super::attributes::refused;
@@ -37,9 +39,8 @@ impl Access {
         role: &Value,
         old: Option<&Value>,
     ) -> Result<(), ApiError> {
-        let same = |old: &Value| {
-            old["rules"] == role["rules"] && old["aggregationRule"] == role["aggregationRule"]
-        };
+        let same =
+            |old: &Value| old["rules"] == role["rules"] && old["aggregationRule"] == role["aggregationRule"];
         if old.is_some_and(same) || self.may(user, "escalate", resource, namespace(role), name(role)) {
             return Ok(());
         }
@@ -54,10 +55,17 @@ impl Access {
                     resources: star(),
                     ..Rule::default()
                 },
-                Rule { verbs: star(), urls: star(), ..Rule::default() },
+                Rule {
+                    verbs: star(),
+                    urls: star(),
+                    ..Rule::default()
+                },
             ];
             let owned = policy.rights(user, "").rules;
-            if everything.iter().any(|rule| !rule.not_covered_by(&owned).is_empty()) {
+            if everything
+                .iter()
+                .any(|rule| !rule.not_covered_by(&owned).is_empty())
+            {
                 let why = "must have cluster-admin privileges to use the aggregationRule";
                 return Err(refused(RBAC, resource, name(role), why));
             }
@@ -118,7 +126,10 @@ fn check_rules(
     rules: &[Rule],
 ) -> Result<(), ApiError> {
     let rights = policy.rights(user, namespace(object));
-    let missing: Vec<Rule> = rules.iter().flat_map(|rule| rule.not_covered_by(&rights.rules)).collect();
+    let missing: Vec<Rule> = rules
+        .iter()
+        .flat_map(|rule| rule.not_covered_by(&rights.rules))
+        .collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -129,7 +140,7 @@ fn check_rules(
         describe_all(&missing).join("\n")
     );
     if !rights.errors.is_empty() {
-        why.push_str(&format!("; resolution errors: [{}]", rights.errors.join(", ")));
+        let _ = write!(why, "; resolution errors: [{}]", rights.errors.join(", "));
     }
     Err(refused(RBAC, resource, name(object), &why))
 }

@@ -73,17 +73,25 @@ impl Policy {
     fn compile(objects: &dyn Objects) -> Self {
         let [cluster_roles, cluster_bindings, roles, bindings] =
             COLLECTIONS.map(|plural| objects.objects(RBAC, plural));
-        let mut policy = Self { cluster_roles: resolve_aggregation(&cluster_roles), ..Self::default() };
+        let mut policy = Self {
+            cluster_roles: resolve_aggregation(&cluster_roles),
+            ..Self::default()
+        };
         for role in &roles {
             let key = (namespace(role).to_owned(), name(role).to_owned());
             policy.roles.insert(key, Rule::list(role).into());
         }
-        policy.cluster_bindings =
-            cluster_bindings.iter().map(|b| policy.binding(b, "ClusterRoleBinding")).collect();
+        policy.cluster_bindings = cluster_bindings
+            .iter()
+            .map(|b| policy.binding(b, "ClusterRoleBinding"))
+            .collect();
         let mut by_namespace: HashMap<String, Vec<Binding>> = HashMap::new();
         for binding in &bindings {
             let compiled = policy.binding(binding, "RoleBinding");
-            by_namespace.entry(namespace(binding).to_owned()).or_default().push(compiled);
+            by_namespace
+                .entry(namespace(binding).to_owned())
+                .or_default()
+                .push(compiled);
         }
         policy.bindings = by_namespace;
         policy
@@ -92,7 +100,11 @@ impl Policy {
     fn binding(&self, binding: &Value, kind: &str) -> Binding {
         let place = namespace(binding);
         let own_name = name(binding);
-        let own_title = if place.is_empty() { own_name.to_owned() } else { format!("{own_name}/{place}") };
+        let own_title = if place.is_empty() {
+            own_name.to_owned()
+        } else {
+            format!("{own_name}/{place}")
+        };
         let role_kind = binding["roleRef"]["kind"].as_str().unwrap_or_default();
         let role_name = binding["roleRef"]["name"].as_str().unwrap_or_default();
         Binding {
@@ -105,7 +117,10 @@ impl Policy {
                 .collect(),
             rules: self.role_rules(role_kind, role_name, place).ok_or_else(|| {
                 if matches!(role_kind, "Role" | "ClusterRole") {
-                    format!("{} {role_name:?} not found", qualified(RBAC, &role_kind.to_lowercase()))
+                    format!(
+                        "{} {role_name:?} not found",
+                        qualified(RBAC, &role_kind.to_lowercase())
+                    )
                 } else {
                     format!("unsupported role reference kind: {role_kind:?}")
                 }
@@ -128,7 +143,10 @@ impl Policy {
             match &binding.rules {
                 Ok(rules) if rules.iter().any(|rule| rule.allows(attributes)) => {
                     let reason = format!("RBAC: allowed by {} to {}", binding.title, subject.title);
-                    return Decision { allowed: true, reason };
+                    return Decision {
+                        allowed: true,
+                        reason,
+                    };
                 }
                 Ok(_) => {}
                 Err(error) => push_once(&mut errors, error),
@@ -139,12 +157,18 @@ impl Policy {
             [one] => format!("RBAC: {one}"),
             many => format!("RBAC: [{}]", many.join(", ")),
         };
-        Decision { allowed: false, reason }
+        Decision {
+            allowed: false,
+            reason,
+        }
     }
 
     /// Everything `user` may do in `namespace`, with what holds in all of them.
     pub fn rights(&self, user: &User, namespace: &str) -> Rights {
-        let mut rights = Rights { rules: Vec::new(), errors: Vec::new() };
+        let mut rights = Rights {
+            rules: Vec::new(),
+            errors: Vec::new(),
+        };
         for (binding, _) in self.applying(user, namespace) {
             match &binding.rules {
                 Ok(rules) => rights.rules.extend(rules.iter().cloned()),
@@ -160,9 +184,16 @@ impl Policy {
         namespace: &str,
     ) -> impl Iterator<Item = (&'a Binding, &'a Subject)> {
         let local = self.bindings.get(namespace).into_iter().flatten();
-        self.cluster_bindings.iter().chain(local).filter_map(move |binding| {
-            binding.subjects.iter().find(|s| s.is(user)).map(|subject| (binding, subject))
-        })
+        self.cluster_bindings
+            .iter()
+            .chain(local)
+            .filter_map(move |binding| {
+                binding
+                    .subjects
+                    .iter()
+                    .find(|s| s.is(user))
+                    .map(|subject| (binding, subject))
+            })
     }
 }
 
@@ -181,8 +212,14 @@ fn subject(subject: &Value, binding_namespace: &str) -> Option<Subject> {
     let (kind, name) = (text("kind"), text("name"));
     let title = |name: &str| format!("{kind} {name:?}");
     match kind {
-        "User" => Some(Subject { title: title(name), matcher: Matcher::User(name.to_owned()) }),
-        "Group" => Some(Subject { title: title(name), matcher: Matcher::Group(name.to_owned()) }),
+        "User" => Some(Subject {
+            title: title(name),
+            matcher: Matcher::User(name.to_owned()),
+        }),
+        "Group" => Some(Subject {
+            title: title(name),
+            matcher: Matcher::Group(name.to_owned()),
+        }),
         "ServiceAccount" => {
             let namespace = match text("namespace") {
                 "" => binding_namespace,
@@ -236,7 +273,9 @@ pub(super) fn resolve_aggregation(cluster_roles: &[Value]) -> BTreeMap<String, A
 }
 
 fn selectors(role: &Value) -> &[Value] {
-    role["aggregationRule"]["clusterRoleSelectors"].as_array().map_or(&[], Vec::as_slice)
+    role["aggregationRule"]["clusterRoleSelectors"]
+        .as_array()
+        .map_or(&[], Vec::as_slice)
 }
 
 /// Whether a `LabelSelector` selects an object with these labels.
@@ -246,7 +285,12 @@ fn selects(selector: &Value, labels: &BTreeMap<String, String>) -> bool {
         .into_iter()
         .flatten()
         .all(|(key, value)| labels.get(key).map(String::as_str) == value.as_str());
-    equal && selector["matchExpressions"].as_array().into_iter().flatten().all(|e| satisfies(e, labels))
+    equal
+        && selector["matchExpressions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .all(|e| satisfies(e, labels))
 }
 
 fn satisfies(expression: &Value, labels: &BTreeMap<String, String>) -> bool {

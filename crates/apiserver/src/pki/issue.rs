@@ -12,7 +12,7 @@ use rustls::pki_types::CertificateDer;
 use super::Error;
 
 /// Clocks of clients may be behind ours.
-const BACKDATE: Duration = Duration::from_secs(300);
+const BACKDATE: Duration = Duration::from_mins(5);
 
 /// A self-signed authority certificate, in PEM.
 pub(super) fn authority(key: &KeyPair, ttl: Duration) -> Result<String, Error> {
@@ -21,7 +21,9 @@ pub(super) fn authority(key: &KeyPair, ttl: Duration) -> Result<String, Error> {
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
     prepare(&mut params, name, ttl);
-    let certificate = params.self_signed(key).map_err(|source| issue("authority", name, source))?;
+    let certificate = params
+        .self_signed(key)
+        .map_err(|source| issue("authority", name, source))?;
     Ok(certificate.pem())
 }
 
@@ -36,9 +38,16 @@ pub(super) fn client(
     match groups {
         [] => {}
         [group] => params.distinguished_name.push(DnType::OrganizationName, *group),
-        _ => return Err(Error::TooManyGroups { name: name.to_owned(), groups: groups.len() }),
+        _ => {
+            return Err(Error::TooManyGroups {
+                name: name.to_owned(),
+                groups: groups.len(),
+            });
+        }
     }
-    params.signed_by(key, issuer).map_err(|source| issue("client", name, source))
+    params
+        .signed_by(key, issuer)
+        .map_err(|source| issue("client", name, source))
 }
 
 pub(super) fn serving(
@@ -52,7 +61,9 @@ pub(super) fn serving(
     params.subject_alt_names = CertificateParams::new(names)
         .map_err(|source| issue("serving", &names.join(","), source))?
         .subject_alt_names;
-    params.signed_by(key, issuer).map_err(|source| issue("serving", common, source))
+    params
+        .signed_by(key, issuer)
+        .map_err(|source| issue("serving", common, source))
 }
 
 /// Whether a certificate can be our authority: a CA, of this key, not expired.
@@ -65,7 +76,10 @@ pub(super) fn check_authority(der: &CertificateDer<'_>, key: &KeyPair) -> Result
     if certificate.public_key().subject_public_key.data.as_ref() != key.public_key_raw() {
         return Err("does not belong to the key in ca.key");
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64;
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs() as i64;
     if certificate.validity().not_after.timestamp() <= now {
         return Err("has expired");
     }
@@ -84,7 +98,10 @@ fn leaf(name: &str, ttl: Duration, usage: ExtendedKeyUsagePurpose) -> Certificat
 
 fn prepare(params: &mut CertificateParams, name: &str, ttl: Duration) {
     // Whole seconds: X.509 has no finer time, and rcgen would round differently from us.
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
     let now = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(now);
     params.not_before = now - BACKDATE;
     params.not_after = now + ttl;
@@ -99,5 +116,9 @@ fn prepare(params: &mut CertificateParams, name: &str, ttl: Duration) {
 }
 
 fn issue(what: &'static str, name: &str, source: rcgen::Error) -> Error {
-    Error::Issue { what, name: name.to_owned(), source }
+    Error::Issue {
+        what,
+        name: name.to_owned(),
+        source,
+    }
 }

@@ -78,7 +78,11 @@ impl Connection {
     }
 
     async fn serve(self, stream: TlsStream<TcpStream>) {
-        let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| self.tls.verify_client(chain));
+        let certificate = stream
+            .get_ref()
+            .1
+            .peer_certificates()
+            .and_then(|chain| self.tls.verify_client(chain));
         let address = ClientAddr(self.peer);
         let router = self.router;
         let service = service_fn(move |mut request: http::Request<Incoming>| {
@@ -91,7 +95,10 @@ impl Connection {
         });
 
         let mut builder = Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(self.limits.header);
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.header);
         builder
             .http2()
             .timer(TokioTimer::new())
@@ -109,7 +116,9 @@ impl Connection {
         };
         match ended {
             Some(Ok(())) => {}
-            Some(Err(error)) => tracing::debug!(client.addr = %self.peer, error = &*error, "connection failed"),
+            Some(Err(error)) => {
+                tracing::debug!(client.addr = %self.peer, error = &*error, "connection failed");
+            }
             None => tracing::debug!(client.addr = %self.peer, "requests cut off at shutdown"),
         }
     }
