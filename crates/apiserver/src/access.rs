@@ -31,6 +31,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, header};
 use jiff::Timestamp;
+use serde_json::Value;
 
 use crate::error::ApiError;
 use crate::pki::Pki;
@@ -189,12 +190,24 @@ impl Access {
 
     /// Whether `user` may do what `attributes` say; otherwise 403 in Kubernetes' words.
     pub fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Result<(), ApiError> {
-        let decision = self.decide(user, attributes);
+        let mut attributes = *attributes;
+        // A namespace counts as inside itself, so that a RoleBinding can let its members read it.
+        let of_namespace = attributes.group.is_empty() && attributes.resource == "namespaces";
+        if of_namespace && attributes.namespace.is_empty() && attributes.path.is_none() {
+            attributes.namespace = attributes.name;
+        }
+        let decision = self.decide(user, &attributes);
         if decision.allowed {
             Ok(())
         } else {
-            Err(forbidden(user, attributes, &decision.reason))
+            Err(forbidden(user, &attributes, &decision.reason))
         }
+    }
+
+    /// ClusterRoles with an `aggregationRule` whose stored `rules` do not show what they aggregate, with the rules
+    /// they should have. Decisions do not depend on it; `kubectl describe clusterrole` does.
+    pub fn stale_aggregates(&self) -> Vec<Value> {
+        policy::stale_aggregates(&self.objects.objects(policy::RBAC, "clusterroles"))
     }
 
     fn decide(&self, user: &User, attributes: &Attributes<'_>) -> Decision {

@@ -31,7 +31,7 @@ pub struct ClientAddr(pub SocketAddr);
 pub struct Limits {
     /// From accept to the end of the TLS handshake.
     pub handshake: Duration,
-    /// Waiting for a request's head on HTTP/1.1, also between two requests.
+    /// Waiting for the first request, and on HTTP/1.1 for the head of each further one.
     pub header: Duration,
     /// From shutdown until requests that still run, watches above all, are cut off.
     pub drain: Duration,

@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::policy::{RBAC, resolve_aggregation};
-use super::rule::Rule;
+use super::policy::{RBAC, stale_aggregates};
 use super::{AUTHENTICATED, SYSTEM_MASTERS, UNAUTHENTICATED};
 use crate::object::name;
 
@@ -28,10 +27,9 @@ const CAUSEWAY: &[&str] = &[
 pub fn default_roles() -> Vec<Value> {
     let mut roles = cluster_roles();
     // Shown by `kubectl describe`; the decision itself follows the aggregation rule.
-    let resolved = resolve_aggregation(&roles);
-    for role in roles.iter_mut().filter(|r| r["aggregationRule"].is_object()) {
-        if let Some(rules) = resolved.get(name(role)) {
-            role["rules"] = rules.iter().map(Rule::to_json).collect();
+    for shown in stale_aggregates(&roles) {
+        if let Some(role) = roles.iter_mut().find(|role| name(role) == name(&shown)) {
+            *role = shown;
         }
     }
     roles.extend([

@@ -242,8 +242,11 @@ fn push_once(errors: &mut Vec<String>, error: &str) {
 
 /// The rules of each ClusterRole; one with an `aggregationRule` has those of all roles its selectors reach, also
 /// through other aggregating roles.
-pub(super) fn resolve_aggregation(cluster_roles: &[Value]) -> BTreeMap<String, Arc<[Rule]>> {
-    let labels: Vec<_> = cluster_roles.iter().map(object::labels).collect();
+fn resolve_aggregation(cluster_roles: &[Value]) -> BTreeMap<String, Arc<[Rule]>> {
+    let mut cluster_roles: Vec<&Value> = cluster_roles.iter().collect();
+    // The order of the result must not depend on the order of the objects, or it would look changed.
+    cluster_roles.sort_by_key(|role| name(role));
+    let labels: Vec<_> = cluster_roles.iter().map(|role| object::labels(role)).collect();
     let matching = |role: &Value| {
         let selectors = selectors(role);
         (0..labels.len())
@@ -252,24 +255,45 @@ pub(super) fn resolve_aggregation(cluster_roles: &[Value]) -> BTreeMap<String, A
     };
     let mut resolved = BTreeMap::new();
     for (start, role) in cluster_roles.iter().enumerate() {
-        let mut rules: Vec<Rule> = Vec::new();
-        let mut seen = BTreeSet::from([start]);
+        let mut reached = BTreeSet::from([start]);
         let mut waiting = vec![start];
         while let Some(index) = waiting.pop() {
-            let current = &cluster_roles[index];
-            if selectors(current).is_empty() {
-                for rule in Rule::list(current) {
-                    if !rules.contains(&rule) {
-                        rules.push(rule);
-                    }
-                }
-            } else {
-                waiting.extend(matching(current).into_iter().filter(|&i| seen.insert(i)));
+            waiting.extend(
+                matching(cluster_roles[index])
+                    .into_iter()
+                    .filter(|&i| reached.insert(i)),
+            );
+        }
+        let mut rules: Vec<Rule> = Vec::new();
+        let own = reached
+            .into_iter()
+            .map(|i| cluster_roles[i])
+            .filter(|role| selectors(role).is_empty());
+        for rule in own.flat_map(Rule::list) {
+            if !rules.contains(&rule) {
+                rules.push(rule);
             }
         }
         resolved.insert(name(role).to_owned(), rules.into());
     }
     resolved
+}
+
+/// Aggregating roles whose `rules` are out of date, brought up to date.
+pub(super) fn stale_aggregates(cluster_roles: &[Value]) -> Vec<Value> {
+    let resolved = resolve_aggregation(cluster_roles);
+    let mut stale = Vec::new();
+    for role in cluster_roles.iter().filter(|role| !selectors(role).is_empty()) {
+        let Some(rules) = resolved.get(name(role)) else {
+            continue;
+        };
+        if Rule::list(role) != **rules {
+            let mut role = role.clone();
+            role["rules"] = rules.iter().map(Rule::to_json).collect();
+            stale.push(role);
+        }
+    }
+    stale
 }
 
 fn selectors(role: &Value) -> &[Value] {

@@ -52,7 +52,7 @@ impl Objects for Fake {
     fn objects(&self, group: &str, plural: &str) -> Vec<Value> {
         let guard = self.inner.lock().unwrap();
         guard
-            .1
+            .objects
             .iter()
             .filter(|(g, p, _)| g == group && p == plural)
             .map(|(_, _, o)| o.clone())
@@ -136,7 +136,7 @@ fn bearer(token: &str) -> HeaderMap {
 
 fn robot_token(access: &Access, spec: Value) -> String {
     let answer = access
-        .request_token("apps", "robot", json!({ "spec": spec }))
+        .token_request("apps", "robot", json!({ "spec": spec }))
         .unwrap();
     answer["status"]["token"].as_str().unwrap().to_owned()
 }

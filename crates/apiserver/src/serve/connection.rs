@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -85,7 +86,10 @@ impl Connection {
             .and_then(|chain| self.tls.verify_client(chain));
         let address = ClientAddr(self.peer);
         let router = self.router;
+        let asked = Arc::new(AtomicBool::new(false));
+        let silent = silence(self.limits.header, asked.clone());
         let service = service_fn(move |mut request: http::Request<Incoming>| {
+            asked.store(true, Ordering::Relaxed);
             let extensions = request.extensions_mut();
             extensions.insert(address);
             if let Some(certificate) = &certificate {
@@ -109,6 +113,7 @@ impl Connection {
         let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
         let ended = tokio::select! {
             ended = connection.as_mut() => Some(ended),
+            () = silent => return,
             () = self.shutdown.cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 timeout(self.limits.drain, connection).await.ok()
@@ -121,6 +126,14 @@ impl Connection {
             }
             None => tracing::debug!(client.addr = %self.peer, "requests cut off at shutdown"),
         }
+    }
+}
+
+/// Ends when no request has come in time. HTTP/2 has pings for later, but nothing that bounds its beginning.
+async fn silence(limit: Duration, asked: Arc<AtomicBool>) {
+    tokio::time::sleep(limit).await;
+    if asked.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
     }
 }
 

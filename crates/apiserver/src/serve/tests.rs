@@ -237,6 +237,23 @@ async fn a_silent_client_is_disconnected() {
 }
 
 #[tokio::test]
+async fn a_client_that_asks_nothing_is_disconnected() {
+    let limits = Limits {
+        header: Duration::from_millis(50),
+        ..Limits::default()
+    };
+    let server = start(limits).await;
+    for alpn in [&b"h2"[..], b"http/1.1"] {
+        let mut stream = server.connect(None, &[alpn]).await;
+        let mut rest = Vec::new();
+        // However it is told, it must come to an end.
+        let _ = timeout(PATIENCE, stream.read_to_end(&mut rest))
+            .await
+            .expect("still connected");
+    }
+}
+
+#[tokio::test]
 async fn shutdown_cuts_endless_responses_at_the_deadline() {
     let limits = Limits {
         drain: Duration::from_millis(50),

@@ -99,6 +99,11 @@ fn refusals_are_in_kubernetes_words() {
             cannot get resource \"deployments/scale\" in API group \"apps\" in the namespace \"default\"",
         ),
         (
+            "get namespaces named apps",
+            "namespaces \"apps\" is forbidden: User \"x\" cannot get resource \
+            \"namespaces\" in API group \"\" in the namespace \"apps\"",
+        ),
+        (
             "get /metrics",
             "forbidden: User \"x\" cannot get path \"/metrics\"",
         ),
@@ -192,6 +197,9 @@ fn default_roles_grant_what_their_names_say() {
         ),
         ("create domainclaims.causeway.dev", [false, false, false]),
         ("list pods in other", [false, false, false]),
+        ("get namespaces named apps", [true, true, true]),
+        ("get namespaces named other", [false, false, false]),
+        ("list namespaces", [false, false, false]),
     ];
     for (text, expected) in cases {
         let actual = ["admin", "edit", "view"].map(|n| access.authorize(&user(n), &parse(text)).is_ok());
@@ -210,6 +218,29 @@ fn default_roles_show_their_aggregated_rules() {
             assert!(!role["rules"].as_array().unwrap().is_empty(), "{}", name(&role));
         }
     }
+}
+
+#[test]
+fn aggregated_rules_are_shown_when_their_sources_change() {
+    let (objects, access) = server();
+    assert!(access.stale_aggregates().is_empty());
+    let rule = json!({ "apiGroups": ["acme.com"], "resources": ["widgets"], "verbs": ["get"] });
+    let mut widgets = role("", "widgets", json!([rule]));
+    widgets["metadata"]["labels"] = json!({ "rbac.authorization.k8s.io/aggregate-to-view": "true" });
+    rbac(&objects, widgets);
+    let stale = access.stale_aggregates();
+    let mut names: Vec<&str> = stale.iter().map(name).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["admin", "edit", "view"]);
+    for role in stale {
+        assert!(
+            role["rules"].as_array().unwrap().contains(&rule),
+            "{}",
+            name(&role)
+        );
+        rbac(&objects, role);
+    }
+    assert!(access.stale_aggregates().is_empty());
 }
 
 #[test]
