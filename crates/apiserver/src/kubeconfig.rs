@@ -1,6 +1,5 @@
 //! The kubeconfig that lets its owner administer this server with kubectl and every other client.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,16 +21,6 @@ pub enum Error {
     MakeCertificate { source: pki::Error },
     #[error("can't write {}; check free space and that the directory is writable", path.display())]
     WriteFile { path: PathBuf, source: std::io::Error },
-}
-
-/// The URL under which a server that listens on `addr` is reached from this machine.
-pub fn server_url(addr: SocketAddr) -> String {
-    let ip = match addr.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ip => ip,
-    };
-    format!("https://{}", SocketAddr::new(ip, addr.port()))
 }
 
 /// A kubeconfig for the administrator of the server at `server` (`https://127.0.0.1:6443`).
@@ -110,18 +99,6 @@ mod tests {
             .as_str()
             .unwrap();
         assert_eq!(STANDARD.decode(ca).unwrap(), pki.ca_pem().as_bytes());
-    }
-
-    #[test]
-    fn an_unspecified_address_is_reached_over_loopback() {
-        for (listen, url) in [
-            ("127.0.0.1:6443", "https://127.0.0.1:6443"),
-            ("0.0.0.0:6443", "https://127.0.0.1:6443"),
-            ("[::]:6443", "https://[::1]:6443"),
-            ("192.0.2.7:1", "https://192.0.2.7:1"),
-        ] {
-            assert_eq!(server_url(listen.parse().unwrap()), url);
-        }
     }
 
     #[test]
