@@ -5,6 +5,7 @@
 
 pub(crate) mod file;
 mod issue;
+mod subject;
 #[cfg(test)]
 mod tests;
 
@@ -46,8 +47,6 @@ pub enum Error {
     },
     #[error("can't make a private key")]
     MakeKey { source: rcgen::Error },
-    #[error("a client certificate carries one group, {name:?} asks for {groups}")]
-    TooManyGroups { name: String, groups: usize },
     #[error("the TLS library refuses the serving certificate")]
     ServingKey { source: rustls::Error },
 }
@@ -151,12 +150,12 @@ impl Pki {
         &self.token_key
     }
 
-    /// A certificate that proves to this server that its holder is `name`, in `groups` (at most one).
+    /// A certificate that proves to this server that its holder is `name`, in `groups`.
     pub fn client_certificate(&self, name: &str, groups: &[&str], ttl: Duration) -> Result<PemPair, Error> {
         let key = new_key()?;
         let certificate = issue::client(&self.issuer, &key, name, groups, ttl)?;
         Ok(PemPair {
-            certificate: certificate.pem(),
+            certificate,
             key: key.serialize_pem(),
         })
     }

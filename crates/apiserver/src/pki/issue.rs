@@ -3,13 +3,15 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::rand;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
     IsCa, Issuer, KeyPair, KeyUsagePurpose, SerialNumber,
 };
 use rustls::pki_types::CertificateDer;
 
-use super::Error;
+use super::{Error, subject};
 
 /// Clocks of clients may be behind ours.
 const BACKDATE: Duration = Duration::from_mins(5);
@@ -27,27 +29,39 @@ pub(super) fn authority(key: &KeyPair, ttl: Duration) -> Result<String, Error> {
     Ok(certificate.pem())
 }
 
+/// A client's certificate, in PEM.
 pub(super) fn client(
     issuer: &Issuer<'_, KeyPair>,
     key: &KeyPair,
     name: &str,
     groups: &[&str],
     ttl: Duration,
-) -> Result<Certificate, Error> {
+) -> Result<String, Error> {
+    let failed = |source| issue("client", name, source);
     let mut params = leaf(name, ttl, ExtendedKeyUsagePurpose::ClientAuth);
-    match groups {
-        [] => {}
-        [group] => params.distinguished_name.push(DnType::OrganizationName, *group),
-        _ => {
-            return Err(Error::TooManyGroups {
-                name: name.to_owned(),
-                groups: groups.len(),
-            });
-        }
+    if let [group] = groups {
+        params.distinguished_name.push(DnType::OrganizationName, *group);
     }
-    params
-        .signed_by(key, issuer)
-        .map_err(|source| issue("client", name, source))
+    let certificate = params.signed_by(key, issuer).map_err(failed)?;
+    if groups.len() < 2 {
+        return Ok(certificate.pem());
+    }
+    let der = subject::with_groups(certificate.der(), name, groups, issuer.key()).map_err(failed)?;
+    Ok(pem(&der))
+}
+
+fn pem(der: &[u8]) -> String {
+    let mut text = String::from("-----BEGIN CERTIFICATE-----\n");
+    let encoded = STANDARD.encode(der);
+    let mut rest = encoded.as_str();
+    while !rest.is_empty() {
+        let (line, tail) = rest.split_at(rest.len().min(64));
+        text.push_str(line);
+        text.push('\n');
+        rest = tail;
+    }
+    text.push_str("-----END CERTIFICATE-----\n");
+    text
 }
 
 pub(super) fn serving(

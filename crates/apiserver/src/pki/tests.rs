@@ -95,16 +95,23 @@ fn a_lost_key_is_not_replaced_silently() {
 }
 
 #[test]
-fn client_certificates_name_user_and_group() {
+fn client_certificates_name_user_and_groups() {
     let pki = Pki::ephemeral().unwrap();
-    let pair = pki.client_certificate("alice", &["devs"], HOUR).unwrap();
-    let der = CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap();
-    let (_, certificate) = x509_parser::parse_x509_certificate(&der).unwrap();
-    assert_eq!(certificate.subject().to_string(), "CN=alice, O=devs");
-    assert!(matches!(
-        pki.client_certificate("alice", &["a", "b"], HOUR),
-        Err(Error::TooManyGroups { groups: 2, .. })
-    ));
+    // Long enough for lengths of more than one byte.
+    let long = "g".repeat(300);
+    let cases: [(&[&str], String); 4] = [
+        (&[], "CN=alice".to_owned()),
+        (&["devs"], "CN=alice, O=devs".to_owned()),
+        (&["a", "b", "c"], "CN=alice, O=a, O=b, O=c".to_owned()),
+        (&["a", &long], format!("CN=alice, O=a, O={long}")),
+    ];
+    for (groups, subject) in cases {
+        let pair = pki.client_certificate("alice", groups, HOUR).unwrap();
+        let der = CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap();
+        let (rest, certificate) = x509_parser::parse_x509_certificate(&der).unwrap();
+        assert!(rest.is_empty());
+        assert_eq!(certificate.subject().to_string(), subject);
+    }
 }
 
 #[test]

@@ -137,10 +137,13 @@ impl Server {
 #[tokio::test]
 async fn certificates_and_tokens_authenticate_over_http2() {
     let server = start(Limits::default()).await;
-    let alice = server.pki.client_certificate("alice", &["devs"], HOUR).unwrap();
+    let alice = server
+        .pki
+        .client_certificate("alice", &["devs", "ops"], HOUR)
+        .unwrap();
     let (status, body) = server.whoami(Some(&alice), None).await;
     assert_eq!((status, &body["name"]), (StatusCode::OK, &json!("alice")));
-    assert_eq!(body["groups"], json!(["devs", "system:authenticated"]));
+    assert_eq!(body["groups"], json!(["devs", "ops", "system:authenticated"]));
     let (status, body) = server.whoami(None, Some("s3cret")).await;
     assert_eq!((status, &body["name"]), (StatusCode::OK, &json!("ops")));
     let (status, body) = server.whoami(None, None).await;
