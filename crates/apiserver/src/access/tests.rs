@@ -136,7 +136,7 @@ fn bearer(token: &str) -> HeaderMap {
 
 fn robot_token(access: &Access, spec: Value) -> String {
     let answer = access
-        .token_request("apps", "robot", json!({ "spec": spec }))
+        .request_token("apps", "robot", json!({ "spec": spec }))
         .unwrap();
     answer["status"]["token"].as_str().unwrap().to_owned()
 }

@@ -156,7 +156,7 @@ fn token_reviews_check_token_and_audience() {
 fn token_requests_are_answered_in_full() {
     let (_, access) = server();
     let body = json!({ "spec": { "expirationSeconds": 7200 } });
-    let answer = access.token_request("apps", "robot", body).unwrap();
+    let answer = access.request_token("apps", "robot", body).unwrap();
     assert_eq!(answer["kind"], "TokenRequest");
     assert_eq!(answer["metadata"]["name"], "robot");
     assert_eq!(answer["metadata"]["namespace"], "apps");
@@ -195,12 +195,12 @@ fn bad_token_requests_are_refused() {
     ];
     for (spec, code, message) in cases {
         let error = access
-            .token_request("apps", "robot", json!({ "spec": spec }))
+            .request_token("apps", "robot", json!({ "spec": spec }))
             .unwrap_err();
         assert_eq!(error.code, code, "{}", error.message);
         assert!(error.message.contains(message), "{}", error.message);
     }
-    let error = access.token_request("apps", "absent", json!({})).unwrap_err();
+    let error = access.request_token("apps", "absent", json!({})).unwrap_err();
     assert_eq!(error.message, "serviceaccounts \"absent\" not found");
 }
 
@@ -211,7 +211,7 @@ fn a_token_is_not_bound_to_a_pod_of_another_account() {
     objects.put("", "serviceaccounts", json!({ "metadata": metadata }));
     let reference = json!({ "kind": "Pod", "apiVersion": "v1", "name": "robot-0" });
     let body = json!({ "spec": { "boundObjectRef": reference } });
-    assert_eq!(access.token_request("apps", "other", body).unwrap_err().code, 400);
+    assert_eq!(access.request_token("apps", "other", body).unwrap_err().code, 400);
 }
 
 #[test]
