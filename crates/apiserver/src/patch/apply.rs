@@ -40,34 +40,14 @@ pub fn apply(
 
     let nothing = Value::Object(Map::new());
     let base = live.unwrap_or(&nothing);
-    let before = managed::owners(base).ok_or_else(|| {
-        ApiError::new(
-            500,
-            Reason::InternalError,
-            "failed to decode managed fields of the live object",
-        )
-    })?;
-    let mut owners = before.clone();
-    if owners.is_empty() && live.is_some() {
-        let mut fields = compare(&nothing, base, place).changed;
-        managed::strip_system_fields(&mut fields);
-        let writer = Manager {
-            name: BEFORE_FIRST_APPLY,
-            ..*manager
-        };
-        owners.push(Owner::new(&writer, Operation::Update, fields));
-    }
-    for owner in &mut owners {
-        fold_atomics(&mut owner.fields, place);
-    }
-
     let request = Request {
         base,
+        exists: live.is_some(),
         config: &config,
         place,
         manager,
     };
-    let outcome = match request.run(owners.clone(), force) {
+    let outcome = match request.run(force)? {
         Err(conflicts) => {
             let conflicts = match last_applied::allowed(base, place, manager) {
                 Some(allowed) => conflicts
@@ -79,34 +59,57 @@ pub fn apply(
             if !conflicts.is_empty() {
                 return Err(conflict::error(&conflicts));
             }
-            request.run(owners, true)
+            request.run(true)?
         }
         done => done,
     };
-    let (mut object, after) = outcome.map_err(|conflicts| conflict::error(&conflicts))?;
+    let Outcome {
+        mut object,
+        owners,
+        unchanged,
+    } = outcome.map_err(|conflicts| conflict::error(&conflicts))?;
     last_applied::refresh(&mut object, applied, manager);
-
-    if let Some(live) = live
-        && object == *live
-        && same_owners(&before, &after)
-    {
-        return Ok(object);
+    if !(unchanged && object == *base) {
+        managed::set_owners(&mut object, owners);
     }
-    managed::set_owners(&mut object, after);
     Ok(object)
+}
+
+/// What an apply comes to, before `managedFields` are written.
+struct Outcome {
+    object: Value,
+    owners: Vec<Owner>,
+    /// Nobody owns more or less than before.
+    unchanged: bool,
 }
 
 /// One apply, to be tried with and without force.
 struct Request<'a> {
     base: &'a Value,
+    exists: bool,
     config: &'a Value,
     place: Place<'a>,
     manager: &'a Manager<'a>,
 }
 
 impl Request<'_> {
-    /// The object without regard to `managedFields`, and its owners.
-    fn run(&self, mut owners: Vec<Owner>, force: bool) -> Result<(Value, Vec<Owner>), Vec<Conflict>> {
+    fn run(&self, force: bool) -> Result<Result<Outcome, Vec<Conflict>>, ApiError> {
+        let mut owners = managed::owners(self.base).ok_or_else(|| {
+            ApiError::new(
+                500,
+                Reason::InternalError,
+                "failed to decode managed fields of the live object",
+            )
+        })?;
+        let mut unchanged = true;
+        if owners.is_empty() && self.exists {
+            owners.push(self.first_owner());
+            unchanged = false;
+        }
+        for owner in &mut owners {
+            unchanged &= !fold_atomics(&mut owner.fields, self.place);
+        }
+
         let mut fields = claimed(self.config, self.place);
         managed::strip_system_fields(&mut fields);
         let mut mine = Owner::new(self.manager, Operation::Apply, fields);
@@ -130,20 +133,38 @@ impl Request<'_> {
                 .filter_map(|owner| Conflict::between(owner, &diff.changed))
                 .collect();
             if !conflicts.is_empty() {
-                return Err(conflicts);
+                return Ok(Err(conflicts));
             }
         }
         managed::dispossess(&mut owners, &diff);
-        if let Some(last) = last
-            && last.fields == mine.fields
-            && last.api_version == mine.api_version
-            && object == *self.base
-        {
-            mine.time = last.time;
+        unchanged &= object == *self.base;
+        match last {
+            Some(last) if last.fields == mine.fields && last.api_version == mine.api_version => {
+                if unchanged {
+                    mine.time = last.time;
+                }
+            }
+            Some(_) => unchanged = false,
+            None => unchanged &= mine.fields.is_empty(),
         }
         owners.push(mine);
-        owners.retain(|owner| !owner.fields.is_empty());
-        Ok((object, owners))
+        Ok(Ok(Outcome {
+            object,
+            owners,
+            unchanged,
+        }))
+    }
+
+    /// Who wrote the object before its fields were tracked.
+    fn first_owner(&self) -> Owner {
+        let nothing = Value::Object(Map::new());
+        let mut fields = compare(&nothing, self.base, self.place).changed;
+        managed::strip_system_fields(&mut fields);
+        let writer = Manager {
+            name: BEFORE_FIRST_APPLY,
+            ..*self.manager
+        };
+        Owner::new(&writer, Operation::Update, fields)
     }
 
     /// Removes what this manager applied last time and names no more, unless someone else owns it.
@@ -173,10 +194,6 @@ impl Request<'_> {
         // A container that lost all it had is gone; the applied document may still ask for an empty one.
         merge(&object, self.config, place)
     }
-}
-
-fn same_owners(before: &[Owner], after: &[Owner]) -> bool {
-    before.len() == after.len() && before.iter().all(|owner| after.contains(owner))
 }
 
 /// What is applied, without what an applier cannot set.

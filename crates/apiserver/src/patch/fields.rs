@@ -48,16 +48,14 @@ impl Entry {
     }
 }
 
-impl FromIterator<(Element, Entry)> for Set {
+impl Set {
     /// Takes entries in any order, each element at most once.
-    fn from_iter<I: IntoIterator<Item = (Element, Entry)>>(entries: I) -> Self {
-        let mut entries: Vec<_> = entries.into_iter().filter(|(_, e)| !e.is_empty()).collect();
+    pub fn from_entries(mut entries: Vec<(Element, Entry)>) -> Self {
+        entries.retain(|(_, entry)| !entry.is_empty());
         entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         Self { entries }
     }
-}
 
-impl Set {
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

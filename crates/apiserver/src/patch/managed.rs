@@ -249,10 +249,11 @@ pub fn track_update(live: Option<&Value>, new: &mut Value, schema: &Node, manage
     strip_system_fields(&mut diff.changed);
     strip_system_fields(&mut diff.removed);
     if diff == Diff::default() && !is_edited {
-        let entries = owners(live)
-            .is_some_and(|owners| !owners.is_empty())
-            .then(|| live_entries.clone());
-        return set_managed_fields(new, entries);
+        if sent != live_entries {
+            let entries = live_entries.is_array().then(|| live_entries.clone());
+            set_managed_fields(new, entries);
+        }
+        return;
     }
     let mut owners = edited.unwrap_or_else(known);
     if owners.is_empty() {

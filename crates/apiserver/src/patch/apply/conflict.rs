@@ -32,7 +32,7 @@ impl Conflict {
 fn describe(owner: &Owner) -> String {
     let mut text = format!("{:?}", owner.manager);
     if !owner.subresource.is_empty() {
-        text.push_str(&format!(" with subresource {:?}", owner.subresource));
+        text = format!("{text} with subresource {:?}", owner.subresource);
     }
     if owner.operation == Operation::Update {
         text.push_str(" using ");
@@ -57,22 +57,21 @@ pub fn error(conflicts: &[Conflict]) -> ApiError {
             field: path.clone(),
         })
         .collect();
-    let message = match causes.as_slice() {
-        [only] => format!("Apply failed with 1 conflict: {}: {}", only.message, only.field),
-        _ => {
-            let lines: Vec<_> = conflicts
-                .iter()
-                .flat_map(|(owner, paths)| {
-                    std::iter::once(format!("conflicts with {owner}:"))
-                        .chain(paths.iter().map(|path| format!("- {path}")))
-                })
-                .collect();
-            format!(
-                "Apply failed with {} conflicts: {}",
-                causes.len(),
-                lines.join("\n")
-            )
-        }
+    let message = if let [only] = causes.as_slice() {
+        format!("Apply failed with 1 conflict: {}: {}", only.message, only.field)
+    } else {
+        let lines: Vec<_> = conflicts
+            .iter()
+            .flat_map(|(owner, paths)| {
+                std::iter::once(format!("conflicts with {owner}:"))
+                    .chain(paths.iter().map(|path| format!("- {path}")))
+            })
+            .collect();
+        format!(
+            "Apply failed with {} conflicts: {}",
+            causes.len(),
+            lines.join("\n")
+        )
     };
     let mut error = ApiError::new(409, Reason::Conflict, message);
     error.details = Some(Details {

@@ -54,7 +54,7 @@ fn decode(fields: &Value) -> Result<Entry, BadFields> {
             entries.push((element, decode(value)?));
         }
     }
-    let mut children: Set = entries.into_iter().collect();
+    let mut children = Set::from_entries(entries);
     // Two spellings of one key (`{"a":1}` and `{"a": 1}`) are one element.
     children.entries.dedup_by(|twin, kept| {
         let same = twin.0 == kept.0;

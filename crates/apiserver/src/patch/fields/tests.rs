@@ -91,10 +91,8 @@ fn sets() -> impl Strategy<Value = Set> {
     let leaf = Just(Set::default());
     leaf.prop_recursive(4, 40, 5, |inner| {
         proptest::collection::btree_map(elements(), (any::<bool>(), inner), 0..5).prop_map(|entries| {
-            entries
-                .into_iter()
-                .map(|(element, (member, children))| (element, Entry { member, children }))
-                .collect()
+            let entry = |(element, (member, children))| (element, Entry { member, children });
+            Set::from_entries(entries.into_iter().map(entry).collect())
         })
     })
 }

@@ -33,29 +33,28 @@ pub fn compare(old: &Value, new: &Value, place: Place<'_>) -> Diff {
     let (mut removed, mut changed) = (Vec::new(), Vec::new());
     walk(old, new, place, &mut removed, &mut changed);
     Diff {
-        removed: removed.into_iter().collect(),
-        changed: changed.into_iter().collect(),
+        removed: Set::from_entries(removed),
+        changed: Set::from_entries(changed),
     }
 }
 
 fn contents(value: &Value, place: Place<'_>, claim: Claim) -> Set {
     match value {
-        Value::Object(map) if !place.is_atomic_map() => map
-            .iter()
-            .map(|(name, child)| {
+        Value::Object(map) if !place.is_atomic_map() => {
+            let mut entries = Vec::with_capacity(map.len());
+            for (name, child) in map {
                 let here = place.field(name);
                 let empty_map = child.as_object().is_some_and(Map::is_empty);
                 let leaf = empty_map || !here.is_granular(child);
                 let member = claim == Claim::Everything || leaf || !place.names(name);
-                (
-                    Element::Field(name.clone()),
-                    Entry {
-                        member,
-                        children: contents(child, here, claim),
-                    },
-                )
-            })
-            .collect(),
+                let entry = Entry {
+                    member,
+                    children: contents(child, here, claim),
+                };
+                entries.push((Element::Field(name.clone()), entry));
+            }
+            Set::from_entries(entries)
+        }
         Value::Array(list) if place.is_associative() => {
             let Ok(elements) = place.elements(list) else {
                 return Set::default();
@@ -68,10 +67,8 @@ fn contents(value: &Value, place: Place<'_>, claim: Claim) -> Set {
                     .and_modify(|seen| *seen = None)
                     .or_insert(Some(item));
             }
-            items
-                .into_iter()
-                .map(|(element, item)| (element, item_entry(item, place.items(), claim)))
-                .collect()
+            let entry = |(element, item)| (element, item_entry(item, place.items(), claim));
+            Set::from_entries(items.into_iter().map(entry).collect())
         }
         _ => Set::default(),
     }
@@ -104,10 +101,11 @@ fn walk(old: &Value, new: &Value, place: Place<'_>, removed: &mut Entries, chang
         _ => {
             let (before, after) = (below(old, place), below(new, place));
             // Null stands for an empty container; anything else that changes its type is modified itself.
-            let modified = !(old.is_null() && !after.is_empty() || new.is_null() && !before.is_empty());
+            let filled = old.is_null() && !after.is_empty();
+            let emptied = new.is_null() && !before.is_empty();
             removed.extend(before.into_entries());
             changed.extend(after.into_entries());
-            modified
+            !(filled || emptied)
         }
     }
 }
@@ -157,7 +155,7 @@ fn descend(
             element(),
             Entry {
                 member: false,
-                children: gone.into_iter().collect(),
+                children: Set::from_entries(gone),
             },
         ));
     }
@@ -166,7 +164,7 @@ fn descend(
             element(),
             Entry {
                 member: modified,
-                children: fresh.into_iter().collect(),
+                children: Set::from_entries(fresh),
             },
         ));
     }

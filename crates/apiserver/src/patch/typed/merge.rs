@@ -1,6 +1,6 @@
 //! Laying an applied document over the live one, list by list as the schema says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -31,13 +31,13 @@ pub fn check(document: &Value, place: Place<'_>) -> Result<(), String> {
         }),
         Value::Array(list) if place.is_associative() => {
             let elements = place.elements(list).map_err(|why| format!(": {why}"))?;
-            let mut seen = BTreeMap::new();
+            let mut seen = BTreeSet::new();
             for (element, item) in elements.into_iter().zip(list) {
                 check(item, place.items()).map_err(|why| format!("{element}{why}"))?;
-                if let Some((twin, ())) = seen.remove_entry(&element) {
-                    return Err(format!(": duplicate entries for key {twin}"));
+                if seen.contains(&element) {
+                    return Err(format!(": duplicate entries for key {element}"));
                 }
-                seen.insert(element, ());
+                seen.insert(element);
             }
             Ok(())
         }

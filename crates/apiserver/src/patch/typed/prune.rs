@@ -50,20 +50,24 @@ fn mark_named(fields: &mut Set, place: Place<'_>) {
     });
 }
 
-/// Folds what was granular when the set was written and has become one leaf since.
-pub fn fold_atomics(fields: &mut Set, place: Place<'_>) {
+/// Folds what was granular when the set was written and has become one leaf since. True when there was any.
+pub fn fold_atomics(fields: &mut Set, place: Place<'_>) -> bool {
+    let mut folded = false;
     if place.node().is_none() {
-        return;
+        return folded;
     }
     fields.rewrite(|element, entry| {
         let here = place.step(element);
-        if !entry.children.is_empty() {
-            if here.is_atomic() {
-                entry.member = true;
-                entry.children = Set::default();
-            } else {
-                fold_atomics(&mut entry.children, here);
-            }
+        if entry.children.is_empty() {
+            return;
+        }
+        if here.is_atomic() {
+            entry.member = true;
+            entry.children = Set::default();
+            folded = true;
+        } else {
+            folded |= fold_atomics(&mut entry.children, here);
         }
     });
+    folded
 }
