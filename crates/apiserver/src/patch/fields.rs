@@ -42,6 +42,15 @@ pub struct Entry {
     pub children: Set,
 }
 
+impl Element {
+    /// A field's element, with room for the prefix of its wire form.
+    pub fn field(name: &str) -> Self {
+        let mut text = String::with_capacity(name.len() + 2);
+        text.push_str(name);
+        Self::Field(text)
+    }
+}
+
 impl Entry {
     pub fn is_empty(&self) -> bool {
         !self.member && self.children.is_empty()

@@ -99,11 +99,11 @@ impl Owner {
         })
     }
 
-    fn encode(&self) -> Value {
+    fn encode(self) -> Value {
         let mut entry = Map::with_capacity(7);
         let mut put = |key: &str, value: Value| entry.insert(key.to_owned(), value);
         if !self.manager.is_empty() {
-            put("manager", json!(self.manager));
+            put("manager", Value::String(self.manager));
         }
         put(
             "operation",
@@ -113,14 +113,14 @@ impl Owner {
                 "Update"
             }),
         );
-        put("apiVersion", json!(self.api_version));
-        if let Some(time) = &self.time {
-            put("time", json!(time));
+        put("apiVersion", Value::String(self.api_version));
+        if let Some(time) = self.time {
+            put("time", Value::String(time));
         }
         put("fieldsType", json!("FieldsV1"));
-        put("fieldsV1", self.fields.to_json());
+        put("fieldsV1", self.fields.into_json());
         if !self.subresource.is_empty() {
-            put("subresource", json!(self.subresource));
+            put("subresource", Value::String(self.subresource));
         }
         Value::Object(entry)
     }
@@ -157,7 +157,7 @@ pub(super) fn set_owners(object: &mut Value, mut owners: Vec<Owner>) {
     });
     set_managed_fields(
         object,
-        (!owners.is_empty()).then(|| owners.iter().map(Owner::encode).collect()),
+        (!owners.is_empty()).then(|| owners.into_iter().map(Owner::encode).collect()),
     );
 }
 

@@ -15,16 +15,16 @@ pub enum BadFields {
 
 impl Set {
     /// The set as `fieldsV1`.
-    pub fn to_json(&self) -> Value {
+    pub fn into_json(self) -> Value {
         self.encode(false)
     }
 
-    fn encode(&self, member: bool) -> Value {
+    fn encode(self, member: bool) -> Value {
         let mut map = Map::with_capacity(self.entries.len() + usize::from(member));
         if member {
             map.insert(".".to_owned(), Value::Object(Map::new()));
         }
-        for (element, entry) in &self.entries {
+        for (element, entry) in self.entries {
             let value = if entry.children.is_empty() {
                 Value::Object(Map::new())
             } else {
@@ -71,21 +71,19 @@ fn decode(fields: &Value) -> Result<Entry, BadFields> {
 }
 
 impl Element {
-    fn encode(&self) -> String {
+    fn encode(self) -> String {
         match self {
-            Self::Field(name) => {
-                let mut key = String::with_capacity(name.len() + 2);
-                key.push_str("f:");
-                key.push_str(name);
-                key
+            Self::Field(mut name) => {
+                name.insert_str(0, "f:");
+                name
             }
             Self::Key(fields) => {
                 let mut key = String::from("k:{");
-                for (i, (name, value)) in fields.iter().enumerate() {
+                for (i, (name, value)) in fields.into_iter().enumerate() {
                     if i > 0 {
                         key.push(',');
                     }
-                    key.push_str(&Value::String(name.clone()).to_string());
+                    key.push_str(&Value::String(name).to_string());
                     key.push(':');
                     key.push_str(&value.0.to_string());
                 }

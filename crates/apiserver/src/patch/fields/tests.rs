@@ -16,7 +16,7 @@ fn reads_and_writes_the_wire_form() {
             "f:list": {"i:0": {}},
         },
     });
-    assert_eq!(set(&fields).to_json().to_string(), {
+    assert_eq!(set(&fields).into_json().to_string(), {
         // Fields come sorted, whatever order they were read in.
         json!({
             "f:metadata": {"f:finalizers": {"v:\"a\"": {}}, "f:labels": {".": {}, "f:app": {}}},
@@ -59,7 +59,7 @@ fn one_key_in_two_spellings_is_one_element() {
     let fields =
         set(&json!({"f:l": {"k:{\"a\":1,\"b\":2}": {"f:x": {}}, "k:{\"b\":2, \"a\":1}": {"f:y": {}}}}));
     assert_eq!(
-        fields.to_json(),
+        fields.into_json(),
         json!({"f:l": {"k:{\"a\":1,\"b\":2}": {"f:x": {}, "f:y": {}}}})
     );
 }
@@ -68,7 +68,7 @@ fn one_key_in_two_spellings_is_one_element() {
 fn a_parent_and_its_child_are_different_members() {
     let mut parent_and_child = set(&json!({"f:a": {".": {}, "f:b": {}}}));
     parent_and_child.subtract(&set(&json!({"f:a": {}})));
-    assert_eq!(parent_and_child.to_json(), json!({"f:a": {"f:b": {}}}));
+    assert_eq!(parent_and_child.into_json(), json!({"f:a": {"f:b": {}}}));
 }
 
 fn elements() -> impl Strategy<Value = Element> {
@@ -100,7 +100,7 @@ fn sets() -> impl Strategy<Value = Set> {
 proptest! {
     #[test]
     fn the_wire_form_round_trips(fields in sets()) {
-        let text = fields.to_json().to_string();
+        let text = fields.clone().into_json().to_string();
         prop_assert_eq!(Set::from_json(&serde_json::from_str(&text).unwrap()).unwrap(), fields);
     }
 

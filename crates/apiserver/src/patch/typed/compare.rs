@@ -51,7 +51,7 @@ fn contents(value: &Value, place: Place<'_>, claim: Claim) -> Set {
                     member,
                     children: contents(child, here, claim),
                 };
-                entries.push((Element::Field(name.clone()), entry));
+                entries.push((Element::field(name), entry));
             }
             Set::from_entries(entries)
         }
@@ -59,30 +59,31 @@ fn contents(value: &Value, place: Place<'_>, claim: Claim) -> Set {
             let Ok(elements) = place.elements(list) else {
                 return Set::default();
             };
-            let mut items = BTreeMap::<Element, Option<&Value>>::new();
-            for (element, item) in elements.into_iter().zip(list) {
-                // An item that occurs twice is owned as a whole: nothing tells its parts apart.
-                items
-                    .entry(element)
-                    .and_modify(|seen| *seen = None)
-                    .or_insert(Some(item));
+            let mut items: Vec<_> = elements.into_iter().zip(list).collect();
+            items.sort_by(|a, b| a.0.cmp(&b.0));
+            let mut entries = Vec::<(Element, Entry)>::with_capacity(items.len());
+            for (element, item) in items {
+                match entries.last_mut() {
+                    // An item that occurs twice is owned as a whole: nothing tells its parts apart.
+                    Some((last, entry)) if *last == element => entry.children = Set::default(),
+                    _ => entries.push((element, item_entry(item, place.items(), claim))),
+                }
             }
-            let entry = |(element, item)| (element, item_entry(item, place.items(), claim));
-            Set::from_entries(items.into_iter().map(entry).collect())
+            Set::from_entries(entries)
         }
         _ => Set::default(),
     }
 }
 
-fn item_entry(item: Option<&Value>, place: Place<'_>, claim: Claim) -> Entry {
+fn item_entry(item: &Value, place: Place<'_>, claim: Claim) -> Entry {
     Entry {
         member: true,
-        children: item.map(|item| contents(item, place, claim)).unwrap_or_default(),
+        children: contents(item, place, claim),
     }
 }
 
 fn whole(value: &Value, place: Place<'_>) -> Entry {
-    item_entry(Some(value), place, Claim::Everything)
+    item_entry(value, place, Claim::Everything)
 }
 
 type Entries = Vec<(Element, Entry)>;
@@ -124,19 +125,12 @@ fn walk_maps(
     for (name, before) in old {
         let here = place.field(name);
         match new.get(name) {
-            None => removed.push((Element::Field(name.clone()), whole(before, here))),
-            Some(after) => descend(
-                || Element::Field(name.clone()),
-                before,
-                after,
-                here,
-                removed,
-                changed,
-            ),
+            None => removed.push((Element::field(name), whole(before, here))),
+            Some(after) => descend(|| Element::field(name), before, after, here, removed, changed),
         }
     }
     for (name, after) in new.iter().filter(|(name, _)| !old.contains_key(*name)) {
-        changed.push((Element::Field(name.clone()), whole(after, place.field(name))));
+        changed.push((Element::field(name), whole(after, place.field(name))));
     }
 }
 
