@@ -4,6 +4,9 @@ use serde_json::{Value, json};
 use super::apply;
 use crate::error::{ApiError, Reason};
 use crate::patch::fixtures::{DEPLOYMENT, SERVICE, T1, T2, T3, applier, entry, owned, updater};
+use crate::patch::managed::owners;
+use crate::patch::typed::Place;
+use crate::patch::typed::compare::compare;
 use crate::patch::{Manager, track_update};
 use crate::schema::Node;
 
@@ -501,13 +504,33 @@ proptest! {
         let mut object = try_apply(Some(&live), &second, "me", T2, false).unwrap();
         let expected = try_apply(None, &second, "me", T2, false).unwrap();
         // Empty lists are not owned, so an applier cannot take them away again.
-        for (spec, key) in [("/spec", "ports"), ("/spec", "externalIPs")] {
-            for side in [&mut object] {
-                let map = side.pointer_mut(spec).unwrap().as_object_mut().unwrap();
-                if !map.contains_key(key) { map.insert(key.to_owned(), json!([])); }
-            }
+        let spec = object["spec"].as_object_mut().unwrap();
+        for key in ["ports", "externalIPs"] {
+            spec.entry(key).or_insert_with(|| json!([]));
         }
         prop_assert_eq!(&object["spec"], &expected["spec"]);
         prop_assert_eq!(&object["metadata"]["labels"], &expected["metadata"]["labels"]);
+    }
+
+    #[test]
+    fn nobody_owns_what_is_not_there(
+        writes in proptest::collection::vec((0..3_usize, any::<bool>(), specs()), 1..6),
+    ) {
+        let mut live: Option<Value> = None;
+        for (who, by_apply, document) in writes {
+            let name = ["me", "you", "them"][who];
+            let object = if by_apply {
+                try_apply(live.as_ref(), &document, name, T1, true).unwrap()
+            } else {
+                let mut new = document;
+                track_update(live.as_ref(), &mut new, &SERVICE, &updater(name, "v1", T2));
+                new
+            };
+            let there = compare(&json!({}), &object, Place::root(&SERVICE)).changed;
+            for owner in owners(&object).unwrap() {
+                prop_assert!(owner.fields.is_subset(&there), "{} in {object}", owner.manager);
+            }
+            live = Some(object);
+        }
     }
 }
