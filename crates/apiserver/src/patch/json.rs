@@ -1,10 +1,13 @@
 //! The two patch formats that need no schema: RFC 6902 and RFC 7386.
 
+use json_patch::PatchOperation;
 use serde_json::Value;
 
 use crate::error::{ApiError, Details, Reason};
 
 const MAX_OPERATIONS: usize = 10_000;
+/// A few `copy` operations can double a document again and again; together they may not copy more than this.
+const MAX_COPIED_BYTES: usize = 3 << 20;
 
 /// Runs the operations of an RFC 6902 patch on a copy of `target`.
 pub fn json_patch(target: &Value, patch: &[u8]) -> Result<Value, ApiError> {
@@ -22,8 +25,32 @@ pub fn json_patch(target: &Value, patch: &[u8]) -> Result<Value, ApiError> {
         ));
     }
     let mut result = target.clone();
-    json_patch::patch(&mut result, &patch).map_err(|_| unprocessable())?;
+    let mut copied = 0;
+    for operation in &patch.0 {
+        if let PatchOperation::Copy(copy) = operation {
+            copied += result
+                .pointer(copy.from.as_str())
+                .map_or(0, |value| value.to_string().len());
+            if copied > MAX_COPIED_BYTES {
+                return Err(unprocessable());
+            }
+        }
+        // Testing for null is how a patch asks that a field is not there.
+        let absent = matches!(operation, PatchOperation::Test(test)
+            if test.value.is_null() && is_absent(&result, test.path.as_str()));
+        if !absent {
+            json_patch::patch(&mut result, std::slice::from_ref(operation)).map_err(|_| unprocessable())?;
+        }
+    }
     Ok(result)
+}
+
+/// Whether the path names a field that its object lacks.
+fn is_absent(document: &Value, path: &str) -> bool {
+    let Some((parent, _)) = path.rsplit_once('/') else {
+        return false;
+    };
+    document.pointer(parent).is_some_and(Value::is_object) && document.pointer(path).is_none()
 }
 
 /// Lays an RFC 7386 merge patch over a copy of `target`.
@@ -71,6 +98,8 @@ mod tests {
         for patch in [
             r#"[{"op":"test","path":"/a","value":2}]"#,
             r#"[{"op":"remove","path":"/b"}]"#,
+            r#"[{"op":"test","path":"/a","value":null}]"#,
+            r#"[{"op":"test","path":"/b/c","value":null}]"#,
             r#"[{"op":"replace","path":"/b/c","value":1}]"#,
         ] {
             let error = json_patch(&json!({"a": 1}), patch.as_bytes()).unwrap_err();
@@ -80,6 +109,24 @@ mod tests {
                 "the server rejected our request due to an error in our request"
             );
         }
+    }
+
+    #[test]
+    fn a_test_for_null_asks_for_absence() {
+        let patch = br#"[{"op":"test","path":"/b","value":null},{"op":"add","path":"/b","value":2}]"#;
+        assert_eq!(
+            json_patch(&json!({"a": 1}), patch).unwrap(),
+            json!({"a": 1, "b": 2})
+        );
+    }
+
+    #[test]
+    fn refuses_to_double_a_document_without_end() {
+        let double = r#"{"op":"copy","from":"/a","path":"/a/-"}"#;
+        let patch = |times| format!("[{}]", vec![double; times].join(","));
+        let target = json!({"a": ["x".repeat(100)]});
+        assert!(json_patch(&target, patch(5).as_bytes()).is_ok());
+        assert_eq!(json_patch(&target, patch(40).as_bytes()).unwrap_err().code, 422);
     }
 
     #[test]

@@ -178,6 +178,45 @@ fn a_field_that_is_no_longer_named_is_removed_with_its_empty_parents() {
 }
 
 #[test]
+fn a_struct_that_is_emptied_keeps_what_others_own() {
+    let strategy = |value: Value| deploy(json!({ "strategy": value }));
+    let mine = json!({"type": "a"});
+    for (written_since, document, expected) in [
+        (None, json!(null), json!(null)),
+        (None, json!({}), json!({})),
+        (
+            Some(json!({"type": "a", "other": 1})),
+            json!({}),
+            json!({"other": 1}),
+        ),
+        (
+            Some(json!({"type": "a", "other": 1})),
+            json!(null),
+            json!({"other": 1}),
+        ),
+        (
+            Some(json!({"type": "b", "other": 1})),
+            json!(null),
+            json!({"type": "b", "other": 1}),
+        ),
+    ] {
+        let mut live = applied(None, &strategy(mine.clone()), "me", T1);
+        if let Some(value) = written_since {
+            let mut new = live.clone();
+            new["spec"]["strategy"] = value;
+            live = updated(Some(&live), &new, "controller", T2);
+        }
+        let object = applied(Some(&live), &strategy(document.clone()), "me", T3);
+        assert_eq!(object["spec"]["strategy"], expected, "{document}");
+        assert_eq!(
+            owned(&object, "me", "Apply"),
+            &json!({"f:spec": {"f:strategy": {}}})
+        );
+        assert_eq!(applied(Some(&object), &strategy(document), "me", T3), object);
+    }
+}
+
+#[test]
 fn list_items_come_and_go_by_key() {
     let two = pod(json!({"containers": [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}]}));
     let mut live = applied(None, &two, "me", T1);
