@@ -112,7 +112,7 @@ impl Request<'_> {
 
         let mut fields = claimed(self.config, self.place);
         managed::strip_system_fields(&mut fields);
-        let mut mine = Owner::new(self.manager, Operation::Apply, fields);
+        let mut mine = Owner::new(self.manager, fields);
         let last = owners
             .iter()
             .position(|owner| owner.is_same(&mine))
@@ -162,9 +162,10 @@ impl Request<'_> {
         managed::strip_system_fields(&mut fields);
         let writer = Manager {
             name: BEFORE_FIRST_APPLY,
+            operation: Operation::Update,
             ..*self.manager
         };
-        Owner::new(&writer, Operation::Update, fields)
+        Owner::new(&writer, fields)
     }
 
     /// Removes what this manager applied last time and names no more, unless someone else owns it.

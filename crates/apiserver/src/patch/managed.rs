@@ -51,7 +51,7 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    pub fn new(writer: &Manager<'_>, operation: Operation, fields: Set) -> Self {
+    pub fn new(writer: &Manager<'_>, fields: Set) -> Self {
         let name = if writer.name.is_empty() {
             "unknown"
         } else {
@@ -59,7 +59,7 @@ impl Owner {
         };
         Self {
             manager: name.to_owned(),
-            operation,
+            operation: writer.operation,
             api_version: writer.api_version.to_owned(),
             subresource: writer.subresource.to_owned(),
             time: Some(writer.now.to_owned()),
@@ -269,7 +269,7 @@ pub fn track_update(live: Option<&Value>, new: &mut Value, schema: &Node, manage
 fn settle(new: &mut Value, mut owners: Vec<Owner>, diff: Diff, manager: &Manager<'_>) {
     dispossess(&mut owners, &diff);
     if !diff.changed.is_empty() {
-        let mut owner = Owner::new(manager, Operation::Update, diff.changed);
+        let mut owner = Owner::new(manager, diff.changed);
         if let Some(at) = owners.iter().position(|known| known.is_same(&owner)) {
             owner.fields.absorb(owners.swap_remove(at).fields);
         }
@@ -332,6 +332,9 @@ fn cap_updaters(owners: &mut Vec<Owner>) {
 
 /// Puts back the live object's entries when nothing but their times differs, so that nothing has to be written.
 pub fn keep_times_if_unchanged(live: &Value, new: &mut Value) {
+    if !equal_without_entries(live, new) {
+        return;
+    }
     let (Some(before), Some(after)) = (owners(live), owners(new)) else {
         return;
     };
@@ -339,14 +342,14 @@ pub fn keep_times_if_unchanged(live: &Value, new: &mut Value) {
         && before
             .iter()
             .all(|b| after.iter().any(|a| a.is_same(b) && a.fields == b.fields));
-    if same && equal_without_entries(live, new) {
+    if same {
         let entries = live["metadata"].get("managedFields").cloned();
         set_managed_fields(new, entries);
     }
 }
 
 /// Whether two objects are equal but for their `managedFields`.
-pub(super) fn equal_without_entries(a: &Value, b: &Value) -> bool {
+fn equal_without_entries(a: &Value, b: &Value) -> bool {
     let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else {
         return a == b;
     };

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Call, names, read};
 use crate::error::{ApiError, Cause, FieldError};
-use crate::patch::{Manager, Operation, track_update};
+use crate::patch::{Manager, Operation, keep_times_if_unchanged, track_update};
 use crate::request::FieldValidation;
 use crate::resource::Resource;
 use crate::store::{Expect, GroupResource, Key, Outcome, Stored, WriteError};
@@ -276,6 +276,9 @@ fn admit_change(
     validate(resource, &new, Some(live))?;
     if ownership == Ownership::Track {
         record(call, Some(live), &mut new, part);
+    } else {
+        // What was applied may have been normalised to what was there before.
+        keep_times_if_unchanged(live, &mut new);
     }
     Ok(new)
 }
