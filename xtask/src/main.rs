@@ -1,1 +1,62 @@
-fn main() {}
+//! Chores of the repository: `cargo xtask crds | deps | check-generated`.
+
+mod crds;
+mod deps;
+mod gateway;
+mod generated;
+mod multus;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  crds             write the generated definitions: deploy/crds/*.yaml, crates/apiserver/crds/*.json
+  check-generated  fail if one of them is stale
+  deps             fail if a crate depends on one that it must not see";
+
+fn main() -> ExitCode {
+    let command = std::env::args().nth(1).unwrap_or_default();
+    let outcome = match command.as_str() {
+        "crds" => write_generated(),
+        "check-generated" => check_generated(),
+        "deps" => check_deps(),
+        other => Err(anyhow::anyhow!("unknown command {other:?}\n\n{USAGE}")),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn write_generated() -> anyhow::Result<()> {
+    for path in generated::write(&root(), &generated::files()?)? {
+        println!("{path}");
+    }
+    Ok(())
+}
+
+fn check_generated() -> anyhow::Result<()> {
+    let stale = generated::stale(&root(), &generated::files()?)?;
+    anyhow::ensure!(stale.is_empty(), "generated files are stale, run `cargo xtask crds`:\n  {}", stale.join("\n  "));
+    Ok(())
+}
+
+fn check_deps() -> anyhow::Result<()> {
+    let metadata = deps::read(&root()).context("reading the workspace's crates")?;
+    let problems = deps::violations(&metadata.packages);
+    anyhow::ensure!(problems.is_empty(), "forbidden dependencies:\n  {}", problems.join("\n  "));
+    println!("{} crates, every dependency is allowed", metadata.packages.len());
+    Ok(())
+}
+
+/// The repository, wherever the command is called from.
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().map(PathBuf::from).unwrap_or_default()
+}
