@@ -1,0 +1,137 @@
+//! Every sample is accepted, every bad spec is refused with words that help. The definitions are those of `api`, the
+//! judge is the server's own schema engine.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use causeway_apiserver::error::FieldError;
+use causeway_apiserver::schema::Schema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// One line of `specs/bad.yaml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Bad {
+    name: String,
+    sample: String,
+    #[serde(default)]
+    set: BTreeMap<String, Value>,
+    #[serde(default)]
+    remove: Vec<String>,
+    /// The sample is the stored object, the changed one the update.
+    #[serde(default)]
+    update: bool,
+    path: String,
+    says: String,
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn schemas() -> BTreeMap<String, Schema> {
+    let mut definitions: Vec<Value> =
+        causeway_api::crds().iter().map(|crd| serde_json::to_value(crd).expect("a definition is JSON")).collect();
+    for entry in std::fs::read_dir(repository().join("crates/apiserver/crds")).expect("generated definitions exist") {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        definitions.push(serde_json::from_str(&text).unwrap());
+    }
+    definitions.iter().map(|crd| (crd["spec"]["names"]["kind"].as_str().unwrap().to_owned(), compile(crd))).collect()
+}
+
+fn compile(crd: &Value) -> Schema {
+    let name = &crd["metadata"]["name"];
+    let versions = crd["spec"]["versions"].as_array().unwrap();
+    assert_eq!(versions.len(), 1, "{name}");
+    Schema::compile(&versions[0]["schema"]["openAPIV3Schema"]).unwrap_or_else(|errors| panic!("{name}: {errors:#?}"))
+}
+
+/// The samples' objects by file name, core kinds left out.
+fn samples() -> BTreeMap<String, Vec<Value>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(repository().join("deploy/samples")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let documents: Vec<Value> =
+            serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let custom = documents.into_iter().filter(|d| d["apiVersion"].as_str().is_some_and(|v| v.contains(".dev/") || v.contains(".io/v1") && v.starts_with("k8s.cni")));
+        found.insert(path.file_stem().unwrap().to_string_lossy().into_owned(), custom.collect());
+    }
+    found
+}
+
+/// What a server does to an object before it looks at it.
+fn admit(schema: &Schema, object: &Value) -> Value {
+    let mut object = object.clone();
+    schema.prune(&mut object);
+    schema.default(&mut object);
+    object
+}
+
+fn judge(schemas: &BTreeMap<String, Schema>, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let schema = &schemas[object["kind"].as_str().unwrap()];
+    let old = old.map(|old| admit(schema, old));
+    schema.validate(&admit(schema, object), old.as_ref())
+}
+
+#[test]
+fn accepts_every_sample() {
+    let (schemas, samples) = (schemas(), samples());
+    assert!(samples.len() >= 18, "{} samples", samples.len());
+    let mut kinds = std::collections::BTreeSet::new();
+    for (file, objects) in &samples {
+        assert!(!objects.is_empty(), "{file} has no object of ours");
+        for object in objects {
+            let kind = object["kind"].as_str().unwrap();
+            let schema = schemas.get(kind).unwrap_or_else(|| panic!("{file}: unknown kind {kind}"));
+            assert_eq!(schema.unknown_fields(object), Vec::<String>::new(), "{file}");
+            assert_eq!(judge(&schemas, object, None), [], "{file}");
+            assert_eq!(judge(&schemas, object, Some(object)), [], "{file}, updated with itself");
+            kinds.insert(kind.to_owned());
+        }
+    }
+    for crd in causeway_api::crds() {
+        assert!(kinds.contains(&crd.spec.names.kind), "no sample of {}", crd.spec.names.kind);
+    }
+}
+
+#[test]
+fn refuses_every_bad_spec_and_says_why() {
+    let (schemas, samples) = (schemas(), samples());
+    let cases: Vec<Bad> = serde_saphyr::from_str(include_str!("specs/bad.yaml")).unwrap();
+    assert!(cases.len() >= 70, "{} cases", cases.len());
+    let mut failures = Vec::new();
+    for case in &cases {
+        let sample = samples[&case.sample].last().unwrap();
+        let mut object = sample.clone();
+        case.set.iter().for_each(|(pointer, value)| set(&mut object, pointer, value.clone()));
+        case.remove.iter().for_each(|pointer| remove(&mut object, pointer));
+        let errors = judge(&schemas, &object, case.update.then_some(sample));
+        let hit = errors.iter().any(|e| e.path == case.path && e.body().contains(&case.says));
+        if !hit {
+            let got: Vec<_> = errors.iter().map(ToString::to_string).collect();
+            failures.push(format!("{}: wanted {}: …{}…\n  got {got:#?}", case.name, case.path, case.says));
+        }
+    }
+    assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), cases.len(), failures.join("\n"));
+}
+
+/// Writes at a JSON pointer whose parent exists, or is made as an object.
+fn set(object: &mut Value, pointer: &str, value: Value) {
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    let parent = object.pointer_mut(parent).unwrap_or_else(|| panic!("no parent of {pointer}"));
+    match parent {
+        Value::Array(items) => items[key.parse::<usize>().unwrap()] = value,
+        Value::Object(map) => drop(map.insert(key.to_owned(), value)),
+        other => {
+            *other = Value::Object(Map::from_iter([(key.to_owned(), value)]));
+        }
+    }
+}
+
+fn remove(object: &mut Value, pointer: &str) {
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    let map = object.pointer_mut(parent).and_then(Value::as_object_mut).unwrap();
+    assert!(map.remove(key).is_some(), "{pointer} is not in the sample");
+}
