@@ -15,11 +15,14 @@ pub fn files() -> anyhow::Result<BTreeMap<String, String>> {
     for crd in causeway_api::crds() {
         files.insert(format!("deploy/crds/{}.yaml", crate::crds::file_name(&crd)), crate::crds::to_yaml(&crd)?);
     }
-    let embedded = crate::gateway::crds().into_iter().chain([crate::multus::crd()?]);
-    for crd in embedded {
-        let path = format!("crates/apiserver/crds/{}.json", crate::crds::file_name(&crd));
-        files.insert(path, crate::crds::to_json(&crd)?);
+    let mut list = String::from("[\n");
+    for crd in crate::gateway::crds().into_iter().chain([crate::multus::crd()?]) {
+        let name = format!("{}.json", crate::crds::file_name(&crd));
+        list.push_str(&format!("    include_str!(\"{name}\"),\n"));
+        files.insert(format!("crates/apiserver/crds/{name}"), crate::crds::to_json(&crd)?);
     }
+    // The server includes this file, and with it all of the above.
+    files.insert("crates/apiserver/crds/list.in".to_owned(), list + "]\n");
     Ok(files)
 }
 

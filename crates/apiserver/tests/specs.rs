@@ -34,8 +34,10 @@ fn schemas() -> BTreeMap<String, Schema> {
     let mut definitions: Vec<Value> =
         causeway_api::crds().iter().map(|crd| serde_json::to_value(crd).expect("a definition is JSON")).collect();
     for entry in std::fs::read_dir(repository().join("crates/apiserver/crds")).expect("generated definitions exist") {
-        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
-        definitions.push(serde_json::from_str(&text).unwrap());
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "json") {
+            definitions.push(serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap());
+        }
     }
     definitions.iter().map(|crd| (crd["spec"]["names"]["kind"].as_str().unwrap().to_owned(), compile(crd))).collect()
 }
@@ -55,7 +57,10 @@ fn samples() -> BTreeMap<String, Vec<Value>> {
         let text = std::fs::read_to_string(&path).unwrap();
         let documents: Vec<Value> =
             serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let custom = documents.into_iter().filter(|d| d["apiVersion"].as_str().is_some_and(|v| v.contains(".dev/") || v.contains(".io/v1") && v.starts_with("k8s.cni")));
+        let custom = documents.into_iter().filter(|d| {
+            let version = d["apiVersion"].as_str().unwrap_or_default();
+            version.starts_with("causeway.dev/") || version.starts_with("k8s.cni.cncf.io/")
+        });
         found.insert(path.file_stem().unwrap().to_string_lossy().into_owned(), custom.collect());
     }
     found
