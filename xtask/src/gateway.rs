@@ -23,7 +23,11 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
             &["gc"],
             &[
                 ("Controller", "string", ".spec.controllerName"),
-                ("Accepted", "string", ".status.conditions[?(@.type==\"Accepted\")].status"),
+                (
+                    "Accepted",
+                    "string",
+                    ".status.conditions[?(@.type==\"Accepted\")].status",
+                ),
             ],
         ),
         finish(
@@ -32,7 +36,11 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
             &[
                 ("Class", "string", ".spec.gatewayClassName"),
                 ("Address", "string", ".status.addresses[*].value"),
-                ("Programmed", "string", ".status.conditions[?(@.type==\"Programmed\")].status"),
+                (
+                    "Programmed",
+                    "string",
+                    ".status.conditions[?(@.type==\"Programmed\")].status",
+                ),
             ],
         ),
         finish(HttpRoute::crd(), &[], &route),
@@ -57,7 +65,11 @@ fn finish(
     for version in &mut crd.spec.versions {
         let age = ("Age", "date", ".metadata.creationTimestamp");
         version.additional_printer_columns = Some(columns.iter().chain([&age]).map(column).collect());
-        if let Some(schema) = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut()) {
+        if let Some(schema) = version
+            .schema
+            .as_mut()
+            .and_then(|s| s.open_api_v3_schema.as_mut())
+        {
             amend(schema, "");
         }
     }
@@ -76,8 +88,15 @@ fn column(&(name, type_, json_path): &(&str, &str, &str)) -> CustomResourceColum
 /// What the Gateway API fills in below a field of this name.
 fn defaults(field: &str) -> Vec<(&'static str, Value)> {
     match field {
-        "parentRefs" => vec![("group", json!("gateway.networking.k8s.io")), ("kind", json!("Gateway"))],
-        "backendRefs" => vec![("group", json!("")), ("kind", json!("Service")), ("weight", json!(1))],
+        "parentRefs" => vec![
+            ("group", json!("gateway.networking.k8s.io")),
+            ("kind", json!("Gateway")),
+        ],
+        "backendRefs" => vec![
+            ("group", json!("")),
+            ("kind", json!("Service")),
+            ("weight", json!(1)),
+        ],
         "backendRef" => vec![("group", json!("")), ("kind", json!("Service"))],
         "certificateRefs" => vec![("group", json!("")), ("kind", json!("Secret"))],
         "namespaces" => vec![("from", json!("Same"))],
@@ -142,8 +161,13 @@ mod tests {
     fn gateway_listeners_are_merged_by_name() {
         let gateway = serde_json::to_value(finish(Gateway::crd(), &[], &[])).unwrap();
         let listeners = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/listeners";
-        assert_eq!(gateway.pointer(listeners).unwrap()["x-kubernetes-list-map-keys"], json!(["name"]));
-        let from = format!("{listeners}/items/properties/allowedRoutes/properties/namespaces/properties/from/default");
+        assert_eq!(
+            gateway.pointer(listeners).unwrap()["x-kubernetes-list-map-keys"],
+            json!(["name"])
+        );
+        let from = format!(
+            "{listeners}/items/properties/allowedRoutes/properties/namespaces/properties/from/default"
+        );
         assert_eq!(gateway.pointer(&from), Some(&json!("Same")));
     }
 }

@@ -13,13 +13,19 @@ const DIRECTORIES: &[&str] = &["deploy/crds", "crates/apiserver/crds"];
 pub fn files() -> anyhow::Result<BTreeMap<String, String>> {
     let mut files = BTreeMap::new();
     for crd in causeway_api::crds() {
-        files.insert(format!("deploy/crds/{}.yaml", crate::crds::file_name(&crd)), crate::crds::to_yaml(&crd)?);
+        files.insert(
+            format!("deploy/crds/{}.yaml", crate::crds::file_name(&crd)),
+            crate::crds::to_yaml(&crd)?,
+        );
     }
     let mut list = String::from("[\n");
     for crd in crate::gateway::crds().into_iter().chain([crate::multus::crd()?]) {
         let name = format!("{}.json", crate::crds::file_name(&crd));
         list.push_str(&format!("    include_str!(\"{name}\"),\n"));
-        files.insert(format!("crates/apiserver/crds/{name}"), crate::crds::to_json(&crd)?);
+        files.insert(
+            format!("crates/apiserver/crds/{name}"),
+            crate::crds::to_json(&crd)?,
+        );
     }
     // The server includes this file, and with it all of the above.
     files.insert("crates/apiserver/crds/list.in".to_owned(), list + "]\n");
@@ -50,7 +56,9 @@ pub fn stale(root: &Path, files: &BTreeMap<String, String>) -> anyhow::Result<Ve
         .map(|(path, _)| path.clone())
         .collect();
     for directory in DIRECTORIES {
-        let Ok(entries) = fs::read_dir(root.join(directory)) else { continue };
+        let Ok(entries) = fs::read_dir(root.join(directory)) else {
+            continue;
+        };
         for entry in entries {
             let name = entry.with_context(|| format!("reading {directory}"))?.file_name();
             let path = format!("{directory}/{}", name.to_string_lossy());

@@ -25,7 +25,11 @@ use crate::rules::{fixed, forbidden, required};
     printcolumn(name = "Network", type_ = "string", json_path = ".status.networkName"),
     printcolumn(name = "Mode", type_ = "string", json_path = ".spec.mode"),
     printcolumn(name = "State", type_ = "string", json_path = ".status.state"),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
@@ -59,7 +63,11 @@ pub struct ContainerNetworkSpec {
 impl ContainerNetworkSpec {
     /// The mode in effect: `persistent: true` wins.
     pub fn effective_mode(&self) -> NetworkMode {
-        if self.persistent == Some(true) { NetworkMode::Persistent } else { self.mode }
+        if self.persistent == Some(true) {
+            NetworkMode::Persistent
+        } else {
+            self.mode
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{bare, inside, ordered, outside, rule};
+use crate::rules::{bare, differ, inside, ordered, outside, rule};
 
 /// What a `DHCPServer` should do.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -20,10 +20,24 @@ use crate::rules::{bare, inside, ordered, outside, rule};
     doc = "Hands out addresses on an isolated network.",
     derive = "PartialEq",
     derive = "Default",
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
     printcolumn(name = "Active Leases", type_ = "integer", json_path = ".status.activeLeases"),
-    printcolumn(name = "Range Start", type_ = "string", json_path = ".spec.leaseConfig.rangeStart", priority = 1),
-    printcolumn(name = "Range End", type_ = "string", json_path = ".spec.leaseConfig.rangeEnd", priority = 1),
+    printcolumn(
+        name = "Range Start",
+        type_ = "string",
+        json_path = ".spec.leaseConfig.rangeStart",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Range End",
+        type_ = "string",
+        json_path = ".spec.leaseConfig.rangeEnd",
+        priority = 1
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
@@ -72,7 +86,7 @@ pub struct DHCPServerSpec {
     validation = rule(inside("self.cidr", "self.gateway"), ".gateway", "must lie in cidr"),
     validation = rule(inside("self.cidr", &bare("self.serverIP")), ".serverIP", "must lie in cidr"),
     validation = rule(
-        format!("!isIP(self.gateway) || !isIP({0}) || ip(self.gateway) != ip({0})", bare("self.serverIP")),
+        differ("self.gateway", &bare("self.serverIP")),
         ".serverIP",
         "must differ from gateway",
     )
@@ -125,7 +139,11 @@ pub struct LeaseConfig {
 
 impl Default for LeaseConfig {
     fn default() -> Self {
-        Self { range_start: String::new(), range_end: String::new(), lease_time: default_lease_time() }
+        Self {
+            range_start: String::new(),
+            range_end: String::new(),
+            lease_time: default_lease_time(),
+        }
     }
 }
 

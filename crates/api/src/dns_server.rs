@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{bare, inside, rule};
+use crate::rules::{bare, differ, inside, rule};
 
 /// What a `DNSServer` should do.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
@@ -22,9 +22,17 @@ use crate::rules::{bare, inside, rule};
     derive = "Default",
     selectable = ".spec.hostedClusterDomain",
     printcolumn(name = "Domain", type_ = "string", json_path = ".spec.hostedClusterDomain"),
-    printcolumn(name = "ServerIP", type_ = "string", json_path = ".spec.networkConfig.serverIP"),
+    printcolumn(
+        name = "ServerIP",
+        type_ = "string",
+        json_path = ".spec.networkConfig.serverIP"
+    ),
     printcolumn(name = "ProxyIP", type_ = "string", json_path = ".spec.networkConfig.proxyIP"),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
@@ -86,7 +94,7 @@ impl Default for DNSServerSpec {
         "must lie in secondaryNetworkCIDR",
     ),
     validation = rule(
-        format!("!has(self.proxyIP) || !isIP(self.proxyIP) || !isIP({0}) || ip(self.proxyIP) != ip({0})", bare("self.serverIP")),
+        format!("!has(self.proxyIP) || {}", differ("self.proxyIP", &bare("self.serverIP"))),
         ".proxyIP",
         "must differ from serverIP: the proxy has an address of its own",
     )
@@ -105,7 +113,11 @@ pub struct DnsNetwork {
     #[schemars(schema_with = "crate::schema::hostname_or_ip")]
     pub internal_proxy_ip: Option<String>,
     /// The isolated network; clients with an address in it get the proxy's address.
-    #[serde(rename = "secondaryNetworkCIDR", default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "secondaryNetworkCIDR",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(schema_with = "crate::schema::cidr")]
     pub secondary_network_cidr: Option<String>,
     /// NetworkAttachmentDefinition that connects the pod to the network.

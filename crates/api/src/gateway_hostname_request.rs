@@ -23,9 +23,23 @@ use serde::{Deserialize, Serialize};
     selectable = ".spec.zoneId",
     printcolumn(name = "Hostname", type_ = "string", json_path = ".spec.hostname"),
     printcolumn(name = "Gateway", type_ = "string", json_path = ".status.assignedGateway"),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
-    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason", priority = 1),
-    printcolumn(name = "Visibility", type_ = "string", json_path = ".spec.visibility", priority = 1),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Visibility",
+        type_ = "string",
+        json_path = ".spec.visibility",
+        priority = 1
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]

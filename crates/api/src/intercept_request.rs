@@ -66,8 +66,7 @@ pub struct InterceptRequestSpec {
     #[schemars(schema_with = "crate::schema::label")]
     pub target_container: Option<String>,
     /// Port of the container, by number or by its name in the pod.
-    #[x_kube(validation = Rule::new("string(self).matches('^[0-9]+$') ? (string(self).matches('^[1-9][0-9]{0,4}$') && int(string(self)) <= 65535) : string(self).matches('^[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?$')")
-        .message("must be a port number from 1 to 65535, or the name of a container port, for example http"))]
+    #[schemars(schema_with = "crate::schema::port_or_name")]
     pub target_container_port: IntOrString,
     /// Name of the Workstation that gets the traffic, or NAMESPACE/NAME.
     #[schemars(schema_with = "crate::schema::object_path")]

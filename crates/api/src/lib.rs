@@ -21,7 +21,9 @@ mod schema;
 mod structural;
 mod workstation;
 
-pub use container_network::{ContainerNetwork, ContainerNetworkSpec, ContainerNetworkState, ContainerNetworkStatus, NetworkMode};
+pub use container_network::{
+    ContainerNetwork, ContainerNetworkSpec, ContainerNetworkState, ContainerNetworkStatus, NetworkMode,
+};
 pub use container_network_tunnel_proxy::{
     ContainerNetworkTunnelProxy, ContainerNetworkTunnelProxySpec, ContainerNetworkTunnelProxyStatus, Tunnel,
     TunnelProtocol, TunnelProxyState, TunnelState, TunnelStatus,
@@ -34,8 +36,8 @@ pub use gateway_hostname_request::{
 };
 pub use hostname_grant::{HostnameGrant, HostnameGrantSpec, HostnameGrantStatus};
 pub use infra::{
-    BackendOverride, ComponentStatus, DhcpComponent, DnsComponent, ExtraEntry, Infra, InfraComponents, InfraNetwork,
-    InfraSpec, InfraStatus, ProxyComponent, ServerAddresses,
+    BackendOverride, ComponentStatus, DhcpComponent, DnsComponent, ExtraEntry, Infra, InfraComponents,
+    InfraNetwork, InfraSpec, InfraStatus, ProxyComponent, ServerAddresses,
 };
 pub use intercept_request::{
     HeaderMatch, HttpMatch, InterceptMode, InterceptRequest, InterceptRequestSpec, InterceptRequestStatus,

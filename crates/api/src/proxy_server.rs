@@ -23,10 +23,18 @@ use crate::rules::{required, rule};
     derive = "PartialEq",
     derive = "Default",
     selectable = ".spec.networkConfig.serverIP",
-    printcolumn(name = "ServerIP", type_ = "string", json_path = ".spec.networkConfig.serverIP"),
+    printcolumn(
+        name = "ServerIP",
+        type_ = "string",
+        json_path = ".spec.networkConfig.serverIP"
+    ),
     printcolumn(name = "Port", type_ = "integer", json_path = ".spec.port"),
     printcolumn(name = "Backends", type_ = "integer", json_path = ".status.backendCount"),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
     printcolumn(name = "Engine", type_ = "string", json_path = ".spec.engine", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
@@ -50,7 +58,7 @@ pub struct ProxyServerSpec {
     /// The proxy's addresses on the isolated network.
     pub network_config: ProxyNetwork,
     /// What to forward, and by which name. Two backends on one port must differ in their names.
-    #[schemars(length(min = 1, max = 1024))]
+    #[schemars(length(min = 1, max = 512))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub backends: Vec<Backend>,
     /// What to do on a port with connections that no backend's name matches. A port that is not listed refuses them.
@@ -95,7 +103,11 @@ pub struct ProxyNetwork {
     #[schemars(schema_with = "crate::schema::ip_with_prefix")]
     pub server_ip: String,
     /// Addresses of further replicas, one each.
-    #[serde(rename = "additionalServerIPs", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        rename = "additionalServerIPs",
+        default,
+        skip_serializing_if = "Vec::is_empty"
+    )]
     #[schemars(schema_with = "crate::schema::ip_with_prefix_set")]
     pub additional_server_ips: Vec<String>,
     /// NetworkAttachmentDefinition that connects the pod to the isolated network. Left out: the pod network only.
@@ -318,7 +330,11 @@ fn outcome_names_backend(outcome: &str) -> kube::core::Rule {
         "!has(self.ports) || self.ports.all(p, !has(p.{outcome}) || !has(p.{outcome}.backend) || \
          self.backends.exists(b, b.name == p.{outcome}.backend && b.port == p.port))"
     );
-    rule(text, ".ports", &format!("{outcome}.backend must be the name of a backend on the same port"))
+    rule(
+        text,
+        ".ports",
+        &format!("{outcome}.backend must be the name of a backend on the same port"),
+    )
 }
 
 fn default_replicas() -> i32 {

@@ -26,7 +26,11 @@ fn list(items: Schema, max: u32) -> Schema {
 
 /// One IPv4 or IPv6 address.
 pub fn ip(_: &mut SchemaGenerator) -> Schema {
-    text(45, "isIP(self)", "must be an IPv4 or IPv6 address, for example 192.168.100.5 or fd00:100::5")
+    text(
+        45,
+        "isIP(self)",
+        "must be an IPv4 or IPv6 address, for example 192.168.100.5 or fd00:100::5",
+    )
 }
 
 /// An address that may carry the prefix length of its network.
@@ -42,11 +46,11 @@ pub fn ip_with_prefix(_: &mut SchemaGenerator) -> Schema {
 pub fn cidr(_: &mut SchemaGenerator) -> Schema {
     text(
         49,
-        "isCIDR(self) && cidr(self) == cidr(self).masked()",
+        "isCIDR(self) && cidr(self.substring(0, self.indexOf('/')) + (self.contains(':') ? '/128' : '/32'))\
+         .containsIP(cidr(self).masked().ip())",
         "must be a network in CIDR notation with no host bits set, for example 192.168.100.0/24 or fd00:100::/64",
     )
 }
-
 
 /// Addresses, each with an optional prefix length, without repeats.
 pub fn ip_with_prefix_set(generator: &mut SchemaGenerator) -> Schema {
@@ -73,17 +77,20 @@ pub fn resolver_list(_: &mut SchemaGenerator) -> Schema {
     let bare = "self.replace('tls://', '')";
     let rule = format!(
         "isIP({bare}) || \
-         ({bare}.matches('^[0-9.]+:[0-9]{{1,5}}$') && isIP({bare}.split(':')[0])) || \
-         ({bare}.matches('^[[][0-9a-fA-F:]+[]]:[0-9]{{1,5}}$') && isIP({bare}.split(']')[0].replace('[', '')))"
+         ({bare}.matches('^[0-9.]+:[0-9]{{1,5}}$') && isIP({bare}.substring(0, {bare}.indexOf(':'))) && \
+         int({bare}.substring({bare}.indexOf(':') + 1)) <= 65535) || \
+         ({bare}.matches('^\\\\[[0-9a-fA-F:]+\\\\]:[0-9]{{1,5}}$') && isIP({bare}.substring(1, {bare}.indexOf(']'))) && \
+         int({bare}.substring({bare}.indexOf(']') + 2)) <= 65535)"
     );
     let message = "must be a resolver's address, optionally with a port and tls:// in front, for example 10.0.0.53, \
                    10.0.0.53:5353, [fd00::53]:53 or tls://9.9.9.9";
     list(text(64, &rule, message), 16)
 }
 
+/// Short on purpose: what a rule may cost grows with the pattern's length, and these stand in lists within lists.
 fn hostname_rule(wildcard: bool) -> String {
     let star = if wildcard { "([*][.])?" } else { "" };
-    format!("self.matches('^{star}{LABEL}([.]{LABEL})*$') && !isIP(self)")
+    format!("self.matches('^{star}({LABEL}([.]|$))+$') && !self.endsWith('.') && !isIP(self)")
 }
 
 /// A DNS name, one label or more.
@@ -106,7 +113,7 @@ pub fn wildcard_hostname(_: &mut SchemaGenerator) -> Schema {
 
 /// DNS names, each of which may be a wildcard, without repeats.
 pub fn wildcard_hostname_set(generator: &mut SchemaGenerator) -> Schema {
-    set(wildcard_hostname(generator), 16)
+    set(wildcard_hostname(generator), 8)
 }
 
 /// A DNS name of at least two labels, no wildcard.
@@ -174,7 +181,9 @@ pub fn lease_duration(_: &mut SchemaGenerator) -> Schema {
 fn timed(least: &str) -> Schema {
     text(
         32,
-        &format!("self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('{least}')"),
+        &format!(
+            "self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('{least}')"
+        ),
         &format!("must be a duration of at least {least}, for example 90s, 30m or 1h30m"),
     )
 }
@@ -186,6 +195,18 @@ pub fn image(_: &mut SchemaGenerator) -> Schema {
         "self.matches('^[a-zA-Z0-9][-a-zA-Z0-9._/:@]*$')",
         "must be an image reference, for example registry.example.com/team/image:1.2.3",
     )
+}
+
+/// A port by number or by name. The numbers bound an integer, length and pattern a string.
+pub fn port_or_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "x-kubernetes-int-or-string": true,
+        "anyOf": [{ "type": "integer" }, { "type": "string" }],
+        "minimum": 1,
+        "maximum": 65535,
+        "maxLength": 15,
+        "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+    })
 }
 
 /// An object of any shape.

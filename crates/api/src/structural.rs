@@ -1,12 +1,18 @@
 //! Finishes a derived definition: what the schema generator writes and Kubernetes does not know, or would read
 //! differently than meant, is taken out.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, JSONSchemaProps};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps,
+};
 
 /// Rewrites every version's schema in place.
 pub fn structural(crd: &mut CustomResourceDefinition) {
     for version in &mut crd.spec.versions {
-        if let Some(schema) = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut()) {
+        if let Some(schema) = version
+            .schema
+            .as_mut()
+            .and_then(|s| s.open_api_v3_schema.as_mut())
+        {
             rewrite(schema);
         }
     }
@@ -38,5 +44,8 @@ fn rewrite(schema: &mut JSONSchemaProps) {
 }
 
 fn unwrap_lines(text: &str) -> String {
-    text.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect::<Vec<_>>().join("\n\n")
+    text.split("\n\n")
+        .map(|paragraph| paragraph.replace('\n', " "))
+        .collect::<Vec<_>>()
+        .join("\n\n")
 }

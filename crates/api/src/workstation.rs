@@ -21,9 +21,22 @@ use serde::{Deserialize, Serialize};
     selectable = ".spec.publicKey",
     printcolumn(name = "Owner", type_ = "string", json_path = ".spec.displayName"),
     printcolumn(name = "Address", type_ = "string", json_path = ".status.address"),
-    printcolumn(name = "Connected", type_ = "string", json_path = ".status.conditions[?(@.type==\"Connected\")].status"),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
-    printcolumn(name = "Last Handshake", type_ = "date", json_path = ".status.lastHandshake", priority = 1),
+    printcolumn(
+        name = "Connected",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Connected\")].status"
+    ),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(
+        name = "Last Handshake",
+        type_ = "date",
+        json_path = ".status.lastHandshake",
+        priority = 1
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]

@@ -2,7 +2,7 @@
 
 use kube::core::Rule;
 
-use crate::rules::{bare, inside, outside, required, rule};
+use crate::rules::{bare, differ, inside, outside, required, rule, when};
 
 const CIDR: &str = "self.networkConfig.cidr";
 const GATEWAY: &str = "self.networkConfig.gateway";
@@ -15,7 +15,10 @@ pub const STANDARD_BACKENDS: &str = "['kube-apiserver', 'kube-apiserver-internal
 
 /// True when a field of a component is written.
 fn written(component: &str, field: &str) -> String {
-    format!("{} && has(self.infraComponents.{component}.{field})", present(component))
+    format!(
+        "{} && has(self.infraComponents.{component}.{field})",
+        present(component)
+    )
 }
 
 fn present(component: &str) -> String {
@@ -23,7 +26,10 @@ fn present(component: &str) -> String {
 }
 
 fn wanted(component: &str) -> String {
-    format!("{} && self.infraComponents.{component}.enabled", present(component))
+    format!(
+        "{} && self.infraComponents.{component}.enabled",
+        present(component)
+    )
 }
 
 fn server(component: &str) -> String {
@@ -34,13 +40,9 @@ fn range_written() -> String {
     format!("{} && has({RANGE_END})", written("dhcp", "rangeStart"))
 }
 
-fn if_so(guard: &str, text: &str) -> String {
-    format!("!({guard}) || ({text})")
-}
-
 pub fn server_inside(component: &str) -> Rule {
     rule(
-        if_so(&written(component, "serverIP"), &inside(CIDR, &server(component))),
+        when(&written(component, "serverIP"), &inside(CIDR, &server(component))),
         &format!(".infraComponents.{component}.serverIP"),
         "must lie in networkConfig.cidr",
     )
@@ -48,9 +50,12 @@ pub fn server_inside(component: &str) -> Rule {
 
 pub fn additional_inside() -> Rule {
     rule(
-        if_so(
+        when(
             &written("proxy", "additionalServerIPs"),
-            &format!("self.infraComponents.proxy.additionalServerIPs.all(a, {})", inside(CIDR, "a.split('/')[0]")),
+            &format!(
+                "self.infraComponents.proxy.additionalServerIPs.all(a, {})",
+                inside(CIDR, &bare("a"))
+            ),
         ),
         ".infraComponents.proxy.additionalServerIPs",
         "every address must lie in networkConfig.cidr",
@@ -59,7 +64,10 @@ pub fn additional_inside() -> Rule {
 
 pub fn range_inside(field: &str) -> Rule {
     rule(
-        if_so(&written("dhcp", field), &inside(CIDR, &format!("self.infraComponents.dhcp.{field}"))),
+        when(
+            &written("dhcp", field),
+            &inside(CIDR, &format!("self.infraComponents.dhcp.{field}")),
+        ),
         &format!(".infraComponents.dhcp.{field}"),
         "must lie in networkConfig.cidr",
     )
@@ -67,7 +75,7 @@ pub fn range_inside(field: &str) -> Rule {
 
 pub fn range_excludes_gateway() -> Rule {
     rule(
-        if_so(&range_written(), &outside(RANGE_START, RANGE_END, GATEWAY)),
+        when(&range_written(), &outside(RANGE_START, RANGE_END, GATEWAY)),
         ".networkConfig.gateway",
         "must not be one of the addresses from infraComponents.dhcp.rangeStart to rangeEnd: choose a range without the gateway",
     )
@@ -75,7 +83,7 @@ pub fn range_excludes_gateway() -> Rule {
 
 pub fn range_excludes(component: &str) -> Rule {
     rule(
-        if_so(
+        when(
             &format!("{} && {}", range_written(), written(component, "serverIP")),
             &outside(RANGE_START, RANGE_END, &server(component)),
         ),
@@ -85,10 +93,19 @@ pub fn range_excludes(component: &str) -> Rule {
 }
 
 pub fn addresses_differ() -> Rule {
-    let server = |component| format!("({} ? [{}] : [])", written(component, "serverIP"), server(component));
-    let all = format!("([{GATEWAY}] + {} + {} + {})", server("dhcp"), server("dns"), server("proxy"));
+    let servers = ["dhcp", "dns", "proxy"];
+    let from_gateway = servers.map(|c| when(&written(c, "serverIP"), &differ(GATEWAY, &server(c))));
+    let from_each_other = [("dhcp", "dns"), ("dhcp", "proxy"), ("dns", "proxy")].map(|(a, b)| {
+        let both = format!("{} && {}", written(a, "serverIP"), written(b, "serverIP"));
+        when(&both, &differ(&server(a), &server(b)))
+    });
+    let all: Vec<String> = from_gateway
+        .iter()
+        .chain(&from_each_other)
+        .map(|pair| format!("({pair})"))
+        .collect();
     rule(
-        format!("!{all}.all(a, isIP(a)) || {all}.all(a, {all}.exists_one(b, ip(a) == ip(b)))"),
+        all.join(" && "),
         ".infraComponents",
         "the gateway and the components' serverIP must all be different addresses",
     )
@@ -96,7 +113,7 @@ pub fn addresses_differ() -> Rule {
 
 pub fn domain_for(component: &str) -> Rule {
     required(
-        if_so(&wanted(component), &written("dns", "baseDomain")),
+        when(&wanted(component), &written("dns", "baseDomain")),
         ".infraComponents.dns.baseDomain",
         &format!(
             "needed by {component}: write the domain above the cluster's name, for example example.com (with dns.enabled: false if only the name is wanted)"
@@ -107,8 +124,12 @@ pub fn domain_for(component: &str) -> Rule {
 /// Clients take resolvers as bare addresses, so without a DNS server of our own nothing else can be handed out.
 pub fn plain_resolvers() -> Rule {
     rule(
-        if_so(
-            &format!("{} && !({}) && has(self.networkConfig.dnsServers)", wanted("dhcp"), wanted("dns")),
+        when(
+            &format!(
+                "{} && !({}) && has(self.networkConfig.dnsServers)",
+                wanted("dhcp"),
+                wanted("dns")
+            ),
             "self.networkConfig.dnsServers.all(s, isIP(s))",
         ),
         ".networkConfig.dnsServers",
