@@ -101,7 +101,7 @@ fn defaults(field: &str) -> Vec<(&'static str, Value)> {
         "certificateRefs" => vec![("group", json!("")), ("kind", json!("Secret"))],
         "namespaces" => vec![("from", json!("Same"))],
         "path" => vec![("type", json!("PathPrefix")), ("value", json!("/"))],
-        "headers" | "queryParams" => vec![("type", json!("Exact"))],
+        "headers" | "queryParams" | "method" => vec![("type", json!("Exact"))],
         _ => Vec::new(),
     }
 }
@@ -132,7 +132,13 @@ fn amend(schema: &mut JSONSchemaProps, field: &str) {
         None => schema,
     };
     for (name, value) in defaults(field) {
-        if let Some(property) = level.properties.as_mut().and_then(|p| p.get_mut(name)) {
+        let property = level.properties.as_mut().and_then(|p| p.get_mut(name));
+        // A filter's `path` is another type than a match's; what it allows tells them apart.
+        if let Some(property) = property.filter(|p| {
+            p.enum_
+                .iter()
+                .all(|allowed| allowed.contains(&JSON(value.clone())))
+        }) {
             property.default = Some(JSON(value));
         }
     }
