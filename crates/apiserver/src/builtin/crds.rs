@@ -1,8 +1,12 @@
 //! CustomResourceDefinitions, as a kind of their own.
 
+use serde_json::Value;
+
 use super::kind::Kind;
 use super::print;
-use crate::resource::Resource;
+use crate::crd;
+use crate::error::FieldError;
+use crate::resource::{Resource, Strategy};
 
 pub fn kinds() -> Vec<Resource> {
     vec![
@@ -17,6 +21,19 @@ pub fn kinds() -> Vec<Resource> {
         .categories(&["api-extensions"])
         .status()
         .columns(print::CREATED, print::created)
+        .strategy(Definition)
         .build(),
     ]
+}
+
+struct Definition;
+
+impl Strategy for Definition {
+    fn default(&self, definition: &mut Value) {
+        crd::default(definition);
+    }
+
+    fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        crd::validate(new, old)
+    }
 }

@@ -37,7 +37,8 @@ impl Strategy for Namespace {
         }
     }
 
-    /// The `kubernetes` finalizer holds a namespace until its contents are gone; only `finalize` takes it away.
+    /// The `kubernetes` finalizer holds a namespace until its contents are gone; it can be taken away only once the
+    /// namespace is on its way out.
     fn prepare(&self, new: &mut Value, old: Option<&Value>) {
         match old {
             None => {
@@ -48,13 +49,40 @@ impl Strategy for Namespace {
                 new["spec"] = json!({ "finalizers": finalizers });
                 new["status"] = json!({"phase": "Active"});
             }
-            Some(old) => {
-                new["spec"] = old["spec"].clone();
-            }
+            Some(old) if !object::is_terminating(old) => new["spec"] = old["spec"].clone(),
+            Some(_) => {}
         }
     }
 
     fn has_generation(&self) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_namespace_is_active_labelled_and_held() {
+        let mut namespace = json!({"metadata": {"name": "a"}, "status": {"phase": "Terminating"}});
+        Namespace.prepare(&mut namespace, None);
+        Namespace.default(&mut namespace);
+        let want = json!({"metadata": {"name": "a", "labels": {"kubernetes.io/metadata.name": "a"}},
+            "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
+        assert_eq!(namespace, want);
+    }
+
+    #[test]
+    fn the_finalizer_goes_only_while_terminating() {
+        let live = json!({"metadata": {"name": "a"}, "spec": {"finalizers": ["kubernetes"]}});
+        let mut new = json!({"metadata": {"name": "a"}, "spec": {}});
+        Namespace.prepare(&mut new, Some(&live));
+        assert_eq!(new["spec"], live["spec"]);
+        let mut leaving = live.clone();
+        leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        let mut new = json!({"metadata": {"name": "a"}, "spec": {}});
+        Namespace.prepare(&mut new, Some(&leaving));
+        assert_eq!(new["spec"], json!({}));
     }
 }

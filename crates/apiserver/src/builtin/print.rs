@@ -28,6 +28,7 @@ use serde_json::Value;
 use super::field::{entries, items, text};
 use crate::object;
 use crate::resource::ColumnDef;
+use crate::table;
 
 const NAME: ColumnDef = ColumnDef {
     name: "Name",
@@ -73,10 +74,7 @@ fn age(object: &Value, now: Timestamp) -> Value {
 
 /// Time since a timestamp field.
 fn since(field: &Value, now: Timestamp) -> String {
-    match field.as_str().and_then(|t| t.parse::<Timestamp>().ok()) {
-        Some(then) => human(then, now),
-        None => "<unknown>".to_owned(),
-    }
+    table::age(field.as_str().unwrap_or_default(), now)
 }
 
 /// A whole number of a map, 0 when absent, as a cell.
@@ -127,31 +125,5 @@ fn first(list: Vec<String>, max: usize, separator: &str, empty: &str) -> String 
         (true, _) => empty.to_owned(),
         (false, 0) => shown,
         (false, more) => format!("{shown} + {more} more..."),
-    }
-}
-
-fn human(since: Timestamp, now: Timestamp) -> String {
-    let seconds = now.as_second() - since.as_second();
-    let (minutes, hours) = (seconds / 60, seconds / 3600);
-    let (days, years) = (hours / 24, hours / 24 / 365);
-    let pair = |a: i64, ua: &str, b: i64, ub: &str| {
-        if b == 0 {
-            format!("{a}{ua}")
-        } else {
-            format!("{a}{ua}{b}{ub}")
-        }
-    };
-    match seconds {
-        ..-1 => "<invalid>".to_owned(),
-        -1 => "0s".to_owned(),
-        _ if seconds < 120 => format!("{seconds}s"),
-        _ if minutes < 10 => pair(minutes, "m", seconds % 60, "s"),
-        _ if minutes < 180 => format!("{minutes}m"),
-        _ if hours < 8 => pair(hours, "h", minutes % 60, "m"),
-        _ if hours < 48 => format!("{hours}h"),
-        _ if hours < 192 => pair(days, "d", hours % 24, "h"),
-        _ if years < 2 => format!("{days}d"),
-        _ if years < 8 => pair(years, "y", days % 365, "d"),
-        _ => format!("{years}y"),
     }
 }

@@ -173,7 +173,8 @@ fn keep_allocated(spec: &mut Value, old: &Value) {
     let on_node = |spec: &Value| matches!(text(spec, "type"), "NodePort" | "LoadBalancer");
     if on_node(spec) && on_node(old) {
         for port in items_mut(spec, "ports") {
-            let same = |p: &&Value| p["port"] == port["port"] && p["protocol"] == port["protocol"];
+            let protocol = |p: &Value| or_tcp(text(p, "protocol")).to_owned();
+            let same = |p: &&Value| p["port"] == port["port"] && protocol(p) == protocol(port);
             let before = items(old, "ports")
                 .iter()
                 .find(same)
@@ -183,6 +184,11 @@ fn keep_allocated(spec: &mut Value, old: &Value) {
             }
         }
     }
+}
+
+/// Runs before defaulting, so a protocol may be missing.
+fn or_tcp(protocol: &str) -> &str {
+    if protocol.is_empty() { "TCP" } else { protocol }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ fn refuses_bad_metadata_in_kubernetes_words() {
     let cases = [
         (
             "configmaps",
-            json!({}),
+            json!({"namespace": "n"}),
             "metadata.name: Required value: name or generateName is required",
         ),
         (

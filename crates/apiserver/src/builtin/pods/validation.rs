@@ -120,16 +120,11 @@ fn volumes<'a>(spec: &'a Value, path: &str, errors: &mut Errors) -> BTreeSet<&'a
                 errors.duplicate(join(&path, "name"), name);
             }
         }
-        let sources: Vec<_> = volume
-            .as_object()
-            .into_iter()
-            .flatten()
-            .filter(|(k, v)| *k != "name" && !v.is_null())
-            .collect();
+        let sources: Vec<_> = sources(volume).into_iter().filter(|s| *s != "name").collect();
         if sources.is_empty() {
             errors.required(path.clone(), "must specify a volume type");
         }
-        for (source, _) in sources.iter().skip(1) {
+        for source in sources.iter().skip(1) {
             errors.forbidden(join(&path, source), "may not specify more than 1 volume type");
         }
         volume_source(volume, &path, errors);
@@ -166,7 +161,7 @@ fn volume_source(volume: &Value, path: &str, errors: &mut Errors) {
     }
     for (i, source) in items(&volume["projected"], "sources").iter().enumerate() {
         let at = format!("{path}.projected.sources[{i}]");
-        for (source, _) in entries_set(source).skip(1) {
+        for source in sources(source).into_iter().skip(1) {
             errors.forbidden(join(&at, source), "may not specify more than 1 volume type");
         }
         if is_set(source, "serviceAccountToken") {
@@ -181,12 +176,12 @@ fn volume_source(volume: &Value, path: &str, errors: &mut Errors) {
     }
 }
 
-fn entries_set(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    object
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter(|(_, v)| !v.is_null())
+/// The fields that are set, in a fixed order.
+fn sources(object: &Value) -> Vec<&str> {
+    let set = object.as_object().into_iter().flatten().filter(|(_, v)| !v.is_null());
+    let mut names: Vec<_> = set.map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    names
 }
 
 fn relative_path(item: &Value, at: &str, errors: &mut Errors) {
