@@ -47,8 +47,7 @@ pub fn name_rule(group: &str, plural: &str) -> NameRule {
         ("rbac.authorization.k8s.io", "roles" | "clusterroles" | "rolebindings" | "clusterrolebindings") => {
             NameRule::PathSegment
         }
-        ("", "namespaces") => NameRule::Label,
-        ("apps", "statefulsets") => NameRule::Label,
+        ("", "namespaces") | ("apps", "statefulsets") => NameRule::Label,
         ("", "services") => NameRule::Dns1035Label,
         _ => NameRule::Subdomain,
     }

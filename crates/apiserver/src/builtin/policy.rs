@@ -76,7 +76,7 @@ fn port(port: &Value, path: &str, errors: &mut Errors) {
     let (at, end) = (join(path, "endPort"), int(port, "endPort"));
     match (&port["port"], end) {
         (Value::Null, Some(end)) => {
-            errors.invalid(at, end, "may not be specified when `port` is not specified")
+            errors.invalid(at, end, "may not be specified when `port` is not specified");
         }
         (Value::String(_), Some(end)) => {
             errors.invalid(at, end, "may not be specified when `port` is non-numeric");

@@ -127,3 +127,6 @@ fn first(list: Vec<String>, max: usize, separator: &str, empty: &str) -> String 
         (false, more) => format!("{shown} + {more} more..."),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -81,7 +81,10 @@ impl Strategy for Service {
         let Some(spec) = child(new, "spec") else { return };
         match old {
             None => sync_cluster_ips(spec),
-            Some(old) => keep_allocated(spec, &old["spec"]),
+            Some(old) => {
+                keep_allocated(spec, &old["spec"]);
+                drop_unneeded(spec, &old["spec"]);
+            }
         }
     }
 
@@ -183,6 +186,33 @@ fn keep_allocated(spec: &mut Value, old: &Value) {
                 fill_empty(port, "nodePort", number);
             }
         }
+    }
+}
+
+/// Fields that only the old type needed go with it, unless the update says something new about them.
+fn drop_unneeded(spec: &mut Value, old: &Value) {
+    let balanced = |spec: &Value| text(spec, "type") == "LoadBalancer";
+    let on_node = |spec: &Value| balanced(spec) || text(spec, "type") == "NodePort";
+    let mut fields = Vec::new();
+    if on_node(old) && !on_node(spec) {
+        fields.push("externalTrafficPolicy");
+        for (i, port) in items_mut(spec, "ports").enumerate() {
+            let same = port["nodePort"] == old["ports"][i]["nodePort"];
+            if let Some(port) = port.as_object_mut().filter(|_| same) {
+                port.remove("nodePort");
+            }
+        }
+    }
+    if balanced(old) && !balanced(spec) {
+        fields.extend([
+            "allocateLoadBalancerNodePorts",
+            "loadBalancerClass",
+            "healthCheckNodePort",
+        ]);
+    }
+    if let Some(map) = spec.as_object_mut() {
+        fields.retain(|field| map.get(*field) == old.get(field));
+        fields.into_iter().for_each(|field| _ = map.remove(field));
     }
 }
 

@@ -1,3 +1,5 @@
+mod rules;
+
 use std::collections::BTreeSet;
 
 use serde_json::json;

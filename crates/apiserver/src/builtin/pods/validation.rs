@@ -178,7 +178,11 @@ fn volume_source(volume: &Value, path: &str, errors: &mut Errors) {
 
 /// The fields that are set, in a fixed order.
 fn sources(object: &Value) -> Vec<&str> {
-    let set = object.as_object().into_iter().flatten().filter(|(_, v)| !v.is_null());
+    let set = object
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(_, v)| !v.is_null());
     let mut names: Vec<_> = set.map(|(name, _)| name.as_str()).collect();
     names.sort_unstable();
     names

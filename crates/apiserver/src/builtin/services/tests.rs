@@ -136,6 +136,22 @@ fn the_address_stays_and_need_not_be_repeated() {
 }
 
 #[test]
+fn node_ports_stay_with_the_type_that_needs_them() {
+    let old = made(
+        json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30080}], "clusterIP": "10.0.0.7"}),
+    );
+    let mut kept = json!({"spec": {"type": "NodePort", "ports": [{"port": 80}]}});
+    Service.prepare(&mut kept, Some(&old));
+    assert_eq!(kept["spec"]["ports"][0]["nodePort"], 30080);
+    let mut plain = old.clone();
+    plain["spec"]["type"] = "ClusterIP".into();
+    Service.prepare(&mut plain, Some(&old));
+    Service.default(&mut plain);
+    assert!(plain["spec"]["ports"][0]["nodePort"].is_null());
+    assert_eq!(errors(&Service, &plain, Some(&old)), Vec::<String>::new());
+}
+
+#[test]
 fn refuses_bad_endpoints_in_kubernetes_words() {
     let slice = |ty: &str, address: &str| json!({"addressType": ty, "endpoints": [{"addresses": [address]}]});
     let cases: [(&dyn Strategy, Value, &str); 7] = [

@@ -130,7 +130,7 @@ fn addresses(spec: &Value, errors: &mut Errors) {
         ("", None) => {}
         (_, None) => errors.required(path, ""),
         (ip, Some(first)) if ip != *first => {
-            errors.invalid(path, list(), "first value must match `clusterIP`")
+            errors.invalid(path, list(), "first value must match `clusterIP`");
         }
         _ => {}
     }
@@ -214,7 +214,6 @@ fn unchanged_addresses(spec: &Value, old: &Value, errors: &mut Errors) {
     let (new, old) = (texts(spec, "clusterIPs"), texts(old, "clusterIPs"));
     let list = Value::from(new.clone());
     match (new.first(), old.first()) {
-        (_, None) => {}
         (None, Some(_)) => errors.invalid("spec.clusterIPs[0]", list, "primary clusterIP can not be unset"),
         (Some(a), Some(b)) if a != b => errors.invalid("spec.clusterIPs[0]", list, "may not change once set"),
         _ => {}
