@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::error::FieldError;
 use crate::jsonpath::JsonPath;
 use crate::object;
-use crate::resource::{Columns, PathColumn, Plain, Resource, Scale, Subresources};
+use crate::resource::{Columns, PathColumn, Plain, Resource, Scale, Strategy, Subresources};
 use crate::schema::{Node, Schema};
 use crate::store::GroupResource;
 
@@ -22,15 +22,27 @@ pub use names::name_conflict;
 pub use status::accepted_status;
 pub use validate::validate;
 
-/// Where CRDs are stored.
+/// Where CRDs themselves are kept.
 pub fn collection() -> GroupResource {
     GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions")
 }
 
-/// Whether the names of a stored CRD are its own to use.
+/// Whether the status says that the CRD's resources are served.
 pub fn is_accepted(crd: &Value) -> bool {
-    let conditions = crd["status"]["conditions"].as_array();
-    conditions.into_iter().flatten().any(|c| c["type"] == "Established" && c["status"] == "True")
+    status::condition(&crd["status"], "Established").is_some_and(|c| c["status"] == "True")
+}
+
+/// What the kind `CustomResourceDefinition` does beyond its schema.
+pub struct Definition;
+
+impl Strategy for Definition {
+    fn default(&self, object: &mut Value) {
+        default(object);
+    }
+
+    fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        validate(new, old)
+    }
 }
 
 /// Fills in what a writer may leave out: the singular and list names, and the conversion strategy.
@@ -66,27 +78,30 @@ pub fn resources(crd: &Value) -> Result<Vec<Resource>, Vec<FieldError>> {
         .find(|v| v["storage"] == json!(true))
         .map(|v| string(&v["name"]))
         .ok_or_else(|| vec![validate::no_storage_version(spec)])?;
-    let mut resources = Vec::new();
+    let mut resources: Vec<Resource> = Vec::new();
+    let mut schemas: Vec<(&Value, Arc<Schema>)> = Vec::new();
     let mut errors = Vec::new();
-    for (i, version) in versions
-        .iter()
-        .enumerate()
-        .filter(|(_, v)| v["served"] == json!(true))
-    {
+    for (i, version) in versions.iter().enumerate().filter(|(_, v)| v["served"] == json!(true)) {
+        let openapi = &version["schema"]["openAPIV3Schema"];
+        // Versions often differ in nothing but their name; they share one schema then.
+        let known = schemas.iter().find(|(other, _)| *other == openapi).map(|(_, schema)| schema.clone());
         let path = format!("spec.versions[{i}].schema.openAPIV3Schema");
-        match Node::parse(&path, &version["schema"]["openAPIV3Schema"]) {
-            Ok(node) => resources.push(resource(spec, version, &storage_version, node)),
+        let schema = known.map_or_else(
+            || Node::parse(&path, openapi).map(|node| Arc::new(Schema::from_node(Arc::new(node)))),
+            Ok,
+        );
+        match schema {
+            Ok(schema) => {
+                schemas.push((openapi, schema.clone()));
+                resources.push(resource(spec, version, &storage_version, schema));
+            }
             Err(wrong) => errors.extend(wrong),
         }
     }
-    if errors.is_empty() {
-        Ok(resources)
-    } else {
-        Err(errors)
-    }
+    if errors.is_empty() { Ok(resources) } else { Err(errors) }
 }
 
-fn resource(spec: &Value, version: &Value, storage_version: &str, node: Node) -> Resource {
+fn resource(spec: &Value, version: &Value, storage_version: &str, schema: Arc<Schema>) -> Resource {
     let names = &spec["names"];
     let group = string(&spec["group"]);
     let kind = string(&names["kind"]);
@@ -104,7 +119,7 @@ fn resource(spec: &Value, version: &Value, storage_version: &str, node: Node) ->
         namespaced: spec["scope"] == json!("Namespaced"),
         storage_group: group.clone(),
         storage_version: storage_version.to_owned(),
-        schema: Arc::new(Schema::from_node(Arc::new(node))),
+        schema,
         subresources: subresources(&version["subresources"]),
         columns: Columns::Paths(columns(&version["additionalPrinterColumns"])),
         selectable_fields: selectable_fields(&version["selectableFields"]),

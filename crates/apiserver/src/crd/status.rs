@@ -58,7 +58,8 @@ fn stored_versions(crd: &Value) -> Value {
     stored.into()
 }
 
-fn condition<'a>(status: &'a Value, ty: &str) -> Option<&'a Value> {
+/// The condition of this type, if the status has one.
+pub fn condition<'a>(status: &'a Value, ty: &str) -> Option<&'a Value> {
     status["conditions"].as_array()?.iter().find(|c| c["type"] == ty)
 }
 

@@ -327,3 +327,24 @@ fn is_not_established_while_another_holds_its_names() {
     other["spec"]["group"] = json!("elsewhere.com");
     assert_eq!(name_conflict(&crd, [&other]), None);
 }
+
+#[test]
+fn versions_with_one_schema_share_it() {
+    let mut crd = widget();
+    let mut second = crd["spec"]["versions"][0].clone();
+    second["name"] = json!("v2");
+    second["storage"] = json!(false);
+    crd["spec"]["versions"].as_array_mut().unwrap().push(second);
+    let resources = resources(&crd).unwrap();
+    assert!(Arc::ptr_eq(&resources[0].schema, &resources[1].schema));
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["pattern"] = json!("(");
+    assert_eq!(validate(&crd, None).len(), 1);
+}
+
+#[test]
+fn is_accepted_once_established() {
+    let mut crd = widget();
+    assert!(!is_accepted(&crd));
+    crd["status"] = accepted_status(&crd, None, "t");
+    assert!(is_accepted(&crd));
+}

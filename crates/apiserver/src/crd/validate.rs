@@ -1,6 +1,7 @@
 //! Whether a CRD may be stored: names, versions, schemas, columns, subresources, and what an update may not change.
 
 use std::collections::HashSet;
+use std::rc::Rc;
 
 use serde_json::{Value, json};
 
@@ -93,6 +94,7 @@ fn versions(spec: &Value, errors: &mut Vec<FieldError>) {
         ));
     }
     let mut seen = HashSet::new();
+    let mut schemas: Vec<(&Value, Rc<Option<Schema>>)> = Vec::new();
     for (i, version) in versions.iter().enumerate() {
         let path = format!("spec.versions[{i}]");
         names::label(&format!("{path}.name"), &version["name"], errors);
@@ -113,19 +115,22 @@ fn versions(spec: &Value, errors: &mut Vec<FieldError>) {
             let path = format!("{path}.deprecationWarning");
             errors.push(FieldError::invalid(path, &version["deprecationWarning"], detail));
         }
-        let schema = schema(&path, version, errors);
+        let openapi = &version["schema"]["openAPIV3Schema"];
+        // A schema that an earlier version has too is not compiled, and its errors not told, again.
+        let known = schemas.iter().find(|(other, _)| *other == openapi).map(|(_, schema)| Rc::clone(schema));
+        let schema = known.unwrap_or_else(|| Rc::new(schema(&path, openapi, errors)));
+        schemas.push((openapi, Rc::clone(&schema)));
         columns(&path, &version["additionalPrinterColumns"], errors);
         subresources(&path, &version["subresources"], errors);
-        selectable_fields(&path, &version["selectableFields"], schema.as_ref(), errors);
+        selectable_fields(&path, &version["selectableFields"], (*schema).as_ref(), errors);
     }
     if versions.iter().filter(|v| v["storage"] == json!(true)).count() != 1 {
         errors.push(no_storage_version(spec));
     }
 }
 
-fn schema(path: &str, version: &Value, errors: &mut Vec<FieldError>) -> Option<Schema> {
+fn schema(path: &str, openapi: &Value, errors: &mut Vec<FieldError>) -> Option<Schema> {
     let path = format!("{path}.schema.openAPIV3Schema");
-    let openapi = &version["schema"]["openAPIV3Schema"];
     if openapi.is_null() {
         errors.push(FieldError::required(path, "schemas are required"));
         return None;
