@@ -81,10 +81,17 @@ pub fn resources(crd: &Value) -> Result<Vec<Resource>, Vec<FieldError>> {
     let mut resources: Vec<Resource> = Vec::new();
     let mut schemas: Vec<(&Value, Arc<Schema>)> = Vec::new();
     let mut errors = Vec::new();
-    for (i, version) in versions.iter().enumerate().filter(|(_, v)| v["served"] == json!(true)) {
+    for (i, version) in versions
+        .iter()
+        .enumerate()
+        .filter(|(_, v)| v["served"] == json!(true))
+    {
         let openapi = &version["schema"]["openAPIV3Schema"];
         // Versions often differ in nothing but their name; they share one schema then.
-        let known = schemas.iter().find(|(other, _)| *other == openapi).map(|(_, schema)| schema.clone());
+        let known = schemas
+            .iter()
+            .find(|(other, _)| *other == openapi)
+            .map(|(_, schema)| schema.clone());
         let path = format!("spec.versions[{i}].schema.openAPIV3Schema");
         let schema = known.map_or_else(
             || Node::parse(&path, openapi).map(|node| Arc::new(Schema::from_node(Arc::new(node)))),
@@ -98,7 +105,11 @@ pub fn resources(crd: &Value) -> Result<Vec<Resource>, Vec<FieldError>> {
             Err(wrong) => errors.extend(wrong),
         }
     }
-    if errors.is_empty() { Ok(resources) } else { Err(errors) }
+    if errors.is_empty() {
+        Ok(resources)
+    } else {
+        Err(errors)
+    }
 }
 
 fn resource(spec: &Value, version: &Value, storage_version: &str, schema: Arc<Schema>) -> Resource {

@@ -348,3 +348,18 @@ fn is_accepted_once_established() {
     crd["status"] = accepted_status(&crd, None, "t");
     assert!(is_accepted(&crd));
 }
+
+#[test]
+fn accepts_every_definition_of_this_project() {
+    for definition in causeway_api::crds() {
+        let mut crd = serde_json::to_value(definition).unwrap();
+        default(&mut crd);
+        assert_eq!(
+            texts(&validate(&crd, None)),
+            Vec::<String>::new(),
+            "{}",
+            crd["metadata"]["name"]
+        );
+        assert_eq!(resources(&crd).unwrap().len(), 1);
+    }
+}

@@ -117,7 +117,10 @@ fn versions(spec: &Value, errors: &mut Vec<FieldError>) {
         }
         let openapi = &version["schema"]["openAPIV3Schema"];
         // A schema that an earlier version has too is not compiled, and its errors not told, again.
-        let known = schemas.iter().find(|(other, _)| *other == openapi).map(|(_, schema)| Rc::clone(schema));
+        let known = schemas
+            .iter()
+            .find(|(other, _)| *other == openapi)
+            .map(|(_, schema)| Rc::clone(schema));
         let schema = known.unwrap_or_else(|| Rc::new(schema(&path, openapi, errors)));
         schemas.push((openapi, Rc::clone(&schema)));
         columns(&path, &version["additionalPrinterColumns"], errors);
