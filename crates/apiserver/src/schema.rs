@@ -55,9 +55,7 @@ impl Schema {
                 errors.push(FieldError::invalid(path, &Value::from(pattern.as_str()), detail));
             }
         }
-        if let Some(rules) = &schema.rules {
-            rules.compile_all(path, &schema.root, &mut errors);
-        }
+        errors.extend(schema.check_rules(path));
         if errors.is_empty() {
             Ok(schema)
         } else {
@@ -75,6 +73,15 @@ impl Schema {
             patterns,
             rules,
         }
+    }
+
+    /// Compiles the CEL rules at once and tells which of them are wrong; `path` is the place of the schema.
+    pub fn check_rules(&self, path: &str) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        if let Some(rules) = &self.rules {
+            rules.compile_all(path, &self.root, &mut errors);
+        }
+        errors
     }
 
     /// Paths of the fields that the schema does not know: `spec.foo`, `spec.list[0].bar`.

@@ -198,6 +198,17 @@ fn refuses_a_bad_definition() {
 }
 
 #[test]
+fn refuses_a_bad_pattern_in_a_branch() {
+    let place = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/x";
+    let schema = json!({ "type": "string", "anyOf": [{ "pattern": "[" }] });
+    let errors = texts(&validate(&with(place, schema), None));
+    assert!(
+        errors[0].contains("properties[x].anyOf[0].pattern: Invalid value"),
+        "{errors:?}"
+    );
+}
+
+#[test]
 fn accepts_what_generators_write() {
     let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/x";
     for schema in [

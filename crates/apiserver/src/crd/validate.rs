@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -138,18 +139,23 @@ fn schema(path: &str, openapi: &Value, errors: &mut Vec<FieldError>) -> Option<S
         errors.push(FieldError::required(path, "schemas are required"));
         return None;
     }
-    if let Err(wrong) = Node::parse(&path, openapi) {
-        errors.extend(wrong);
-        return None;
-    }
+    let node = match Node::parse(&path, openapi) {
+        Ok(node) => node,
+        Err(wrong) => {
+            errors.extend(wrong);
+            return None;
+        }
+    };
     let found = check_structural(&path, openapi);
     if !found.is_empty() {
         errors.extend(found);
         return None;
     }
-    Schema::compile_at(&path, openapi)
-        .map_err(|wrong| errors.extend(wrong))
-        .ok()
+    let schema = Schema::from_node(Arc::new(node));
+    let found = schema.check_rules(&path);
+    let fine = found.is_empty();
+    errors.extend(found);
+    fine.then_some(schema)
 }
 
 fn columns(path: &str, columns: &Value, errors: &mut Vec<FieldError>) {

@@ -4,6 +4,7 @@
 mod branch;
 mod list;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -34,24 +35,40 @@ const UNSUPPORTED: [&str; 7] = [
 pub fn check_structural(path: &str, schema: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if let Some(map) = schema.as_object() {
-        level(path, map, Level::Root, &mut errors);
+        level(path, map, Level::Root, &mut HashSet::new(), &mut errors);
     }
     errors
 }
 
-fn level(path: &str, schema: &Map<String, Value>, at: Level, errors: &mut Vec<FieldError>) {
+/// `patterns` holds those that were looked at already: schemas repeat them, and compiling one is slow.
+fn level<'s>(
+    path: &str,
+    schema: &'s Map<String, Value>,
+    at: Level,
+    patterns: &mut HashSet<&'s str>,
+    errors: &mut Vec<FieldError>,
+) {
     unsupported(path, schema, errors);
+    if text(schema, "pattern").is_some_and(|pattern| patterns.insert(pattern)) {
+        check_pattern(path, schema, errors);
+    }
     types(path, schema, at, errors);
     metadata(path, schema, at, errors);
     list::check(path, schema, errors);
     branch::check(path, schema, errors);
     default(path, schema, at, errors);
     if let Some(items) = object(schema, "items") {
-        level(&format!("{path}.items"), items, Level::Item, errors);
+        level(&format!("{path}.items"), items, Level::Item, patterns, errors);
     }
     for (name, field) in object(schema, "properties").into_iter().flatten() {
         if let Some(field) = field.as_object() {
-            level(&format!("{path}.properties[{name}]"), field, Level::Field, errors);
+            level(
+                &format!("{path}.properties[{name}]"),
+                field,
+                Level::Field,
+                patterns,
+                errors,
+            );
         }
     }
     if let Some(values) = object(schema, "additionalProperties") {
@@ -59,8 +76,22 @@ fn level(path: &str, schema: &Map<String, Value>, at: Level, errors: &mut Vec<Fi
             &format!("{path}.additionalProperties"),
             values,
             Level::Field,
+            patterns,
             errors,
         );
+    }
+}
+
+fn check_pattern(path: &str, schema: &Map<String, Value>, errors: &mut Vec<FieldError>) {
+    if let Some(pattern) = text(schema, "pattern")
+        && let Err(error) = super::build_regex(pattern)
+    {
+        let detail = format!("must be a valid regular expression, but isn't: {error}");
+        errors.push(FieldError::invalid(
+            format!("{path}.pattern"),
+            &json!(pattern),
+            detail,
+        ));
     }
 }
 
@@ -90,16 +121,6 @@ fn unsupported(path: &str, schema: &Map<String, Value>, errors: &mut Vec<FieldEr
         let detail = "additionalProperties and properties are mutual exclusive";
         errors.push(FieldError::forbidden(
             format!("{path}.additionalProperties"),
-            detail,
-        ));
-    }
-    if let Some(pattern) = text(schema, "pattern")
-        && let Err(error) = super::build_regex(pattern)
-    {
-        let detail = format!("must be a valid regular expression, but isn't: {error}");
-        errors.push(FieldError::invalid(
-            format!("{path}.pattern"),
-            &json!(pattern),
             detail,
         ));
     }

@@ -2,8 +2,10 @@
 
 mod rewrite;
 
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use kube_cel::cel::parser::Parser;
 use kube_cel::cel::{ExecutionError, IdedExpr, Value as Cel};
@@ -131,12 +133,35 @@ fn lower_first(error: &ExecutionError) -> String {
 }
 
 fn parse(source: &str, node: &Node, root: bool) -> Result<IdedExpr, String> {
+    let mut expression = IdedExpr::clone(&*parse_shared(source)?);
+    rewrite::prepare(&mut expression, node, root)?;
+    Ok(expression)
+}
+
+/// How many parsed expressions are remembered.
+const PARSED: usize = 256;
+
+/// Parsing is by far the dearest step, and schemas repeat the same rule in many places.
+fn parse_shared(source: &str) -> Result<Arc<IdedExpr>, String> {
+    static CACHE: LazyLock<Mutex<HashMap<String, Arc<IdedExpr>>>> = LazyLock::new(Mutex::default);
+    let known = CACHE
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .get(source)
+        .cloned();
+    if let Some(expression) = known {
+        return Ok(expression);
+    }
     let parser = Parser::new().enable_optional_syntax(true);
     // The generated parser panics on a few malformed inputs instead of returning its errors.
     let parsed = catch_unwind(AssertUnwindSafe(|| parser.parse(source)))
         .map_err(|_| format!("the expression cannot be parsed: {source}"))?;
-    let mut expression = parsed.map_err(|error| error.to_string())?;
-    rewrite::prepare(&mut expression, node, root)?;
+    let expression = Arc::new(parsed.map_err(|error| error.to_string())?);
+    let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    if cache.len() >= PARSED {
+        cache.clear();
+    }
+    cache.insert(source.to_owned(), expression.clone());
     Ok(expression)
 }
 

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{flag, object};
+use super::{check_pattern, flag, object};
 use crate::error::FieldError;
 
 /// Keywords that give shape or meaning, and what Kubernetes says about them inside a branch.
@@ -99,6 +99,7 @@ fn branch(
             errors.push(FieldError::forbidden(format!("{path}.{key}"), detail));
         }
     }
+    check_pattern(path, map, errors);
     branches(path, map, Some(outer), outer_path, exempt, errors);
     if let Some(items) = object(map, "items") {
         let place = format!("{outer_path}.items");
