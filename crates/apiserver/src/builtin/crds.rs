@@ -1,12 +1,9 @@
 //! CustomResourceDefinitions, as a kind of their own.
 
-use serde_json::Value;
-
 use super::kind::Kind;
 use super::print;
-use crate::crd;
-use crate::error::FieldError;
-use crate::resource::{Resource, Strategy};
+use crate::crd::Definition;
+use crate::resource::Resource;
 
 pub fn kinds() -> Vec<Resource> {
     vec![
@@ -24,16 +21,4 @@ pub fn kinds() -> Vec<Resource> {
         .strategy(Definition)
         .build(),
     ]
-}
-
-struct Definition;
-
-impl Strategy for Definition {
-    fn default(&self, definition: &mut Value) {
-        crd::default(definition);
-    }
-
-    fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        crd::validate(new, old)
-    }
 }

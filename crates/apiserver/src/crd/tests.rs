@@ -325,6 +325,28 @@ fn is_established_and_keeps_its_times() {
 
 #[test]
 fn is_not_established_while_another_holds_its_names() {
+    let crd = widget();
+    for (name, reason) in [
+        ("Widget", "KindConflict"),
+        ("WidgetList", "ListKindConflict"),
+        ("wd", "ShortNamesConflict"),
+        ("widget", "SingularConflict"),
+        ("widgets", "PluralConflict"),
+    ] {
+        let status = accepted_status(&crd, Some(format!("{name:?} is already in use")), "t");
+        assert_eq!(status["conditions"][0]["reason"], reason);
+        assert_eq!(status["conditions"][1]["status"], "False");
+        assert_eq!(status["conditions"][1]["reason"], "NotAccepted");
+    }
+    // What is served stays served.
+    let mut served = widget();
+    served["status"] = accepted_status(&served, None, "t");
+    served["status"] = accepted_status(&served, Some(r#""Widget" is already in use"#.to_owned()), "t");
+    assert!(is_accepted(&served));
+}
+
+#[test]
+fn finds_a_name_that_another_holds() {
     let mut other = widget();
     other["metadata"]["name"] = json!("gadgets.example.com");
     other["status"] = accepted_status(&other, None, "t");
