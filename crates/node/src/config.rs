@@ -1,0 +1,91 @@
+//! What a node needs to know about the machine and the binary it runs in.
+
+use std::{
+    ffi::OsString,
+    net::{IpAddr, Ipv4Addr},
+    path::PathBuf,
+    time::Duration,
+};
+
+/// How the node is set up; [`Config::new`] fills in the usual values.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Name of the Node object.
+    pub name: String,
+    /// Directory for pods, volumes, logs and process records.
+    pub data_dir: PathBuf,
+    /// The binary that runs containers of Causeway's own image.
+    pub program: PathBuf,
+    /// Repository of Causeway's own image, without tag or digest.
+    pub own_image: String,
+    /// The address that every pod gets.
+    pub pod_address: IpAddr,
+    /// A kubeconfig of this API server: children get its address, never its credentials.
+    pub kubeconfig: PathBuf,
+    /// The API server's CA certificate (PEM), handed to pods as `ca.crt`.
+    pub ca_path: PathBuf,
+    /// How the log and exit keeper of a container is started.
+    pub shim: ShimCommand,
+    /// Which `command` a container may ask for.
+    pub commands: CommandPolicy,
+    /// First delay after a crash; doubles up to `backoff_max`.
+    pub backoff_base: Duration,
+    /// Longest delay between two starts of a crashing container.
+    pub backoff_max: Duration,
+    /// A container that ran this long starts again with the first delay.
+    pub backoff_reset: Duration,
+    /// What happens to running pods when the node stops.
+    pub on_shutdown: OnShutdown,
+}
+
+/// The command line that becomes a container's shim; the container's directory is appended to it.
+#[derive(Clone, Debug)]
+pub struct ShimCommand {
+    /// The executable; it must call [`crate::shim::main`] with the arguments after `args`.
+    pub program: PathBuf,
+    /// Arguments before the ones for [`crate::shim::main`].
+    pub args: Vec<OsString>,
+}
+
+/// Which `command` a container may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandPolicy {
+    /// Only `causeway` or a path that ends in `/causeway`: the image holds nothing else.
+    OwnBinary,
+    /// Any program of the host; for tests.
+    Any,
+}
+
+/// What happens to running pods when the node stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnShutdown {
+    /// Stop every container within this time; the next start runs them again.
+    StopPods(Duration),
+    /// Leave them running; the next start adopts them.
+    LeavePods,
+}
+
+impl Config {
+    /// The usual setup: this binary for containers and shims, loopback for pods, Kubernetes' delays.
+    pub fn new(name: impl Into<String>, data_dir: impl Into<PathBuf>, program: impl Into<PathBuf>) -> Self {
+        let program = program.into();
+        Self {
+            name: name.into(),
+            data_dir: data_dir.into(),
+            shim: ShimCommand {
+                program: program.clone(),
+                args: vec!["pod-shim".into()],
+            },
+            program,
+            own_image: "causeway.dev/causeway".to_owned(),
+            pod_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            kubeconfig: PathBuf::new(),
+            ca_path: PathBuf::new(),
+            commands: CommandPolicy::OwnBinary,
+            backoff_base: Duration::from_secs(10),
+            backoff_max: Duration::from_secs(300),
+            backoff_reset: Duration::from_secs(600),
+            on_shutdown: OnShutdown::StopPods(Duration::from_secs(10)),
+        }
+    }
+}

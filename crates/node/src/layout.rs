@@ -1,0 +1,132 @@
+//! Where a pod's things are on disk: `pods/NAMESPACE/NAME/UID/{volumes,containers/NAME/{root,0,1,…}}`.
+
+use std::{
+    fs, io,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+/// The directory of one pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodDir {
+    path: PathBuf,
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
+
+impl PodDir {
+    pub fn new(data_dir: &Path, namespace: &str, name: &str, uid: &str) -> Self {
+        Self {
+            path: data_dir.join("pods").join(namespace).join(name).join(uid),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+        }
+    }
+
+    /// All pods that have left something on disk.
+    pub fn all(data_dir: &Path) -> io::Result<Vec<Self>> {
+        let mut found = Vec::new();
+        for namespace in subdirectories(&data_dir.join("pods"))? {
+            for name in subdirectories(&data_dir.join("pods").join(&namespace))? {
+                for uid in subdirectories(&data_dir.join("pods").join(&namespace).join(&name))? {
+                    found.push(Self::new(data_dir, &namespace, &name, &uid));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The newest pod of this name.
+    pub fn find(data_dir: &Path, namespace: &str, name: &str) -> io::Result<Option<Self>> {
+        let uids = subdirectories(&data_dir.join("pods").join(namespace).join(name))?;
+        Ok(uids
+            .into_iter()
+            .map(|uid| Self::new(data_dir, namespace, name, &uid))
+            .max_by_key(|dir| {
+                fs::metadata(dir.path.join("created"))
+                    .and_then(|meta| meta.modified())
+                    .unwrap_or(SystemTime::UNIX_EPOCH)
+            }))
+    }
+
+    pub fn create(&self) -> io::Result<()> {
+        create_private(&self.path)?;
+        let mark = self.path.join("created");
+        if !mark.exists() {
+            fs::write(mark, "")?;
+        }
+        Ok(())
+    }
+
+    /// Removes everything of the pod, and the directories above it when they are empty.
+    pub fn remove(&self) -> io::Result<()> {
+        match fs::remove_dir_all(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        for above in self.path.ancestors().skip(1).take(2) {
+            if fs::remove_dir(above).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn volume(&self, name: &str) -> PathBuf {
+        self.path.join("volumes").join(name)
+    }
+
+    pub fn container(&self, name: &str) -> PathBuf {
+        self.path.join("containers").join(name)
+    }
+
+    /// The containers that were ever started.
+    pub fn containers(&self) -> io::Result<Vec<String>> {
+        subdirectories(&self.path.join("containers"))
+    }
+
+    /// Where the container's mounts appear.
+    pub fn root(&self, container: &str) -> PathBuf {
+        self.container(container).join("root")
+    }
+
+    pub fn attempt(&self, container: &str, number: i32) -> PathBuf {
+        self.container(container).join(number.to_string())
+    }
+
+    /// Exists while the container waits for its next start, so that "previous" means the attempt that just ended.
+    pub fn waiting_mark(&self, container: &str) -> PathBuf {
+        self.container(container).join("waiting")
+    }
+}
+
+/// Creates a directory, and those above it, for this user only.
+pub fn create_private(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+fn subdirectories(path: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir()
+            && let Ok(name) = entry.file_name().into_string()
+        {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}

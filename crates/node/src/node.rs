@@ -1,0 +1,78 @@
+//! The node as a whole: everything it runs, with one start and one end.
+
+use std::{fs, io, path::PathBuf, sync::Arc};
+
+use http::Uri;
+use kube::{Client, config::Kubeconfig};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    config::Config,
+    endpoints,
+    events::Recorder,
+    layout::create_private,
+    pod::{self, ApiServer, Shared},
+    registration, workload,
+};
+
+/// Why a node cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// The data directory is not usable.
+    #[error("cannot use the node's data directory {path}; it must be writable")]
+    DataDir { path: PathBuf, source: io::Error },
+}
+
+/// The local node.
+pub struct Node {
+    config: Config,
+}
+
+impl Node {
+    /// A node with this setup.
+    pub fn new(config: Config) -> Self {
+        Self { config }
+    }
+
+    /// Runs pods, workloads and endpoints until `shutdown`; returns when the pods are at rest as the setup says.
+    pub async fn run(self, client: Client, shutdown: CancellationToken) -> Result<(), NodeError> {
+        let mut config = self.config;
+        let unusable = |source| NodeError::DataDir {
+            path: config.data_dir.clone(),
+            source,
+        };
+        create_private(&config.data_dir).map_err(unusable)?;
+        // Children have another working directory, so every path they get is absolute.
+        config.data_dir = fs::canonicalize(&config.data_dir).map_err(unusable)?;
+        let name = config.name.clone();
+        let address = config.pod_address;
+        let controllers = Recorder::new(client.clone(), "controller-manager", &name);
+        let shared = Arc::new(Shared {
+            recorder: Recorder::new(client.clone(), "kubelet", &name),
+            api: api_server(&config),
+            machine: registration::capacity(),
+            client: client.clone(),
+            config,
+        });
+        tokio::join!(
+            registration::run(client.clone(), name, address, shutdown.clone()),
+            workload::run(client.clone(), controllers, shutdown.clone()),
+            endpoints::run(client, shutdown.clone()),
+            pod::run(shared, shutdown),
+        );
+        Ok(())
+    }
+}
+
+/// The API server's address from the kubeconfig; without one, pods get no way to it.
+fn api_server(config: &Config) -> Option<ApiServer> {
+    let kubeconfig = Kubeconfig::read_from(&config.kubeconfig).ok()?;
+    let url = kubeconfig
+        .clusters
+        .into_iter()
+        .find_map(|cluster| cluster.cluster?.server)?;
+    let uri: Uri = url.parse().ok()?;
+    let host = uri.host()?.trim_matches(['[', ']']).to_owned();
+    let port = uri.port_u16().unwrap_or(443);
+    Some(ApiServer { url, host, port })
+}

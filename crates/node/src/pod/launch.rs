@@ -1,0 +1,195 @@
+//! From a container's spec to what is executed: environment, mounts, program, arguments, working directory.
+
+use std::{
+    collections::hash_map::DefaultHasher,
+    fs,
+    hash::{Hash, Hasher},
+    io,
+    path::{Path, PathBuf},
+};
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::{
+    Shared,
+    env::{self, EnvError, Environment},
+    fields::Host,
+    image::{self, CannotRun},
+    mounts::Mounts,
+    sources::Sources,
+    token::MOUNT_PATH,
+};
+use crate::{
+    layout::{PodDir, create_private},
+    process::Launch,
+};
+
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Why a container cannot be started as its spec says.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    #[error(transparent)]
+    Environment(#[from] EnvError),
+    #[error(transparent)]
+    CannotRun(#[from] CannotRun),
+    #[error("{0}")]
+    Mount(String),
+    #[error("cannot prepare {path}: {source}")]
+    Prepare { path: PathBuf, source: io::Error },
+}
+
+impl LaunchError {
+    /// The reason of the container's waiting state.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Environment(_) => "CreateContainerConfigError",
+            Self::CannotRun(cannot) => cannot.reason(),
+            Self::Mount(_) | Self::Prepare { .. } => "CreateContainerError",
+        }
+    }
+}
+
+/// Decides what to execute for a container, and prepares its root directory.
+pub fn prepare(
+    shared: &Shared,
+    dir: &PodDir,
+    pod: &Pod,
+    container: &Container,
+    sources: &Sources,
+    number: i32,
+) -> Result<(Launch, Mounts), LaunchError> {
+    let root = dir.root(&container.name);
+    let mut given = Environment::default();
+    given.set("PATH", PATH);
+    given.set("HOSTNAME", hostname(pod));
+    given.set("HOME", root.to_string_lossy());
+    if let Some(api) = &shared.api {
+        given.set("KUBERNETES_SERVICE_HOST", &api.host);
+        given.set("KUBERNETES_SERVICE_PORT", api.port.to_string());
+        given.set("KUBERNETES_SERVICE_PORT_HTTPS", api.port.to_string());
+    }
+    given.set("CAUSEWAY_ROOT", root.to_string_lossy());
+    let host = shared.host();
+    let mounts = mounts(dir, pod, container, sources, host, &given)?;
+    let prepare = |source| LaunchError::Prepare {
+        path: root.clone(),
+        source,
+    };
+    mounts.link(&root).map_err(prepare)?;
+    if let Some(mount) = mounts.at(MOUNT_PATH) {
+        given.set("CAUSEWAY_SERVICEACCOUNT_DIR", mount.source.to_string_lossy());
+        if let Some(api) = &shared.api {
+            let path = dir.container(&container.name).join("kubeconfig");
+            write_kubeconfig(&path, &api.url, &mount.source).map_err(prepare)?;
+            given.set("KUBECONFIG", path.to_string_lossy());
+        }
+    }
+    let environment = env::build(pod, container, host, sources, given)?;
+    let expand = |list: &Option<Vec<String>>| -> Vec<String> {
+        list.iter()
+            .flatten()
+            .map(|text| mounts.rewrite(&environment.expand(text)))
+            .collect()
+    };
+    let (program, args) = image::resolve(
+        &shared.config.program,
+        shared.config.commands,
+        &expand(&container.command),
+        &expand(&container.args),
+    )?;
+    let working_dir = working_dir(container, &mounts, &root).map_err(prepare)?;
+    let launch = Launch {
+        program,
+        args,
+        env: environment.into_entries(),
+        working_dir,
+        pod_uid: dir.uid.clone(),
+        container: container.name.clone(),
+        image: container.image.clone().unwrap_or_default(),
+        spec_hash: spec_hash(container),
+        restart_count: number,
+    };
+    Ok((launch, mounts))
+}
+
+/// The mounts of a container; `subPathExpr` sees its environment.
+pub fn mounts(
+    dir: &PodDir,
+    pod: &Pod,
+    container: &Container,
+    sources: &Sources,
+    host: Host<'_>,
+    given: &Environment,
+) -> Result<Mounts, LaunchError> {
+    let volumes = pod
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.volumes.as_deref())
+        .unwrap_or_default();
+    let machine: Vec<(String, PathBuf)> = volumes
+        .iter()
+        .filter_map(|volume| {
+            Some((
+                volume.name.clone(),
+                PathBuf::from(&volume.host_path.as_ref()?.path),
+            ))
+        })
+        .collect();
+    let needs_environment = container
+        .volume_mounts
+        .iter()
+        .flatten()
+        .any(|mount| mount.sub_path_expr.is_some());
+    let environment = if needs_environment {
+        env::build(pod, container, host, sources, given.clone())?
+    } else {
+        Environment::default()
+    };
+    Mounts::of(container, dir, &machine, &environment).map_err(LaunchError::Mount)
+}
+
+/// What of a container's spec may change while the pod lives.
+pub fn spec_hash(container: &Container) -> String {
+    let mut hasher = DefaultHasher::new();
+    container.image.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+fn hostname(pod: &Pod) -> String {
+    pod.spec
+        .as_ref()
+        .and_then(|spec| spec.hostname.clone())
+        .unwrap_or_else(|| pod.name_any())
+}
+
+/// A mounted directory, a directory of the machine that exists, or one below the container's root.
+fn working_dir(container: &Container, mounts: &Mounts, root: &Path) -> io::Result<PathBuf> {
+    let Some(wanted) = container.working_dir.as_deref().filter(|path| !path.is_empty()) else {
+        return Ok(root.to_owned());
+    };
+    if let Some(mapped) = mounts.map(wanted) {
+        return Ok(mapped);
+    }
+    let below = root.join(wanted.trim_start_matches('/'));
+    create_private(&below)?;
+    Ok(below)
+}
+
+/// A kubeconfig that points at the mounted token, so that clients which cannot find it in its usual place still can.
+fn write_kubeconfig(path: &Path, server: &str, credentials: &Path) -> io::Result<()> {
+    let config = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "causeway", "cluster": {"server": server, "certificate-authority": credentials.join("ca.crt")}}],
+        "users": [{"name": "pod", "user": {"tokenFile": credentials.join("token")}}],
+        "contexts": [{"name": "pod", "context": {"cluster": "causeway", "user": "pod"}}],
+        "current-context": "pod",
+    });
+    if let Some(parent) = path.parent() {
+        create_private(parent)?;
+    }
+    fs::write(path, serde_json::to_vec_pretty(&config)?)
+}

@@ -1,0 +1,491 @@
+//! The life of one pod: a single task that looks at the whole pod after every change and takes the next step.
+//! It keeps nothing that the API and the disk do not have, so a crash of the node at any point is just another start.
+
+mod drive;
+mod report;
+mod terminate;
+
+use std::{error::Error, io, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
+use kube::ResourceExt;
+use tokio::{
+    sync::{broadcast, mpsc, watch},
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Shared,
+    probe::{
+        self, Kind, Report,
+        check::{Check, Target},
+    },
+    slot::{Role, Slot},
+    sources::{SourceRef, references},
+    token::Tokens,
+};
+use crate::{config::OnShutdown, layout::PodDir, pod::mounts::Mounts, process::Exit};
+
+/// What the API says about the pod.
+#[derive(Clone, Debug)]
+pub enum Update {
+    Present(Arc<Pod>),
+    Gone,
+}
+
+/// What happened to a container.
+#[derive(Debug)]
+enum Wake {
+    Exited {
+        container: usize,
+        number: i32,
+        exit: Exit,
+    },
+    Probed {
+        container: usize,
+        number: i32,
+        report: Report,
+    },
+}
+
+/// The earliest moment at which something is due.
+#[derive(Debug, Default)]
+struct Timer(Option<Instant>);
+
+impl Timer {
+    fn at(&mut self, time: Instant) {
+        self.0 = Some(self.0.map_or(time, |earlier| earlier.min(time)));
+    }
+
+    fn after(&mut self, delay: Duration) {
+        self.at(Instant::now() + delay);
+    }
+}
+
+#[derive(Debug)]
+struct Volumes {
+    ready: bool,
+    /// A source changed, or none was read yet.
+    stale: bool,
+    retry_at: Option<Instant>,
+    failures: u32,
+}
+
+pub struct Worker {
+    shared: Arc<Shared>,
+    dir: PodDir,
+    /// As the API has it.
+    pod: Arc<Pod>,
+    /// With the volume for API access added, once the ServiceAccount was looked up.
+    effective: Option<Pod>,
+    gone: bool,
+    /// Init containers, then the others, in the order of the spec.
+    slots: Vec<Slot>,
+    tokens: Tokens,
+    volumes: Volumes,
+    wake_tx: mpsc::Sender<Wake>,
+    wake_rx: mpsc::Receiver<Wake>,
+    reported: Option<PodStatus>,
+    start_time: Timestamp,
+    /// Why the pod cannot run here: reason and message.
+    not_runnable: Option<(String, String)>,
+    /// The pod was deleted from the API, or asked to be.
+    released: bool,
+}
+
+impl Worker {
+    /// A worker that knows what disk and API remember, with running processes adopted.
+    pub fn load(shared: Arc<Shared>, pod: Arc<Pod>) -> io::Result<Self> {
+        let (namespace, name, uid) = (
+            pod.namespace().unwrap_or_default(),
+            pod.name_any(),
+            pod.uid().unwrap_or_default(),
+        );
+        let dir = PodDir::new(&shared.config.data_dir, &namespace, &name, &uid);
+        dir.create()?;
+        let (wake_tx, wake_rx) = mpsc::channel(64);
+        let mut slots = Vec::new();
+        if let Some(spec) = &pod.spec {
+            for container in spec.init_containers.iter().flatten() {
+                slots.push(Slot::load(
+                    &shared.config,
+                    &dir,
+                    &pod,
+                    &container.name,
+                    Role::of_init(container),
+                )?);
+            }
+            for container in &spec.containers {
+                slots.push(Slot::load(
+                    &shared.config,
+                    &dir,
+                    &pod,
+                    &container.name,
+                    Role::Main,
+                )?);
+            }
+        }
+        let mut worker = Self {
+            shared,
+            dir,
+            reported: pod.status.clone(),
+            pod,
+            effective: None,
+            gone: false,
+            slots,
+            tokens: Tokens::default(),
+            volumes: Volumes {
+                ready: false,
+                stale: true,
+                retry_at: None,
+                failures: 0,
+            },
+            wake_tx,
+            wake_rx,
+            start_time: Timestamp::now(),
+            not_runnable: None,
+            released: false,
+        };
+        for index in 0..worker.slots.len() {
+            worker.watch_exit(index);
+        }
+        Ok(worker)
+    }
+
+    /// Runs until the pod is gone, or the node stops.
+    pub async fn run(
+        mut self,
+        mut update_rx: watch::Receiver<Update>,
+        mut changes: broadcast::Receiver<SourceRef>,
+        shutdown: CancellationToken,
+    ) {
+        let mut adopted = false;
+        loop {
+            let timer = self.sync(&mut adopted).await;
+            if self.gone && !self.slots.iter().any(Slot::is_running) {
+                if let Err(error) = self.dir.remove() {
+                    tracing::warn!(path = %self.dir.path().display(), error = &error as &dyn Error, "cannot remove a pod's directory");
+                }
+                return;
+            }
+            let due = async {
+                match timer.0 {
+                    Some(time) => sleep_until(time).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = update_rx.changed() => {
+                    if changed.is_err() { return; }
+                    let update = update_rx.borrow_and_update().clone();
+                    self.apply_update(update);
+                }
+                Some(wake) = self.wake_rx.recv() => {
+                    self.apply_wake(wake).await;
+                    while let Ok(wake) = self.wake_rx.try_recv() {
+                        self.apply_wake(wake).await;
+                    }
+                }
+                change = changes.recv() => self.apply_change(change.ok()),
+                () = due => {}
+                () = shutdown.cancelled() => return self.shut_down().await,
+            }
+        }
+    }
+
+    async fn sync(&mut self, adopted: &mut bool) -> Timer {
+        let mut timer = Timer::default();
+        if !std::mem::replace(adopted, true) {
+            for index in 0..self.slots.len() {
+                if self.slots.get(index).is_some_and(Slot::is_running) {
+                    self.start_probes(index);
+                }
+            }
+        }
+        if self.gone || self.pod.metadata.deletion_timestamp.is_some() {
+            self.terminate(&mut timer).await;
+        } else {
+            self.drive(&mut timer).await;
+            self.report(false, &mut timer).await;
+        }
+        timer
+    }
+
+    fn apply_update(&mut self, update: Update) {
+        match update {
+            Update::Present(pod) => {
+                if pod.spec != self.pod.spec {
+                    self.effective = None;
+                }
+                if pod.metadata.labels != self.pod.metadata.labels
+                    || pod.metadata.annotations != self.pod.metadata.annotations
+                {
+                    self.effective = None;
+                    self.volumes.stale = true;
+                }
+                self.pod = pod;
+            }
+            Update::Gone => self.gone = true,
+        }
+    }
+
+    /// `None` stands for changes that were missed.
+    fn apply_change(&mut self, change: Option<SourceRef>) {
+        let concerned = match change {
+            Some(change) => change.namespace == self.dir.namespace && references(&self.pod).contains(&change),
+            None => true,
+        };
+        if !concerned {
+            return;
+        }
+        self.volumes.stale = true;
+        self.volumes.retry_at = None;
+        for slot in &mut self.slots {
+            if slot
+                .waiting
+                .as_ref()
+                .is_some_and(|waiting| waiting.reason == "CreateContainerConfigError")
+            {
+                slot.retry_at = None;
+            }
+        }
+    }
+
+    async fn apply_wake(&mut self, wake: Wake) {
+        match wake {
+            Wake::Exited {
+                container,
+                number,
+                exit,
+            } => {
+                let Some(slot) = self.slots.get_mut(container) else {
+                    return;
+                };
+                if slot.run.as_ref().map(|run| run.number) != Some(number) {
+                    return;
+                }
+                let code = exit.code;
+                let delay = slot.ended(exit);
+                if slot.role.restarts(&self.pod, code) {
+                    slot.retry_at = Some(Instant::now() + delay);
+                    if !delay.is_zero() && self.pod.metadata.deletion_timestamp.is_none() {
+                        let message = format!(
+                            "back-off {}s restarting failed container={} pod={}_{}({})",
+                            delay.as_secs(),
+                            slot.name,
+                            self.dir.name,
+                            self.dir.namespace,
+                            self.dir.uid
+                        );
+                        slot.wait("CrashLoopBackOff", message);
+                        let _ = std::fs::write(self.dir.waiting_mark(&slot.name), "");
+                        let text = format!(
+                            "Back-off restarting failed container {} in pod {}_{}({})",
+                            slot.name, self.dir.name, self.dir.namespace, self.dir.uid
+                        );
+                        self.event("Warning", container, "BackOff", &text).await;
+                    }
+                }
+            }
+            Wake::Probed {
+                container,
+                number,
+                report,
+            } => self.apply_probe(container, number, report).await,
+        }
+    }
+
+    async fn apply_probe(&mut self, index: usize, number: i32, report: Report) {
+        let Some(slot) = self.slots.get_mut(index) else {
+            return;
+        };
+        if slot.run.as_ref().map(|run| run.number) != Some(number) || !slot.is_running() {
+            return;
+        }
+        let name = slot.name.clone();
+        match (report.kind, report.verdict) {
+            (Kind::Startup, Some(true)) => {
+                slot.started = true;
+                self.start_probes(index);
+            }
+            (Kind::Readiness, Some(ready)) => slot.ready = ready,
+            _ => {}
+        }
+        if let Some(failure) = &report.failure {
+            let text = format!("{} probe failed: {failure}", report.kind.as_str());
+            self.event("Warning", index, "Unhealthy", &text).await;
+        }
+        if report.verdict == Some(false)
+            && report.kind != Kind::Readiness
+            && self.slots.get(index).is_some_and(|slot| slot.stop.is_none())
+        {
+            let word = report.kind.as_str().to_lowercase();
+            let own = self
+                .container(index)
+                .and_then(|container| report.kind.of(container)?.termination_grace_period_seconds);
+            let grace = own.map_or_else(
+                || self.grace(),
+                |seconds| Duration::from_secs(seconds.max(0) as u64),
+            );
+            let text = format!("Container {name} failed {word} probe, will be restarted");
+            self.event("Normal", index, "Killing", &text).await;
+            self.stop(index, Instant::now() + grace);
+        }
+    }
+
+    /// The container's spec, with what the node adds.
+    fn container(&self, index: usize) -> Option<&Container> {
+        let spec = self.effective.as_ref().unwrap_or(&self.pod).spec.as_ref()?;
+        spec.init_containers
+            .iter()
+            .flatten()
+            .chain(&spec.containers)
+            .nth(index)
+    }
+
+    /// The pod's grace period.
+    fn grace(&self) -> Duration {
+        let seconds = self
+            .pod
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.termination_grace_period_seconds)
+            .unwrap_or(30);
+        Duration::from_secs(seconds.max(0) as u64)
+    }
+
+    /// Waits for the end of the running attempt in a task of its own.
+    fn watch_exit(&mut self, index: usize) {
+        let wake_tx = self.wake_tx.clone();
+        let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.is_running()) else {
+            return;
+        };
+        let Some(run) = &slot.run else { return };
+        let (instance, number) = (run.instance.clone(), run.number);
+        let task = tokio::spawn(async move {
+            let exit = instance.wait().await;
+            let _ = wake_tx
+                .send(Wake::Exited {
+                    container: index,
+                    number,
+                    exit,
+                })
+                .await;
+        });
+        slot.tasks.push(task.abort_handle());
+    }
+
+    /// Starts the probes that are due: the startup probe first, the others once it passed.
+    fn start_probes(&mut self, index: usize) {
+        let Some(container) = self.container(index).cloned() else {
+            return;
+        };
+        let has_startup = container.startup_probe.is_some();
+        let Some(slot) = self.slots.get_mut(index) else {
+            return;
+        };
+        if !has_startup {
+            slot.started = true;
+        }
+        if container.readiness_probe.is_none() && slot.started {
+            slot.ready = true;
+        }
+        let kinds: &[Kind] = if slot.started {
+            &[Kind::Liveness, Kind::Readiness]
+        } else {
+            &[Kind::Startup]
+        };
+        for kind in kinds {
+            let Some(probe) = kind.of(&container).cloned() else {
+                continue;
+            };
+            self.start_probe(index, *kind, &container, probe);
+        }
+    }
+
+    fn start_probe(
+        &mut self,
+        index: usize,
+        kind: Kind,
+        container: &Container,
+        probe: k8s_openapi::api::core::v1::Probe,
+    ) {
+        let mounts = self.mounts(container);
+        let wake_tx = self.wake_tx.clone();
+        let Some(slot) = self.slots.get_mut(index) else {
+            return;
+        };
+        let Some(run) = &slot.run else { return };
+        let number = run.number;
+        let target = Target {
+            container,
+            launch: &run.instance.launch,
+            mounts: &mounts,
+            address: self.shared.config.pod_address,
+            policy: self.shared.config.commands,
+            program: &self.shared.config.program,
+        };
+        let check = Check::of_probe(&probe, &target);
+        let wrap = move |report| Wake::Probed {
+            container: index,
+            number,
+            report,
+        };
+        let task = tokio::spawn(probe::run(
+            kind,
+            probe,
+            check,
+            run.instance.started_at,
+            wake_tx,
+            wrap,
+        ));
+        slot.tasks.push(task.abort_handle());
+    }
+
+    /// The mounts of a container that runs; those with `subPathExpr` need its environment and are left to the start.
+    fn mounts(&self, container: &Container) -> Mounts {
+        let pod = self.effective.as_ref().unwrap_or(&self.pod);
+        let sources = super::sources::Sources::default();
+        super::launch::mounts(
+            &self.dir,
+            pod,
+            container,
+            &sources,
+            self.shared.host(),
+            &super::env::Environment::default(),
+        )
+        .unwrap_or_default()
+    }
+
+    /// Leaves the pod in the API; what happens to its processes is for the configuration to say.
+    async fn shut_down(mut self) {
+        let OnShutdown::StopPods(limit) = self.shared.config.on_shutdown else {
+            return;
+        };
+        let deadline = Instant::now() + limit.min(self.grace());
+        for index in 0..self.slots.len() {
+            self.stop(index, deadline);
+        }
+        let all_ended = async {
+            while self.slots.iter().any(Slot::is_running) {
+                match self.wake_rx.recv().await {
+                    Some(Wake::Exited { container, exit, .. }) => {
+                        if let Some(slot) = self.slots.get_mut(container) {
+                            slot.ended(exit);
+                        }
+                    }
+                    Some(Wake::Probed { .. }) => {}
+                    None => return,
+                }
+            }
+        };
+        if tokio::time::timeout_at(deadline + Duration::from_secs(7), all_ended)
+            .await
+            .is_err()
+        {
+            tracing::warn!(pod = %self.dir.path().display(), "a container did not end in time; the next start adopts it");
+        }
+    }
+}

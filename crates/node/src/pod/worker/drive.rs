@@ -1,0 +1,422 @@
+//! A pod that should run: volumes, then init containers in order, then the others, each started again as its policy says.
+
+use std::{fs, io, path::Path, time::Duration};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Volume;
+use tokio::time::Instant;
+
+use super::{Timer, Worker};
+use crate::{
+    layout::create_private,
+    pod::{
+        image, launch,
+        slot::{Ended, Role, Run, Slot, id},
+        sources::Sources,
+        token,
+        volume::{self, Content, Inputs, VolumeError, atomic},
+    },
+    process::{Instance, attempt::Attempt},
+    retry::{exponential, jitter},
+};
+
+const RETRY_FIRST: Duration = Duration::from_millis(500);
+const RETRY_LONGEST: Duration = Duration::from_secs(60);
+const CONFIG_RETRY: Duration = Duration::from_secs(10);
+
+/// Where a container stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// Not started, being stopped, or waiting for its restart.
+    Waiting,
+    Running,
+    /// Ended for good.
+    Done {
+        success: bool,
+    },
+}
+
+/// Why volumes are not there.
+enum SetupError {
+    Volume(VolumeError),
+    Io { volume: String, source: io::Error },
+    Api(kube::Error),
+}
+
+impl SetupError {
+    fn message(&self) -> String {
+        match self {
+            Self::Volume(error) => error.to_string(),
+            Self::Io { volume, source } => {
+                format!("MountVolume.SetUp failed for volume {volume:?} : {source}")
+            }
+            Self::Api(error) => format!("cannot read what the pod's volumes are made from: {error}"),
+        }
+    }
+}
+
+impl Worker {
+    pub(super) async fn drive(&mut self, timer: &mut Timer) {
+        if self.is_over() || !self.is_runnable().await {
+            return;
+        }
+        if !self.ensure_effective(timer).await || !self.ensure_volumes(timer).await {
+            return;
+        }
+        for index in 0..self.slots.len() {
+            let Some(role) = self.slots.get(index).map(|slot| slot.role) else {
+                continue;
+            };
+            let standing = self.advance(index, timer).await;
+            let go_on = match (role, standing) {
+                (Role::Init, Standing::Done { success }) => success,
+                (Role::Init, _) => false,
+                // The next one waits until a sidecar is up, but not for one that is restarting once the pod runs.
+                (Role::Sidecar, _) => {
+                    self.slots.get(index).is_some_and(|slot| slot.started) || self.mains_started()
+                }
+                (Role::Main, _) => true,
+            };
+            if !go_on && !self.mains_started() {
+                return;
+            }
+        }
+        // Sidecars end with the pod's work.
+        if self.mains_done() {
+            let deadline = Instant::now() + self.grace();
+            for index in 0..self.slots.len() {
+                if self
+                    .slots
+                    .get(index)
+                    .is_some_and(|slot| slot.role == Role::Sidecar)
+                {
+                    self.stop(index, deadline);
+                }
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let phase = self
+            .pod
+            .status
+            .as_ref()
+            .and_then(|status| status.phase.as_deref());
+        matches!(phase, Some("Succeeded" | "Failed"))
+    }
+
+    fn mains_started(&self) -> bool {
+        self.slots
+            .iter()
+            .any(|slot| slot.role == Role::Main && slot.run.is_some())
+    }
+
+    fn mains_done(&self) -> bool {
+        self.slots
+            .iter()
+            .filter(|slot| slot.role == Role::Main)
+            .all(|slot| {
+                slot.exit()
+                    .is_some_and(|exit| !slot.role.restarts(&self.pod, exit.code))
+            })
+    }
+
+    /// A pod with an image that is not Causeway's own says so and waits.
+    async fn is_runnable(&mut self) -> bool {
+        let own = self.shared.config.own_image.clone();
+        let mut first = None;
+        for index in 0..self.slots.len() {
+            let Some(container) = self.container(index) else {
+                continue;
+            };
+            let Err(cannot) = image::check(container.image.as_deref().unwrap_or_default(), &own) else {
+                continue;
+            };
+            let Some(slot) = self.slots.get_mut(index) else {
+                continue;
+            };
+            slot.wait(cannot.reason(), cannot.to_string());
+            first.get_or_insert((index, cannot));
+        }
+        let Some((index, cannot)) = first else {
+            self.not_runnable = None;
+            return true;
+        };
+        let said = (cannot.reason().to_owned(), cannot.to_string());
+        if self.not_runnable.as_ref() != Some(&said) {
+            self.event("Warning", index, "Failed", &said.1).await;
+            self.not_runnable = Some(said);
+        }
+        false
+    }
+
+    async fn ensure_effective(&mut self, timer: &mut Timer) -> bool {
+        if self.effective.is_some() {
+            return true;
+        }
+        match token::with_api_access(&self.shared.client, (*self.pod).clone()).await {
+            Ok(pod) => {
+                self.effective = Some(pod);
+                true
+            }
+            Err(error) => {
+                self.volumes_failed(&SetupError::Api(error), timer).await;
+                false
+            }
+        }
+    }
+
+    /// Brings the volumes up to date; false when containers cannot start yet.
+    async fn ensure_volumes(&mut self, timer: &mut Timer) -> bool {
+        if let Some(retry_at) = self.volumes.retry_at
+            && Instant::now() < retry_at
+        {
+            timer.at(retry_at);
+            return self.volumes.ready;
+        }
+        let token_due = self
+            .tokens
+            .until_renewal(Timestamp::now())
+            .is_some_and(|wait| wait <= Duration::from_secs(1));
+        if self.volumes.stale || token_due {
+            if let Err(error) = self.set_up_volumes().await {
+                self.volumes_failed(&error, timer).await;
+                return self.volumes.ready;
+            }
+            self.volumes.ready = true;
+            self.volumes.stale = false;
+            self.volumes.retry_at = None;
+            self.volumes.failures = 0;
+        }
+        if let Some(wait) = self.tokens.until_renewal(Timestamp::now()) {
+            timer.after(wait);
+        }
+        true
+    }
+
+    async fn volumes_failed(&mut self, error: &SetupError, timer: &mut Timer) {
+        let message = error.message();
+        let wait = jitter(exponential(RETRY_FIRST, RETRY_LONGEST, self.volumes.failures));
+        self.volumes.failures = self.volumes.failures.saturating_add(1);
+        self.volumes.retry_at = Some(Instant::now() + wait);
+        timer.after(wait);
+        for slot in self.slots.iter_mut().filter(|slot| slot.run.is_none()) {
+            slot.wait("ContainerCreating", message.clone());
+        }
+        self.shared
+            .recorder
+            .warning(self.pod.as_ref(), "FailedMount", &message)
+            .await;
+    }
+
+    async fn set_up_volumes(&mut self) -> Result<(), SetupError> {
+        let pod = self.effective.as_ref().unwrap_or(&self.pod);
+        let sources = Sources::fetch(&self.shared.client, pod)
+            .await
+            .map_err(SetupError::Api)?;
+        self.tokens
+            .renew(&self.shared.client, pod, Timestamp::now())
+            .await
+            .map_err(SetupError::Api)?;
+        let tokens = self.tokens.values();
+        let ca = fs::read_to_string(&self.shared.config.ca_path).unwrap_or_default();
+        let inputs = Inputs {
+            pod,
+            host: self.shared.host(),
+            sources: &sources,
+            tokens: &tokens,
+            ca: &ca,
+        };
+        for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
+            let content = volume::content(volume, &inputs).map_err(SetupError::Volume)?;
+            let path = self.dir.volume(&volume.name);
+            write_volume(volume, &path, &content).map_err(|source| SetupError::Io {
+                volume: volume.name.clone(),
+                source,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Takes a container one step further.
+    async fn advance(&mut self, index: usize, timer: &mut Timer) -> Standing {
+        let current_hash = self.container(index).map(launch::spec_hash);
+        let grace = self.grace();
+        let Some(slot) = self.slots.get_mut(index) else {
+            return Standing::Waiting;
+        };
+        if let Some(run) = &slot.run
+            && run.exit.is_none()
+        {
+            let changed = current_hash.as_ref() != Some(&run.instance.launch.spec_hash);
+            if changed && !slot.replaced {
+                slot.replaced = true;
+                let text = format!("Container {} definition changed, will be restarted", slot.name);
+                self.event("Normal", index, "Killing", &text).await;
+                self.stop(index, Instant::now() + grace);
+            }
+            return Standing::Running;
+        }
+        if let Some(exit) = slot.exit() {
+            let code = exit.code;
+            if !slot.role.restarts(&self.pod, code) {
+                return Standing::Done { success: code == 0 };
+            }
+        }
+        if let Some(retry_at) = slot.retry_at
+            && Instant::now() < retry_at
+        {
+            timer.at(retry_at);
+            return Standing::Waiting;
+        }
+        self.start(index, timer).await;
+        if self.slots.get(index).is_some_and(Slot::is_running) {
+            Standing::Running
+        } else {
+            Standing::Waiting
+        }
+    }
+
+    async fn start(&mut self, index: usize, timer: &mut Timer) {
+        let Some(container) = self.container(index).cloned() else {
+            return;
+        };
+        let Some(number) = self.slots.get(index).map(Slot::next_number) else {
+            return;
+        };
+        let pod = self.effective.clone().unwrap_or_else(|| (*self.pod).clone());
+        let sources = match Sources::fetch(&self.shared.client, &pod).await {
+            Ok(sources) => sources,
+            Err(error) => {
+                self.cannot_start(index, "CreateContainerConfigError", &error.to_string(), timer)
+                    .await;
+                return;
+            }
+        };
+        let launch = match launch::prepare(&self.shared, &self.dir, &pod, &container, &sources, number) {
+            Ok((launch, _)) => launch,
+            Err(error) => {
+                self.cannot_start(index, error.reason(), &error.to_string(), timer)
+                    .await;
+                return;
+            }
+        };
+        let image = launch.image.clone();
+        let instance = match Instance::start(
+            self.dir.attempt(&container.name, number),
+            launch,
+            &self.shared.config.shim,
+        )
+        .await
+        {
+            Ok(instance) => instance,
+            Err(error) => {
+                let text = crate::retry::chain(&error);
+                self.cannot_start(index, "RunContainerError", &text, timer).await;
+                return;
+            }
+        };
+        let dir = self.dir.clone();
+        let Some(slot) = self.slots.get_mut(index) else {
+            return;
+        };
+        if let Some(Run {
+            instance,
+            number,
+            exit: Some(exit),
+        }) = slot.run.take()
+        {
+            slot.last = Some(Ended {
+                id: id(&dir, &slot.name, number),
+                started_at: instance.started_at,
+                exit,
+            });
+        }
+        slot.run = Some(Run {
+            instance,
+            number,
+            exit: None,
+        });
+        (slot.waiting, slot.retry_at, slot.started, slot.ready) = (None, None, false, false);
+        let _ = fs::remove_file(dir.waiting_mark(&container.name));
+        forget_attempts_before(&dir.container(&container.name), number - 1);
+        self.watch_exit(index);
+        self.start_probes(index);
+        self.event(
+            "Normal",
+            index,
+            "Pulled",
+            &format!("Container image {image:?} already present on machine"),
+        )
+        .await;
+        self.event(
+            "Normal",
+            index,
+            "Created",
+            &format!("Created container: {}", container.name),
+        )
+        .await;
+        self.event(
+            "Normal",
+            index,
+            "Started",
+            &format!("Started container {}", container.name),
+        )
+        .await;
+    }
+
+    async fn cannot_start(&mut self, index: usize, reason: &str, message: &str, timer: &mut Timer) {
+        let wait = jitter(CONFIG_RETRY);
+        timer.after(wait);
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.retry_at = Some(Instant::now() + wait);
+            slot.wait(reason, message);
+        }
+        self.event("Warning", index, "Failed", &format!("Error: {message}"))
+            .await;
+    }
+}
+
+fn write_volume(volume: &Volume, path: &Path, content: &Content) -> io::Result<()> {
+    match content {
+        Content::Files(payload) => atomic::write(path, payload).map(drop),
+        Content::Empty => create_private(path),
+        Content::Host(path) => check_host_path(volume, path),
+    }
+}
+
+fn check_host_path(volume: &Volume, path: &Path) -> io::Result<()> {
+    let type_ = volume
+        .host_path
+        .as_ref()
+        .and_then(|host| host.type_.as_deref())
+        .unwrap_or_default();
+    let wrong = |what: &str| {
+        Err(io::Error::other(format!(
+            "hostPath type check failed: {} is not a {what}",
+            path.display()
+        )))
+    };
+    match type_ {
+        "DirectoryOrCreate" => fs::create_dir_all(path),
+        "FileOrCreate" => fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(path)
+            .map(drop),
+        "Directory" if !path.is_dir() => wrong("directory"),
+        "File" if !path.is_file() => wrong("file"),
+        _ => Ok(()),
+    }
+}
+
+/// Keeps the attempt for `kubectl logs --previous` and removes older ones.
+fn forget_attempts_before(container_dir: &Path, oldest: i32) {
+    for number in Attempt::numbers(container_dir)
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|number| *number < oldest)
+    {
+        let _ = fs::remove_dir_all(container_dir.join(number.to_string()));
+    }
+}

@@ -1,0 +1,95 @@
+//! What the worker tells the API: the pod's status when it changed, and events.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+use kube::{
+    Api, Resource,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+
+use super::{Timer, Worker};
+use crate::{
+    pod::{slot::Role, status},
+    retry::jitter,
+    workload::is_code,
+};
+
+const RETRY: Duration = Duration::from_secs(1);
+
+impl Worker {
+    /// Writes the status if it differs from the one that was written last.
+    pub(super) async fn report(&mut self, terminated: bool, timer: &mut Timer) {
+        let containers: Vec<_> = (0..self.slots.len()).map(|index| self.container(index)).collect();
+        let views: Vec<_> = self
+            .slots
+            .iter()
+            .zip(containers)
+            .filter_map(|(slot, container)| Some(slot.view(&self.dir, container?)))
+            .collect();
+        let inputs = status::Inputs {
+            pod: &self.pod,
+            address: self.shared.config.pod_address,
+            start_time: self.start_time,
+            not_runnable: self
+                .not_runnable
+                .as_ref()
+                .map(|(reason, message)| (reason.as_str(), message.as_str())),
+            terminated,
+            now: Timestamp::now(),
+        };
+        let status = status::build(&inputs, &views);
+        if self.reported.as_ref() == Some(&status) {
+            return;
+        }
+        let pods: Api<Pod> = Api::namespaced(self.shared.client.clone(), &self.dir.namespace);
+        let patch = json!({"metadata": {"uid": self.dir.uid}, "status": status});
+        match pods
+            .patch_status(&self.dir.name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+        {
+            Ok(_) => {
+                // The next look must see these times and this phase, not those of before.
+                let mut pod = (*self.pod).clone();
+                pod.status = Some(status.clone());
+                self.pod = pod.into();
+                self.reported = Some(status);
+            }
+            // The pod is gone or another one has its name: the watch will tell.
+            Err(error) if is_code(&error, 404) || is_code(&error, 409) => {}
+            Err(error) => {
+                tracing::warn!(
+                    pod = self.dir.name,
+                    namespace = self.dir.namespace,
+                    error = &error as &dyn std::error::Error,
+                    "cannot write a pod's status"
+                );
+                timer.after(jitter(RETRY));
+            }
+        }
+    }
+
+    /// The pod, with the container as field path.
+    pub(super) fn reference(&self, index: usize) -> ObjectReference {
+        let mut reference = self.pod.object_ref(&());
+        reference.field_path = self.slots.get(index).map(|slot| {
+            let list = if slot.role == Role::Main {
+                "containers"
+            } else {
+                "initContainers"
+            };
+            format!("spec.{list}{{{}}}", slot.name)
+        });
+        reference
+    }
+
+    /// Writes an event about a container.
+    pub(super) async fn event(&self, type_: &str, index: usize, reason: &str, message: &str) {
+        self.shared
+            .recorder
+            .record(type_, self.reference(index), reason, message)
+            .await;
+    }
+}

@@ -1,0 +1,150 @@
+//! One attempt to run a container: its directory, and the files that the node and the shim share in it.
+//!
+//! | file | written by | says |
+//! |---|---|---|
+//! | `launch.json` | node | what to run |
+//! | `record.json` | node, before the shim may start the process | who the shim is |
+//! | `child.json` | shim | who the process is |
+//! | `start-error` | shim, second stage | why the program could not be executed |
+//! | `exit.json` | shim | how the process ended |
+//! | `log`, `log.1` | shim | what it printed |
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{Identity, durable};
+
+/// What to run, and for whom.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launch {
+    pub program: PathBuf,
+    pub args: Vec<String>,
+    /// The whole environment; nothing is inherited.
+    pub env: Vec<(String, String)>,
+    pub working_dir: PathBuf,
+    pub pod_uid: String,
+    pub container: String,
+    pub image: String,
+    /// Changes when the container's spec changes in a way that needs a restart.
+    pub spec_hash: String,
+    pub restart_count: i32,
+}
+
+/// Who the shim of an attempt is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    pub shim: Identity,
+    pub started_at: Timestamp,
+}
+
+/// How a process ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exit {
+    pub code: i32,
+    pub signal: Option<i32>,
+    pub reason: String,
+    pub message: Option<String>,
+    pub finished_at: Timestamp,
+}
+
+impl Exit {
+    /// The end of a process that nobody saw, such as by a reboot.
+    pub fn unseen(now: Timestamp) -> Self {
+        Self {
+            code: 137,
+            signal: None,
+            reason: "ContainerStatusUnknown".into(),
+            message: Some(
+                "the process ended while nobody watched, for example by a reboot of the machine".into(),
+            ),
+            finished_at: now,
+        }
+    }
+}
+
+/// The directory of one attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt(PathBuf);
+
+impl Attempt {
+    pub fn at(directory: impl Into<PathBuf>) -> Self {
+        Self(directory.into())
+    }
+
+    /// The newest attempt below a container's directory, with its number.
+    pub fn newest(container_dir: &Path) -> io::Result<Option<(i32, Self)>> {
+        Ok(Self::numbers(container_dir)?
+            .into_iter()
+            .max()
+            .map(|number| (number, Self::at(container_dir.join(number.to_string())))))
+    }
+
+    /// The numbers of all attempts below a container's directory.
+    pub fn numbers(container_dir: &Path) -> io::Result<Vec<i32>> {
+        let entries = match fs::read_dir(container_dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut numbers = Vec::new();
+        for entry in entries {
+            if let Some(number) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) {
+                numbers.push(number);
+            }
+        }
+        Ok(numbers)
+    }
+
+    pub fn directory(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn log(&self) -> PathBuf {
+        self.0.join("log")
+    }
+
+    pub fn rotated_log(&self) -> PathBuf {
+        self.0.join("log.1")
+    }
+
+    pub fn start_error(&self) -> PathBuf {
+        self.0.join("start-error")
+    }
+
+    pub fn launch(&self) -> io::Result<Option<Launch>> {
+        durable::read_json(&self.0.join("launch.json"))
+    }
+
+    pub fn record(&self) -> io::Result<Option<Record>> {
+        durable::read_json(&self.0.join("record.json"))
+    }
+
+    pub fn child(&self) -> io::Result<Option<Identity>> {
+        durable::read_json(&self.0.join("child.json"))
+    }
+
+    pub fn exit(&self) -> io::Result<Option<Exit>> {
+        durable::read_json(&self.0.join("exit.json"))
+    }
+
+    pub fn write_launch(&self, launch: &Launch) -> io::Result<()> {
+        durable::write_json(&self.0.join("launch.json"), launch)
+    }
+
+    pub fn write_record(&self, record: &Record) -> io::Result<()> {
+        durable::write_json(&self.0.join("record.json"), record)
+    }
+
+    pub fn write_child(&self, child: &Identity) -> io::Result<()> {
+        durable::write_json(&self.0.join("child.json"), child)
+    }
+
+    pub fn write_exit(&self, exit: &Exit) -> io::Result<()> {
+        durable::write_json(&self.0.join("exit.json"), exit)
+    }
+}

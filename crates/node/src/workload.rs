@@ -1,0 +1,71 @@
+//! The workload controllers that a cluster's controller manager would run: Deployments and ReplicaSets.
+//! Each is a pure `plan(desired, observed) → actions` and a thin loop that reads live, plans, and acts; live reads make
+//! expectations unnecessary, since a plan never sees less than what the loop itself has written.
+
+mod claim;
+mod deployment;
+mod hash;
+mod replica_set;
+mod unsupported;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{Client, Resource, ResourceExt};
+use tokio_util::sync::CancellationToken;
+
+use crate::events::Recorder;
+
+/// A failed step of a reconcile; retried with backoff.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot {verb} {kind} {namespace}/{name}")]
+    Api {
+        verb: &'static str,
+        kind: &'static str,
+        namespace: String,
+        name: String,
+        source: Box<kube::Error>,
+    },
+}
+
+impl Error {
+    pub fn api<'a>(
+        verb: &'static str,
+        kind: &'static str,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> impl FnOnce(kube::Error) -> Self + use<'a> {
+        move |source| Self::Api {
+            verb,
+            kind,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            source: Box::new(source),
+        }
+    }
+}
+
+/// Runs all workload controllers until `shutdown`.
+pub async fn run(client: Client, recorder: Recorder, shutdown: CancellationToken) {
+    tokio::join!(
+        deployment::run(client.clone(), recorder.clone(), shutdown.clone()),
+        replica_set::run(client.clone(), recorder.clone(), shutdown.clone()),
+        unsupported::run(client, recorder, shutdown),
+    );
+}
+
+/// The owner reference with which `owner` controls its children.
+pub fn controller_reference<K: Resource<DynamicType = ()>>(owner: &K) -> OwnerReference {
+    OwnerReference {
+        api_version: K::api_version(&()).into_owned(),
+        kind: K::kind(&()).into_owned(),
+        name: owner.name_any(),
+        uid: owner.uid().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}
+
+/// True when the error is the API's answer with this code.
+pub fn is_code(error: &kube::Error, code: u16) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == code)
+}

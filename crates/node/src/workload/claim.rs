@@ -1,0 +1,104 @@
+//! Which objects belong to a controller: those it owns and selects; orphans it selects are adopted, others are let go.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use kube::core::{Selector, SelectorExt};
+use serde_json::{Value, json};
+
+/// What a controller has to do about an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// Owned and selected.
+    Mine,
+    /// Selected and without a controller.
+    Adopt,
+    /// Owned but no longer selected.
+    Release,
+    /// None of ours.
+    Other,
+}
+
+/// Decides about one object; a controller that is being deleted adopts nothing.
+pub fn claim(owner: &ObjectMeta, selector: &Selector, object: &ObjectMeta) -> Claim {
+    let none = BTreeMap::new();
+    let selected = selector.matches(object.labels.as_ref().unwrap_or(&none));
+    match controller_uid(object) {
+        Some(uid) if Some(uid) == owner.uid.as_deref() => {
+            if selected {
+                Claim::Mine
+            } else {
+                Claim::Release
+            }
+        }
+        Some(_) => Claim::Other,
+        None if selected && owner.deletion_timestamp.is_none() && object.deletion_timestamp.is_none() => {
+            Claim::Adopt
+        }
+        None => Claim::Other,
+    }
+}
+
+/// The uid of the controller that owns an object.
+pub fn controller_uid(object: &ObjectMeta) -> Option<&str> {
+    let owners = object.owner_references.as_deref().unwrap_or_default();
+    owners
+        .iter()
+        .find(|owner| owner.controller == Some(true))
+        .map(|owner| owner.uid.as_str())
+}
+
+/// The selector of a workload; one that cannot be read selects nothing.
+pub fn selector(selector: &LabelSelector) -> Option<Selector> {
+    let empty = selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
+        && selector.match_expressions.as_ref().is_none_or(Vec::is_empty);
+    if empty {
+        return None;
+    }
+    selector.clone().try_into().ok()
+}
+
+/// A merge patch that adds or removes the owner; the uid makes it fail on another object of the same name.
+pub fn ownership_patch(
+    object: &ObjectMeta,
+    owner: &k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference,
+    own: bool,
+) -> Value {
+    let mut owners = object.owner_references.clone().unwrap_or_default();
+    owners.retain(|reference| reference.uid != owner.uid);
+    if own {
+        owners.push(owner.clone());
+    }
+    json!({"metadata": {"uid": object.uid, "ownerReferences": owners}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adopts_orphans_and_lets_go_of_what_is_not_selected() {
+        let meta = |json| serde_json::from_value::<ObjectMeta>(json).unwrap();
+        let owner = meta(json!({"name": "o", "uid": "1"}));
+        let selector: Selector = Selector::from_iter([("app".to_owned(), "a".to_owned())]);
+        let owned_by = |uid: &str, app: &str| {
+            let reference =
+                json!({"apiVersion": "v1", "kind": "K", "name": "o", "uid": uid, "controller": true});
+            meta(json!({"labels": {"app": app}, "ownerReferences": [reference]}))
+        };
+        let cases = [
+            (owned_by("1", "a"), Claim::Mine),
+            (owned_by("1", "b"), Claim::Release),
+            (owned_by("2", "a"), Claim::Other),
+            (meta(json!({"labels": {"app": "a"}})), Claim::Adopt),
+            (meta(json!({"labels": {"app": "b"}})), Claim::Other),
+            (
+                meta(json!({"labels": {"app": "a"}, "deletionTimestamp": "2026-01-01T00:00:00Z"})),
+                Claim::Other,
+            ),
+        ];
+        for (object, expected) in cases {
+            assert_eq!(claim(&owner, &selector, &object), expected, "{object:?}");
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! ReplicaSet → Pods: keeps as many pods of a template as asked for, and counts them.
+
+pub mod plan;
+
+use std::{error::Error as StdError, sync::Arc, time::Duration};
+
+use futures::{StreamExt, stream};
+use k8s_openapi::api::{
+    apps::v1::ReplicaSet,
+    core::v1::{Pod, PodTemplateSpec},
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
+    core::{Selector, SelectorExt},
+    runtime::{
+        controller::{Action, Config, Controller},
+        reflector::{ObjectRef, Store},
+        watcher,
+    },
+};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Error,
+    claim::{self, Claim, claim, controller_uid, ownership_patch},
+    controller_reference, is_code,
+};
+use crate::{
+    events::Recorder,
+    retry::{Failures, chain},
+};
+
+const KIND: &str = "ReplicaSet";
+/// As many pods are created or deleted at once; the rest follows in the same reconcile.
+const CONCURRENCY: usize = 8;
+
+struct Context {
+    client: Client,
+    recorder: Recorder,
+    failures: Failures<ObjectRef<ReplicaSet>>,
+}
+
+/// Runs the controller until `shutdown`.
+pub async fn run(client: Client, recorder: Recorder, shutdown: CancellationToken) {
+    let context = Arc::new(Context {
+        client: client.clone(),
+        recorder,
+        failures: Failures::default(),
+    });
+    let controller = Controller::new(Api::<ReplicaSet>::all(client.clone()), watcher::Config::default());
+    let store = controller.store();
+    controller
+        .with_config(Config::default().concurrency(4))
+        .owns(Api::<Pod>::all(client.clone()), watcher::Config::default())
+        // Orphans have no owner to tell, so whoever selects them is asked.
+        .watches(Api::<Pod>::all(client), watcher::Config::default(), move |pod| {
+            selecting(&store, &pod)
+        })
+        .graceful_shutdown_on(async move { shutdown.cancelled().await })
+        .run(reconcile, on_error, context)
+        .for_each(|_| async {})
+        .await;
+}
+
+fn selecting(store: &Store<ReplicaSet>, pod: &Pod) -> Vec<ObjectRef<ReplicaSet>> {
+    if controller_uid(&pod.metadata).is_some() {
+        return Vec::new();
+    }
+    store
+        .state_filter(|set| {
+            set.namespace() == pod.namespace()
+                && set
+                    .spec
+                    .as_ref()
+                    .and_then(|spec| claim::selector(&spec.selector))
+                    .is_some_and(|selector| selector.matches(pod.labels()))
+        })
+        .iter()
+        .map(|set| ObjectRef::from_obj(set.as_ref()))
+        .collect()
+}
+
+fn on_error(set: Arc<ReplicaSet>, error: &Error, context: Arc<Context>) -> Action {
+    let key = ObjectRef::from_obj(set.as_ref());
+    tracing::warn!(object.r#ref = %key, error = error as &dyn StdError, "cannot reconcile a ReplicaSet");
+    Action::requeue(context.failures.failed(key))
+}
+
+async fn reconcile(set: Arc<ReplicaSet>, context: Arc<Context>) -> Result<Action, Error> {
+    let key = ObjectRef::from_obj(set.as_ref());
+    let (namespace, name) = (set.namespace().unwrap_or_default(), set.name_any());
+    let sets: Api<ReplicaSet> = Api::namespaced(context.client.clone(), &namespace);
+    let read = sets
+        .get_opt(&name)
+        .await
+        .map_err(Error::api("read", KIND, &namespace, &name))?;
+    let Some(set) = read.filter(|read| read.uid() == set.uid()) else {
+        context.failures.succeeded(&key);
+        return Ok(Action::await_change());
+    };
+    let Some(selector) = set.spec.as_ref().and_then(|spec| claim::selector(&spec.selector)) else {
+        return Ok(Action::await_change());
+    };
+    let pods = claimed_pods(&context.client, &set, &selector, &namespace).await?;
+    let plan = plan::plan(&set, &pods, jiff::Timestamp::now());
+    let failure = act(&context, &set, &namespace, &plan).await.err();
+    write_status(&sets, &set, &plan, failure.as_ref(), &namespace, &name).await?;
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    context.failures.succeeded(&key);
+    Ok(plan
+        .check_again
+        .map_or_else(Action::await_change, Action::requeue))
+}
+
+async fn claimed_pods(
+    client: &Client,
+    set: &ReplicaSet,
+    selector: &Selector,
+    namespace: &str,
+) -> Result<Vec<Pod>, Error> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let listed = api
+        .list(&ListParams::default())
+        .await
+        .map_err(Error::api("list", "Pods", namespace, ""))?;
+    let owner = controller_reference(set);
+    let mut mine = Vec::new();
+    for pod in listed.items {
+        let decision = claim(set.meta(), selector, &pod.metadata);
+        let own = match decision {
+            Claim::Mine => {
+                mine.push(pod);
+                continue;
+            }
+            Claim::Other => continue,
+            Claim::Adopt => true,
+            Claim::Release => false,
+        };
+        let name = pod.name_any();
+        let patch = Patch::Merge(ownership_patch(&pod.metadata, &owner, own));
+        match api.patch(&name, &PatchParams::default(), &patch).await {
+            Ok(patched) if own => mine.push(patched),
+            Ok(_) => {}
+            // Gone or replaced meanwhile: its own event comes.
+            Err(error) if is_code(&error, 404) || is_code(&error, 409) => {}
+            Err(error) => return Err(Error::api("claim", "Pod", namespace, &name)(error)),
+        }
+    }
+    Ok(mine)
+}
+
+async fn act(context: &Context, set: &ReplicaSet, namespace: &str, plan: &plan::Plan) -> Result<(), Error> {
+    let api: &Api<Pod> = &Api::namespaced(context.client.clone(), namespace);
+    let template = build_pod(set);
+    let template = &template;
+    let creates = (0..plan.create).map(|_| async move {
+        match api.create(&PostParams::default(), template).await {
+            Ok(pod) => {
+                let message = format!("Created pod: {}", pod.name_any());
+                context.recorder.normal(set, "SuccessfulCreate", &message).await;
+                Ok(())
+            }
+            // The namespace goes away, and the pods with it: nothing to retry.
+            Err(error) if matches!(&error, kube::Error::Api(status) if status.code == 403 && status.message.contains("being terminated")) => Ok(()),
+            Err(error) => {
+                context.recorder.warning(set, "FailedCreate", &format!("Error creating: {error}")).await;
+                Err(Error::api("create a pod of", KIND, namespace, &set.name_any())(error))
+            }
+        }
+    });
+    let deletes = plan.delete.clone().into_iter().map(|pod| async move {
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: pod.uid.clone(),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        match api.delete(&pod.name, &params).await {
+            Ok(_) => {
+                context
+                    .recorder
+                    .normal(set, "SuccessfulDelete", &format!("Deleted pod: {}", pod.name))
+                    .await;
+                Ok(())
+            }
+            Err(error) if is_code(&error, 404) || is_code(&error, 409) => Ok(()),
+            Err(error) => Err(Error::api("delete", "Pod", namespace, &pod.name)(error)),
+        }
+    });
+    let created: Vec<Result<(), Error>> = stream::iter(creates)
+        .buffer_unordered(CONCURRENCY)
+        .collect()
+        .await;
+    let deleted: Vec<Result<(), Error>> = stream::iter(deletes)
+        .buffer_unordered(CONCURRENCY)
+        .collect()
+        .await;
+    created.into_iter().chain(deleted).collect()
+}
+
+/// The pod that a ReplicaSet asks for.
+fn build_pod(set: &ReplicaSet) -> Pod {
+    let PodTemplateSpec { metadata, spec } = set
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.template.clone())
+        .unwrap_or_default();
+    let template = metadata.unwrap_or_default();
+    let mut pod = Pod {
+        spec,
+        ..Pod::default()
+    };
+    pod.metadata.generate_name = Some(format!("{}-", set.name_any()));
+    pod.metadata.namespace = set.namespace();
+    pod.metadata.labels = template.labels;
+    pod.metadata.annotations = template.annotations;
+    pod.metadata.finalizers = template.finalizers;
+    pod.metadata.owner_references = Some(vec![controller_reference(set)]);
+    pod
+}
+
+async fn write_status(
+    sets: &Api<ReplicaSet>,
+    set: &ReplicaSet,
+    plan: &plan::Plan,
+    failure: Option<&Error>,
+    namespace: &str,
+    name: &str,
+) -> Result<(), Error> {
+    let status = plan::with_failure(
+        plan.status.clone(),
+        set,
+        failure.map(|error| chain(error)),
+        jiff::Timestamp::now(),
+    );
+    if set
+        .status
+        .as_ref()
+        .is_some_and(|before| plan::same_status(before, &status))
+    {
+        return Ok(());
+    }
+    let patch = Patch::Merge(json!({"metadata": {"uid": set.uid()}, "status": plan::status_patch(&status)}));
+    match sets.patch_status(name, &PatchParams::default(), &patch).await {
+        Ok(_) => Ok(()),
+        Err(error) if is_code(&error, 404) || is_code(&error, 409) => Ok(()),
+        Err(error) => Err(Error::api("write the status of", KIND, namespace, name)(error)),
+    }
+}
+
+/// Upper bound for a wait, so that a clock that jumps is noticed.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(3600);
