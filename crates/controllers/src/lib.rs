@@ -1,1 +1,16 @@
-//! placeholder
+//! Causeway's controllers: a small framework (watch, apply, status, Events, leader election) and one reconciler per
+//! kind. A crate of its own so that reconcilers can never reach into a data plane or the embedded API server.
+
+#![warn(missing_docs)]
+
+pub mod apply;
+pub mod backoff;
+pub mod children;
+pub mod error;
+pub mod events;
+pub mod health;
+pub mod leader;
+pub mod metrics;
+pub mod report;
+pub mod runner;
+pub mod status;

@@ -1,0 +1,141 @@
+//! The objects that controllers make: which kinds there are, and a watched cache of each, filled with those that carry
+//! Causeway's label. Controllers read their children here and never with live requests.
+
+use std::{sync::Arc, time::Duration};
+
+use causeway_api::names;
+use futures::{Stream, StreamExt};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{ApiResource, DynamicObject},
+    runtime::{WatchStreamExt, reflector, watcher},
+};
+
+use crate::error::Error;
+
+/// A kind of object that some controller makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChildKind {
+    /// API group, empty for the core group.
+    pub group: &'static str,
+    /// API version within the group.
+    pub version: &'static str,
+    /// Kind, in CamelCase.
+    pub kind: &'static str,
+    /// Resource name, as in URLs.
+    pub plural: &'static str,
+}
+
+impl ChildKind {
+    /// What a dynamic client needs to know of the kind.
+    pub fn resource(&self) -> ApiResource {
+        ApiResource {
+            group: self.group.to_owned(),
+            version: self.version.to_owned(),
+            api_version: if self.group.is_empty() {
+                self.version.to_owned()
+            } else {
+                format!("{}/{}", self.group, self.version)
+            },
+            kind: self.kind.to_owned(),
+            plural: self.plural.to_owned(),
+        }
+    }
+}
+
+/// The watched caches of a controller's child kinds.
+#[derive(Clone)]
+pub struct Children {
+    caches: Arc<[(ChildKind, reflector::Store<DynamicObject>)]>,
+}
+
+/// A stream that keeps a cache filled while it is polled, and yields each object that was touched.
+pub type Watch = futures::stream::BoxStream<'static, watcher::Result<DynamicObject>>;
+
+impl Children {
+    /// Caches for `kinds`, and the watches that fill them; the caller polls the watches.
+    pub fn watch(client: &Client, kinds: &[ChildKind]) -> (Self, Vec<(ApiResource, Watch)>) {
+        let selector = format!("{}={}", names::LABEL_MANAGED_BY, names::MANAGED_BY);
+        let mut caches = Vec::with_capacity(kinds.len());
+        let mut watches = Vec::with_capacity(kinds.len());
+        for kind in kinds {
+            let resource = kind.resource();
+            let writer = reflector::store::Writer::new(resource.clone());
+            caches.push((*kind, writer.as_reader()));
+            let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
+            watches.push((resource, fill(api, &selector, writer).boxed()));
+        }
+        (Self { caches: caches.into() }, watches)
+    }
+
+    /// Caches that hold exactly `objects`, for tests of pure steps.
+    #[cfg(test)]
+    pub fn fixed(objects: &[(ChildKind, Vec<DynamicObject>)]) -> Self {
+        let caches = objects.iter().map(|(kind, objects)| {
+            let mut writer = reflector::store::Writer::new(kind.resource());
+            writer.apply_watcher_event(&watcher::Event::Init);
+            for object in objects {
+                writer.apply_watcher_event(&watcher::Event::InitApply(object.clone()));
+            }
+            writer.apply_watcher_event(&watcher::Event::InitDone);
+            (*kind, writer.as_reader())
+        });
+        Self { caches: caches.collect() }
+    }
+
+    /// Waits until every cache has had its first list, for at most `patience`.
+    pub async fn ready(&self, patience: Duration) -> Result<(), Error> {
+        let deadline = tokio::time::Instant::now() + patience;
+        for (kind, cache) in self.caches.iter() {
+            match tokio::time::timeout_at(deadline, cache.wait_until_ready()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) => {
+                    return Err(Error::NotSynced { kind: kind.kind, seconds: patience.as_secs() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until every cache has had its first list; false when that can no longer happen.
+    pub async fn filled(&self) -> bool {
+        for (_, cache) in self.caches.iter() {
+            if cache.wait_until_ready().await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Every cached object whose controller is the owner with this uid.
+    pub fn owned_by(&self, owner_uid: &str) -> Vec<(ChildKind, Arc<DynamicObject>)> {
+        let mut owned = Vec::new();
+        for (kind, cache) in self.caches.iter() {
+            let mine = cache.state_filter(|object| controller_uid(object) == Some(owner_uid));
+            owned.extend(mine.into_iter().map(|object| (*kind, object)));
+        }
+        // The caches are hash maps; a fixed order keeps logs and requests comparable.
+        owned.sort_by(|(a, x), (b, y)| (a.kind, x.namespace(), x.name_any()).cmp(&(b.kind, y.namespace(), y.name_any())));
+        owned
+    }
+
+    /// The cached object of this kind, namespace and name.
+    pub fn get(&self, kind: ChildKind, namespace: &str, name: &str) -> Option<Arc<DynamicObject>> {
+        let (_, cache) = self.caches.iter().find(|(candidate, _)| *candidate == kind)?;
+        cache.get(&reflector::ObjectRef::new_with(name, kind.resource()).within(namespace))
+    }
+}
+
+/// The uid of the object's controller, if it has one.
+pub fn controller_uid(object: &impl Resource) -> Option<&str> {
+    let owners = object.meta().owner_references.as_deref()?;
+    owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
+}
+
+fn fill(
+    api: Api<DynamicObject>,
+    selector: &str,
+    writer: reflector::store::Writer<DynamicObject>,
+) -> impl Stream<Item = watcher::Result<DynamicObject>> + Send + 'static {
+    watcher(api, watcher::Config::default().labels(selector)).default_backoff().reflect(writer).touched_objects()
+}

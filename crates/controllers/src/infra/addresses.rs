@@ -1,0 +1,197 @@
+//! Chooses addresses in an isolated network for servers that have none written, and the range that DHCP hands out.
+//! Pure and deterministic: the same input gives the same answer, and what was chosen once stays while it is possible.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+
+/// Addresses at the start of a network that a chosen range leaves to servers, in networks large enough.
+const SERVER_BLOCK: u128 = 16;
+/// A chosen IPv6 range stops here: more clients than this are not on one link.
+const LARGEST_CHOSEN_V6_RANGE: u128 = 1 << 16;
+
+/// A server that needs an address, in the order in which addresses are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Server {
+    /// The DHCP server.
+    Dhcp,
+    /// The DNS server.
+    Dns,
+    /// The first proxy.
+    Proxy,
+}
+
+impl Server {
+    /// Every server, in order.
+    pub const ALL: [Self; 3] = [Self::Dhcp, Self::Dns, Self::Proxy];
+}
+
+/// One address or none for each server.
+pub type PerServer = [Option<IpAddr>; 3];
+
+/// What is known before choosing.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The network.
+    pub network: IpNet,
+    /// Its router.
+    pub gateway: IpAddr,
+    /// Addresses that are written in the spec.
+    pub written: PerServer,
+    /// Further addresses that are taken, such as those of more proxies.
+    pub taken: Vec<IpAddr>,
+    /// The range that is written in the spec.
+    pub written_range: Option<(IpAddr, IpAddr)>,
+    /// What was chosen the last time.
+    pub previous: Chosen,
+}
+
+/// The addresses in effect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chosen {
+    /// Each server's address; none when the network is full.
+    pub servers: PerServer,
+    /// The range that DHCP hands out; none when nothing is left.
+    pub range: Option<(IpAddr, IpAddr)>,
+}
+
+impl Chosen {
+    /// The address of one server.
+    pub fn server(&self, server: Server) -> Option<IpAddr> {
+        self.servers[server as usize]
+    }
+}
+
+/// Chooses what is not written. Every server gets an address, also one that is not wanted at present, so that turning
+/// it on later moves nothing.
+pub fn choose(request: &Request) -> Chosen {
+    let (first, last) = hosts(&request.network);
+    let mut taken: Vec<u128> = vec![number(request.gateway)];
+    taken.extend(request.taken.iter().copied().map(number));
+    taken.extend(request.written.iter().flatten().copied().map(number));
+    let written_range = request.written_range.map(|(start, end)| (number(start), number(end)));
+    let outside_range = |address: u128| written_range.is_none_or(|range| !contains(range, address));
+
+    let mut servers = request.written;
+    for (slot, previous) in servers.iter_mut().zip(request.previous.servers) {
+        let Some(previous) = previous.filter(|address| slot.is_none() && request.network.contains(address)) else {
+            continue;
+        };
+        let address = number(previous);
+        if (first..=last).contains(&address) && !taken.contains(&address) && outside_range(address) {
+            taken.push(address);
+            *slot = Some(previous);
+        }
+    }
+    // A range that was chosen before is given way to, as long as there is room elsewhere: clients hold its addresses.
+    let old_range = request.previous.range.map(|(start, end)| (number(start), number(end)));
+    for slot in servers.iter_mut().filter(|slot| slot.is_none()) {
+        let barred = written_range.or(old_range);
+        let found = first_free(first, last, &taken, barred).or_else(|| match written_range {
+            Some(_) => None,
+            None => first_free(first, last, &taken, None),
+        });
+        if let Some(address) = found {
+            taken.push(address);
+            *slot = Some(address_of(address, &request.network));
+        }
+    }
+
+    let kept = old_range.filter(|range| {
+        let inside = range.0 <= range.1 && range.0 >= first && range.1 <= last;
+        let in_family = request.previous.range.is_some_and(|(start, _)| request.network.contains(&start));
+        inside && in_family && !taken.iter().any(|address| contains(*range, *address))
+    });
+    let range = written_range.or(kept).or_else(|| longest_run(&request.network, first, last, &taken));
+    let range =
+        range.map(|(start, end)| (address_of(start, &request.network), address_of(end, &request.network)));
+    Chosen { servers, range }
+}
+
+/// The lowest address that is neither taken nor barred.
+fn first_free(first: u128, last: u128, taken: &[u128], barred: Option<(u128, u128)>) -> Option<u128> {
+    let mut address = first;
+    loop {
+        if address > last {
+            return None;
+        }
+        if let Some(range) = barred.filter(|range| contains(*range, address)) {
+            address = range.1.checked_add(1)?;
+        } else if taken.contains(&address) {
+            address = address.checked_add(1)?;
+        } else {
+            return Some(address);
+        }
+    }
+}
+
+/// The longest run of free addresses behind the servers' block; the lowest one of equals.
+fn longest_run(network: &IpNet, first: u128, last: u128, taken: &[u128]) -> Option<(u128, u128)> {
+    let size = (last - first).saturating_add(1);
+    let start = first + SERVER_BLOCK.min(size / 4);
+    let mut barriers: Vec<u128> = taken.iter().copied().filter(|address| (start..=last).contains(address)).collect();
+    barriers.sort_unstable();
+    barriers.dedup();
+    let mut best: Option<(u128, u128)> = None;
+    let mut from = start;
+    let mut consider = |from: u128, to: u128| {
+        if best.is_none_or(|(start, end)| to - from > end - start) {
+            best = Some((from, to));
+        }
+    };
+    for barrier in barriers {
+        if barrier > from {
+            consider(from, barrier - 1);
+        }
+        from = barrier.checked_add(1)?;
+    }
+    if from <= last {
+        consider(from, last);
+    }
+    let (from, to) = best?;
+    let longest = if network.addr().is_ipv6() { LARGEST_CHOSEN_V6_RANGE } else { u128::from(u32::MAX) };
+    Some((from, to.min(from.saturating_add(longest - 1))))
+}
+
+/// First and last address that a host may have.
+fn hosts(network: &IpNet) -> (u128, u128) {
+    let (lowest, highest) = (number(network.network()), number(network.broadcast()));
+    match network {
+        IpNet::V4(net) if net.prefix_len() <= 30 => (lowest + 1, highest - 1),
+        // The lowest IPv6 address is every router's.
+        IpNet::V6(net) if net.prefix_len() <= 126 => (lowest + 1, highest),
+        IpNet::V4(_) | IpNet::V6(_) => (lowest, highest),
+    }
+}
+
+/// True when a host in `network` may have this address.
+pub fn is_host(network: &IpNet, address: IpAddr) -> bool {
+    let (first, last) = hosts(network);
+    network.contains(&address) && (first..=last).contains(&number(address))
+}
+
+/// True when `address` lies between the two ends of `range`, both included, and is of their family.
+pub fn in_range(range: (IpAddr, IpAddr), address: IpAddr) -> bool {
+    range.0.is_ipv4() == address.is_ipv4() && contains((number(range.0), number(range.1)), number(address))
+}
+
+fn contains(range: (u128, u128), address: u128) -> bool {
+    range.0 <= address && address <= range.1
+}
+
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => u128::from(u32::from(v4)),
+        IpAddr::V6(v6) => u128::from(v6),
+    }
+}
+
+fn address_of(number: u128, network: &IpNet) -> IpAddr {
+    match network {
+        IpNet::V4(_) => IpAddr::V4(Ipv4Addr::from(number as u32)),
+        IpNet::V6(_) => IpAddr::V6(Ipv6Addr::from(number)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+//! The services behind an Infra's proxy: the six of a hosted control plane, changed and extended by the spec, and what
+//! each port does with connections that no name matches.
+
+use causeway_api::{Backend, BackendOverride, Outcome, PortDefaults, ProxyComponent};
+
+/// Names by which pods know the API server inside their own cluster. The proxy serves them; DNS never answers them.
+pub const IN_CLUSTER_NAMES: [&str; 4] =
+    ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"];
+
+/// One standard backend.
+struct Standard {
+    name: &'static str,
+    /// Label below the cluster's domain.
+    label: &'static str,
+    alternates: &'static [&'static str],
+    port: u16,
+    /// Service of the control plane; none for the API server's, whose name is a field of the spec.
+    service: Option<&'static str>,
+    target_port: u16,
+}
+
+const STANDARD: [Standard; 6] = [
+    Standard {
+        name: "kube-apiserver",
+        label: "api",
+        alternates: &[],
+        port: 6443,
+        service: None,
+        target_port: 6443,
+    },
+    Standard {
+        name: "kube-apiserver-internal",
+        label: "api-int",
+        alternates: &[],
+        port: 6443,
+        service: None,
+        target_port: 6443,
+    },
+    Standard {
+        name: "oauth-openshift",
+        label: "oauth",
+        alternates: &[],
+        port: 443,
+        service: Some("oauth-openshift"),
+        target_port: 6443,
+    },
+    Standard {
+        name: "ignition-server",
+        label: "ignition",
+        alternates: &[],
+        port: 443,
+        service: Some("ignition-server-proxy"),
+        target_port: 443,
+    },
+    Standard {
+        name: "kube-apiserver-kubernetes-hostname",
+        label: "kubernetes",
+        alternates: &IN_CLUSTER_NAMES,
+        port: 443,
+        service: None,
+        target_port: 6443,
+    },
+    Standard {
+        name: "konnectivity-server",
+        label: "konnectivity",
+        alternates: &[],
+        port: 443,
+        service: Some("konnectivity-server"),
+        target_port: 8091,
+    },
+];
+
+/// Where unmatched connections of a standard port go: health checks of the nodes speak plain HTTP to 6443, and
+/// konnectivity agents dial 443 by address, without a name.
+const STANDARD_DEFAULTS: [(u16, &str); 2] = [(443, "konnectivity-server"), (6443, "kube-apiserver")];
+
+/// True for the name of a standard backend.
+pub fn is_standard(name: &str) -> bool {
+    STANDARD.iter().any(|standard| standard.name == name)
+}
+
+/// The names of the standard backends, for messages.
+pub fn standard_names() -> String {
+    STANDARD.map(|standard| standard.name).join(", ")
+}
+
+/// The backends in effect: the standard ones in their order, then those that the spec adds, in its order.
+pub fn merge(component: &ProxyComponent, domain: &str, target_namespace: &str) -> Vec<Backend> {
+    let change = |name: &str| component.backends.iter().find(|change| change.name == name);
+    let mut merged = Vec::with_capacity(STANDARD.len() + component.backends.len());
+    for standard in &STANDARD {
+        let mut backend = Backend {
+            name: standard.name.to_owned(),
+            hostname: format!("{}.{domain}", standard.label),
+            alternate_hostnames: standard.alternates.iter().map(|name| (*name).to_owned()).collect(),
+            port: standard.port,
+            target_service: standard.service.unwrap_or(&component.api_server_service).to_owned(),
+            target_port: standard.target_port,
+            target_namespace: target_namespace.to_owned(),
+            ..Backend::default()
+        };
+        match change(standard.name) {
+            Some(change) if change.disabled => continue,
+            Some(change) => overlay(&mut backend, change),
+            None => {}
+        }
+        merged.push(backend);
+    }
+    for further in component.backends.iter().filter(|change| !is_standard(&change.name) && !change.disabled) {
+        let mut backend = Backend {
+            name: further.name.clone(),
+            target_namespace: target_namespace.to_owned(),
+            ..Backend::default()
+        };
+        overlay(&mut backend, further);
+        merged.push(backend);
+    }
+    merged
+}
+
+fn overlay(backend: &mut Backend, change: &BackendOverride) {
+    fn put<T: Clone>(field: &mut T, change: Option<&T>) {
+        if let Some(value) = change {
+            field.clone_from(value);
+        }
+    }
+    put(&mut backend.hostname, change.hostname.as_ref());
+    put(&mut backend.alternate_hostnames, change.alternate_hostnames.as_ref());
+    put(&mut backend.port, change.port.as_ref());
+    put(&mut backend.target_service, change.target_service.as_ref());
+    put(&mut backend.target_port, change.target_port.as_ref());
+    put(&mut backend.target_namespace, change.target_namespace.as_ref());
+    put(&mut backend.protocol, change.protocol.as_ref());
+    put(&mut backend.timeout_seconds, change.timeout_seconds.as_ref());
+}
+
+/// What each port does with unmatched connections, by port: the spec's entry, or the standard one if its backend is there.
+pub fn port_defaults(component: &ProxyComponent, backends: &[Backend]) -> Vec<PortDefaults> {
+    let mut defaults = component.ports.clone();
+    for (port, name) in STANDARD_DEFAULTS {
+        let served = backends.iter().any(|backend| backend.name == name && backend.port == port);
+        if served && !defaults.iter().any(|entry| entry.port == port) {
+            let outcome = Some(Outcome { backend: Some(name.to_owned()), refuse: None });
+            defaults.push(PortDefaults {
+                port,
+                plaintext: outcome.clone(),
+                no_sni: outcome.clone(),
+                unknown_sni: outcome,
+            });
+        }
+    }
+    defaults.sort_by_key(|entry| entry.port);
+    defaults
+}
+
+/// Two backends that claim one name on one port, if there are such: the name, the port and both backends.
+pub fn duplicate(backends: &[Backend]) -> Option<(String, u16, String, String)> {
+    let mut seen: Vec<(String, u16, &str)> = Vec::new();
+    for backend in backends {
+        for hostname in std::iter::once(&backend.hostname).chain(&backend.alternate_hostnames) {
+            let hostname = hostname.to_ascii_lowercase();
+            let claim = seen.iter().find(|(name, port, _)| *name == hostname && *port == backend.port);
+            if let Some((_, port, first)) = claim {
+                return Some((hostname, *port, (*first).to_owned(), backend.name.clone()));
+            }
+            seen.push((hostname, backend.port, &backend.name));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(name: &str) -> BackendOverride {
+        BackendOverride { name: name.into(), ..BackendOverride::default() }
+    }
+
+    #[test]
+    fn the_spec_changes_drops_and_adds_backends() {
+        let component = ProxyComponent {
+            backends: vec![
+                BackendOverride {
+                    hostname: Some("ignition-server-clusters.apps.mgmt.example.com".into()),
+                    ..change("ignition-server")
+                },
+                BackendOverride { disabled: true, ..change("oauth-openshift") },
+                BackendOverride {
+                    hostname: Some("registry.lab.example.com".into()),
+                    port: Some(5000),
+                    target_service: Some("registry".into()),
+                    target_port: Some(5000),
+                    target_namespace: Some("tools".into()),
+                    ..change("registry")
+                },
+            ],
+            ..ProxyComponent::default()
+        };
+        let merged = merge(&component, "lab.example.com", "clusters-lab");
+        let lines: Vec<_> = merged
+            .iter()
+            .map(|b| format!("{} {}:{} {}/{}:{}", b.name, b.hostname, b.port, b.target_namespace, b.target_service, b.target_port))
+            .collect();
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    #[test]
+    fn a_standard_default_needs_its_backend_on_its_port() {
+        let ports = |component: &ProxyComponent| {
+            let backends = merge(component, "d", "ns");
+            let defaults = port_defaults(component, &backends);
+            defaults.into_iter().map(|d| (d.port, d.plaintext.and_then(|o| o.backend))).collect::<Vec<_>>()
+        };
+        let mut component = ProxyComponent::default();
+        let konnectivity = (443, Some("konnectivity-server".to_owned()));
+        let apiserver = (6443, Some("kube-apiserver".to_owned()));
+        assert_eq!(ports(&component), [konnectivity, apiserver.clone()]);
+        component.backends = vec![BackendOverride { port: Some(8091), ..change("konnectivity-server") }];
+        assert_eq!(ports(&component), std::slice::from_ref(&apiserver));
+        component.ports = vec![PortDefaults { port: 6443, ..PortDefaults::default() }];
+        assert_eq!(ports(&component), [(6443, None)], "the spec's entry replaces the standard one");
+    }
+
+    #[test]
+    fn finds_a_name_that_two_backends_claim_on_one_port() {
+        let component = ProxyComponent {
+            backends: vec![BackendOverride { hostname: Some("OAUTH.d".into()), ..change("ignition-server") }],
+            ..ProxyComponent::default()
+        };
+        let merged = merge(&component, "d", "ns");
+        let (name, port, first, second) = duplicate(&merged).unwrap();
+        assert_eq!((name.as_str(), port), ("oauth.d", 443));
+        assert_eq!((first.as_str(), second.as_str()), ("oauth-openshift", "ignition-server"));
+        assert_eq!(duplicate(&merge(&ProxyComponent::default(), "d", "ns")), None);
+    }
+}

@@ -1,0 +1,137 @@
+//! The operator: all controllers behind one leader election. The binary makes one, serves its metrics and health, and
+//! runs it until told to stop; a replica that loses the lease stops its controllers and stands by again.
+
+use kube::Client;
+use prometheus_client::registry::Registry;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    health::{Health, Phase},
+    infra, leader,
+    metrics::Metrics,
+    runner::{self, Runner},
+};
+
+/// What an operator needs to know.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The election to take part in; none runs the controllers right away, for a process that is alone.
+    pub leader: Option<leader::Config>,
+    /// This replica, as Events name it.
+    pub identity: String,
+    /// How controllers are run.
+    pub runner: runner::Config,
+    /// The image that data planes run when a resource names none.
+    pub image: String,
+}
+
+impl Config {
+    /// The usual settings of a replica that takes part in the election in `namespace`.
+    pub fn new(namespace: &str, identity: &str, image: &str) -> Self {
+        Self {
+            leader: Some(leader::Config::new(namespace, causeway_api::names::LEADER_LEASE, identity)),
+            identity: identity.to_owned(),
+            runner: runner::Config::default(),
+            image: image.to_owned(),
+        }
+    }
+}
+
+/// Why an operator ended without being told to.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A controller ended by itself.
+    #[error("a controller ended although nobody asked it to; the log above says why")]
+    ControllerEnded,
+}
+
+/// All controllers of Causeway.
+pub struct Operator {
+    client: Client,
+    config: Config,
+    runner: Runner,
+    metrics: Metrics,
+    health: Health,
+}
+
+impl Operator {
+    /// An operator whose metrics are in `registry`; it does nothing until it is run.
+    pub fn new(client: Client, config: Config, registry: &mut Registry) -> Self {
+        let metrics = Metrics::register(registry.sub_registry_with_prefix("causeway_operator"));
+        let health = Health::default();
+        let mut runner = Runner::new(client.clone(), config.runner.clone(), metrics.clone(), health.clone());
+        runner.register(infra::Controller::new(client.clone(), &config.identity, &config.image));
+        Self { client, config, runner, metrics, health }
+    }
+
+    /// What to serve on `/healthz` and `/readyz`.
+    pub fn health(&self) -> Health {
+        self.health.clone()
+    }
+
+    /// Runs until `shutdown` is cancelled, then stops the controllers and releases the lease.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
+        let result = match self.config.leader.clone() {
+            None => self.lead_alone(&shutdown).await,
+            Some(config) => self.take_turns(config, &shutdown).await,
+        };
+        self.metrics.leads(false);
+        self.health.enter(Phase::Stopped);
+        result
+    }
+
+    async fn lead_alone(&self, shutdown: &CancellationToken) -> Result<(), Error> {
+        self.begin_term();
+        self.runner.run(&shutdown.child_token()).await;
+        ended(shutdown)
+    }
+
+    async fn take_turns(&self, config: leader::Config, shutdown: &CancellationToken) -> Result<(), Error> {
+        let grace = config.grace();
+        let mut elector = leader::Elector::new(self.client.clone(), config);
+        loop {
+            let health = self.health.clone();
+            if !elector.acquire(shutdown, |_| health.enter(Phase::StandingBy)).await {
+                return Ok(());
+            }
+            self.begin_term();
+            // Not a child of `shutdown`: the lease is held until the controllers have stopped.
+            let term = CancellationToken::new();
+            let mut controllers = std::pin::pin!(self.runner.run(&term));
+            let end = tokio::select! {
+                end = elector.hold(shutdown) => Some(end),
+                () = &mut controllers => None,
+            };
+            term.cancel();
+            let finished = end.is_none() || timeout(grace, controllers).await.is_ok();
+            if !finished {
+                tracing::warn!("some reconciles did not end in time and were aborted");
+            }
+            self.metrics.leads(false);
+            match end {
+                Some(leader::End::Lost) => self.health.enter(Phase::Starting),
+                Some(leader::End::Shutdown) | None => {
+                    match timeout(grace, elector.release()).await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(error)) => {
+                            let error: &dyn std::error::Error = &error;
+                            tracing::warn!(error, "failed to release the lease; it runs out by itself");
+                        }
+                        Err(_) => tracing::warn!("releasing the lease timed out; it runs out by itself"),
+                    }
+                    return ended(shutdown);
+                }
+            }
+        }
+    }
+
+    fn begin_term(&self) {
+        self.metrics.leads(true);
+        self.health.enter(Phase::Leading);
+    }
+}
+
+fn ended(shutdown: &CancellationToken) -> Result<(), Error> {
+    if shutdown.is_cancelled() { Ok(()) } else { Err(Error::ControllerEnded) }
+}
