@@ -9,8 +9,12 @@ pub mod children;
 pub mod error;
 pub mod events;
 pub mod health;
+pub mod infra;
 pub mod leader;
 pub mod metrics;
+pub mod operator;
 pub mod report;
 pub mod runner;
 pub mod status;
+
+pub use operator::Operator;

@@ -22,18 +22,15 @@ pub struct Config {
     pub identity: String,
     /// How controllers are run.
     pub runner: runner::Config,
-    /// The image that data planes run when a resource names none.
-    pub image: String,
 }
 
 impl Config {
     /// The usual settings of a replica that takes part in the election in `namespace`.
-    pub fn new(namespace: &str, identity: &str, image: &str) -> Self {
+    pub fn new(namespace: &str, identity: &str) -> Self {
         Self {
             leader: Some(leader::Config::new(namespace, causeway_api::names::LEADER_LEASE, identity)),
             identity: identity.to_owned(),
             runner: runner::Config::default(),
-            image: image.to_owned(),
         }
     }
 }
@@ -61,7 +58,7 @@ impl Operator {
         let metrics = Metrics::register(registry.sub_registry_with_prefix("causeway_operator"));
         let health = Health::default();
         let mut runner = Runner::new(client.clone(), config.runner.clone(), metrics.clone(), health.clone());
-        runner.register(infra::Controller::new(client.clone(), &config.identity, &config.image));
+        runner.register(infra::Controller::new(client.clone(), &config.identity));
         Self { client, config, runner, metrics, health }
     }
 
