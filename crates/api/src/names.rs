@@ -56,6 +56,8 @@ pub const FINALIZER_HOSTNAME: &str = "causeway.dev/hostname";
 
 /// Prefix of every field manager; a controller appends its own name.
 pub const FIELD_MANAGER: &str = "causeway";
+/// Namespace of the operator's own objects.
+pub const NAMESPACE: &str = "causeway-system";
 /// Lease that elects the operator's leader.
 pub const LEADER_LEASE: &str = "causeway-operator";
 

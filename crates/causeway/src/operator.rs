@@ -22,9 +22,6 @@ pub struct Args {
     /// Run at once, without asking other replicas.
     #[arg(long)]
     no_leader_election: bool,
-    /// Image of the data planes where a resource names none.
-    #[arg(long, env = "CAUSEWAY_IMAGE", value_name = "IMAGE")]
-    image: Option<String>,
     /// Where /metrics, /healthz and /readyz are served.
     #[arg(long, default_value = "127.0.0.1:8081", value_name = "ADDR:PORT")]
     observe: SocketAddr,
@@ -37,8 +34,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let identity = args.identity.unwrap_or_else(|| {
         format!("{}-{}", rustix::system::uname().nodename().to_string_lossy(), std::process::id())
     });
-    let image = args.image.unwrap_or_else(names::own_image);
-    let mut config = Config::new(&args.namespace, &identity, &image);
+    let mut config = Config::new(&args.namespace, &identity);
     if args.no_leader_election {
         config.leader = None;
     }

@@ -1,7 +1,7 @@
 //! `causeway up`: API server, operator and node in one process, until told to stop.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,8 +90,8 @@ type Part = (&'static str, anyhow::Result<()>);
 fn start_node(
     parts: &mut JoinSet<Part>,
     server: &Arc<Server>,
-    dir: &std::path::Path,
-    kubeconfig: &std::path::Path,
+    dir: &Path,
+    kubeconfig: &Path,
     shutdown: &CancellationToken,
 ) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("can't find this program's own file")?;
@@ -104,15 +104,14 @@ fn start_node(
     std::fs::write(&config.ca_path, server.pki.ca_pem())
         .with_context(|| format!("can't write {}", config.ca_path.display()))?;
     server.set_pod_logs(Arc::new(NodeLogs::new(&node_dir)));
-    let (node, client, stop) = (causeway_node::Node::new(config)?, server.client(), shutdown.clone());
+    let (node, client, stop) = (causeway_node::Node::new(config), server.client(), shutdown.clone());
     parts.spawn(async move { ("node", node.run(client, stop).await.map_err(anyhow::Error::from)) });
     Ok(())
 }
 
 fn start_operator(parts: &mut JoinSet<Part>, server: &Arc<Server>, shutdown: &CancellationToken) {
     let identity = node_name();
-    let mut config =
-        causeway_controllers::operator::Config::new(names::NAMESPACE, &identity, &names::own_image());
+    let mut config = causeway_controllers::operator::Config::new(names::NAMESPACE, &identity);
     // Alone on its data directory, which is locked: there is nobody to elect a leader against.
     config.leader = None;
     let mut registry = Registry::default();
@@ -128,7 +127,7 @@ fn node_name() -> String {
     if name.is_empty() { "localhost".to_owned() } else { name }
 }
 
-fn announce(url: &str, kubeconfig: &std::path::Path, dir: &std::path::Path, args: &Args) {
+fn announce(url: &str, kubeconfig: &Path, dir: &Path, args: &Args) {
     let on = |off: bool| if off { "off" } else { "on" };
     println!("export KUBECONFIG={}", kubeconfig.display());
     println!("api       {url}");
@@ -167,9 +166,4 @@ async fn drain(mut parts: JoinSet<Part>, server: &Server) {
         tracing::warn!(seconds = DRAIN.as_secs(), "some work did not end in time and was cut off");
     }
     println!("stopped");
-}
-
-/// The kubeconfig of a data directory, for commands that talk to its server.
-pub fn kubeconfig_of(dir: &DataDirArg) -> anyhow::Result<PathBuf> {
-    Ok(data_dir::kubeconfig(&dir.path()?))
 }
