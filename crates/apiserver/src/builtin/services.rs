@@ -211,8 +211,11 @@ fn drop_unneeded(spec: &mut Value, old: &Value) {
         ]);
     }
     if let Some(map) = spec.as_object_mut() {
-        fields.retain(|field| map.get(*field) == old.get(field));
-        fields.into_iter().for_each(|field| _ = map.remove(field));
+        for field in fields {
+            if map.get(field) == old.get(field) {
+                map.remove(field);
+            }
+        }
     }
 }
 
