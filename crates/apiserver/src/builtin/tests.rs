@@ -1,4 +1,5 @@
 mod rules;
+mod writes;
 
 use std::collections::BTreeSet;
 
