@@ -73,14 +73,6 @@ impl JsonPath {
         found
     }
 
-    /// The first value that the path leads to.
-    pub fn first<'v>(&self, object: &'v Value) -> Option<&'v Value> {
-        match self.fields() {
-            Some(fields) => fields.iter().try_fold(object, |value, field| value.get(*field)),
-            None => self.find(object).into_iter().next(),
-        }
-    }
-
     /// The names along the path, when it consists of fields only.
     pub fn fields(&self) -> Option<Vec<&str>> {
         self.steps
