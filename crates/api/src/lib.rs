@@ -3,6 +3,8 @@
 //! The doc comments of fields become the descriptions that `kubectl explain` shows, so they speak to users.
 
 #![warn(missing_docs)]
+// Every `printcolumn(…)` has the same keys; the lint takes that for a mistake.
+#![allow(clippy::duplicated_attributes)]
 
 pub mod conditions;
 mod container_network;
