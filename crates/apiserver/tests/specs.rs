@@ -227,6 +227,25 @@ fn orders_addresses_as_numbers() {
     }
 }
 
+#[test]
+fn refuses_lists_without_end() {
+    let tunnels: Vec<Value> = (0..10_000)
+        .map(|n| json!({ "name": format!("t{n}"), "serverServiceName": "a", "clientServiceName": format!("b{n}") }))
+        .collect();
+    let object = json!({
+        "apiVersion": "causeway.dev/v1alpha1",
+        "kind": "ContainerNetworkTunnelProxy",
+        "spec": { "containerNetworkName": "net", "tunnels": tunnels },
+    });
+    let errors = judge(&schemas(), &object, None);
+    let text: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    assert!(
+        text.iter()
+            .any(|t| t.contains("spec.tunnels: Too many: 10000: must have at most 1024 items")),
+        "{text:#?}"
+    );
+}
+
 /// Writes at a JSON pointer whose parent exists, or is made as an object.
 fn set(object: &mut Value, pointer: &str, value: Value) {
     let (parent, key) = pointer.rsplit_once('/').unwrap();
