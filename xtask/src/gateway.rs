@@ -14,6 +14,14 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt as _;
 use serde_json::{Value, json};
 
+/// What the project puts on its definitions: clients look for the bundle, API servers for the approval that a
+/// group below `k8s.io` needs.
+const ANNOTATIONS: [(&str, &str); 3] = [
+    ("api-approved.kubernetes.io", "https://github.com/kubernetes-sigs/gateway-api/pull/3328"),
+    ("gateway.networking.k8s.io/bundle-version", "v1.5.1"),
+    ("gateway.networking.k8s.io/channel", "experimental"),
+];
+
 /// The definitions that the embedded server has from the start.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let route = [("Hostnames", "string", ".spec.hostnames")];
@@ -58,6 +66,9 @@ fn finish(
     columns: &[(&str, &str, &str)],
 ) -> CustomResourceDefinition {
     causeway_api::structural(&mut crd);
+    crd.metadata.annotations = Some(
+        ANNOTATIONS.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect(),
+    );
     crd.spec.names.categories = Some(vec!["gateway-api".to_owned()]);
     if !short_names.is_empty() {
         crd.spec.names.short_names = Some(short_names.iter().map(|&name| name.to_owned()).collect());
