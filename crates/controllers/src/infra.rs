@@ -5,6 +5,8 @@
 pub mod addresses;
 mod backends;
 pub mod desired;
+#[cfg(test)]
+mod fixture;
 pub mod observe;
 pub mod status;
 pub mod validate;

@@ -17,9 +17,14 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
             text.push_str(": ");
             text.push_str(&cause_text);
         }
-        source = cause.source();
+        // An answer's source is the answer again.
+        source = if is_answer(cause) { None } else { cause.source() };
     }
     text
+}
+
+fn is_answer(error: &(dyn Error + 'static)) -> bool {
+    matches!(error.downcast_ref(), Some(kube::Error::Api(_)))
 }
 
 /// What one link of the chain says. An answer of the API server says its message, not the dump of the whole answer.

@@ -1,0 +1,166 @@
+//! A control plane for one test, with operators that can be started and stopped.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use causeway_api::{
+    DHCPServer, DNSServer, Infra, ProxyServer,
+    conditions::{self, ConditionType},
+};
+use causeway_apiserver::server::{Server, Storage};
+use causeway_controllers::{Operator, operator::Config};
+use kube::{
+    Api, Client, Resource,
+    api::{Patch, PatchParams, PostParams},
+};
+use prometheus_client::registry::Registry;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::{task::JoinHandle, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+/// Longer than anything here takes, so that only a real failure runs into it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Cluster {
+    pub server: Arc<Server>,
+    pub client: Client,
+}
+
+pub struct Running {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    pub async fn stop(self) {
+        self.stop.cancel();
+        self.task.await.unwrap();
+    }
+}
+
+impl Cluster {
+    pub async fn start() -> Self {
+        let server = Server::start(Storage::Memory, CancellationToken::new()).await.unwrap();
+        let client = server.client();
+        Self { server, client }
+    }
+
+    /// A lone operator with a quick resync.
+    pub fn operator(&self, identity: &str) -> Running {
+        let mut config = Config::new("default", identity);
+        config.leader = None;
+        config.runner.resync = Duration::from_millis(200);
+        self.run(config)
+    }
+
+    /// An operator that takes part in the election, with a quick clock.
+    pub fn elected(&self, identity: &str) -> Running {
+        let mut config = Config::new("default", identity);
+        if let Some(leader) = &mut config.leader {
+            leader.retry = Duration::from_millis(50);
+        }
+        self.run(config)
+    }
+
+    fn run(&self, config: Config) -> Running {
+        let operator = Operator::new(self.client.clone(), config, &mut Registry::default());
+        let stop = CancellationToken::new();
+        let shutdown = stop.clone();
+        let task = tokio::spawn(async move { operator.run(shutdown).await.unwrap() });
+        Running { stop, task }
+    }
+
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    pub async fn create_infra(&self, name: &str, components: &Value) -> Infra {
+        let infra: Infra = serde_json::from_value(json!({
+            "apiVersion": "causeway.dev/v1alpha1",
+            "kind": "Infra",
+            "metadata": { "name": name },
+            "spec": {
+                "networkConfig": {
+                    "cidr": "192.168.100.0/24",
+                    "gateway": "192.168.100.1",
+                    "networkAttachmentDefinition": "vlan100",
+                },
+                "infraComponents": components,
+            },
+        }))
+        .unwrap();
+        self.api::<Infra>().create(&PostParams::default(), &infra).await.unwrap()
+    }
+
+    pub async fn merge<K>(&self, name: &str, patch: &Value) -> K
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+        K: Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap()
+    }
+
+    /// Says in a child's status whether it is ready, as its own controller would.
+    pub async fn report<K>(&self, name: &str, ready: &str)
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+        K: Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        let generation = self.api::<K>().get(name).await.unwrap().meta().generation;
+        let status = json!({ "status": { "observedGeneration": generation, "conditions": [{
+            "type": "Ready", "status": ready, "reason": "Test", "message": "says the test",
+            "observedGeneration": generation, "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]}});
+        self.api::<K>().patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
+    }
+
+    pub async fn report_all(&self, name: &str, ready: &str) {
+        self.report::<DHCPServer>(&format!("{name}-dhcp"), ready).await;
+        self.report::<DNSServer>(&format!("{name}-dns"), ready).await;
+        self.report::<ProxyServer>(&format!("{name}-proxy"), ready).await;
+    }
+
+    pub async fn exists<K>(&self, name: &str) -> bool
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+        K: Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        self.api::<K>().get_opt(name).await.unwrap().is_some()
+    }
+
+    /// Waits until an Infra's condition has this status and reason for its newest generation; returns the Infra.
+    pub async fn condition(&self, name: &str, kind: ConditionType, status: &str, reason: &str) -> Infra {
+        let what = format!("{name} {kind} {status} {reason}");
+        eventually(&what, || async {
+            let infra = self.api::<Infra>().get(name).await.unwrap();
+            let found = conditions::find(&infra.status.as_ref()?.conditions, kind)?;
+            let current = found.observed_generation == infra.metadata.generation;
+            (current && found.status == status && found.reason == reason).then_some(infra.clone())
+        })
+        .await
+    }
+}
+
+/// Tries until there is something.
+pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut attempt: impl FnMut() -> F) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = attempt().await {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "still waiting for: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Tries until it is so.
+pub async fn until<F: Future<Output = bool>>(what: &str, mut attempt: impl FnMut() -> F) {
+    eventually(what, || {
+        let attempt = attempt();
+        async move { attempt.await.then_some(()) }
+    })
+    .await;
+}
