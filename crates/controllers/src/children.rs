@@ -53,8 +53,12 @@ pub struct Children {
 pub type Watch = futures::stream::BoxStream<'static, watcher::Result<DynamicObject>>;
 
 impl Children {
-    /// Caches for `kinds`, and the watches that fill them; the caller polls the watches.
-    pub fn watch(client: &Client, kinds: &[ChildKind]) -> (Self, Vec<(ApiResource, Watch)>) {
+    /// Caches for `kinds` in one namespace or all, and the watches that fill them; the caller polls the watches.
+    pub fn watch(
+        client: &Client,
+        namespace: Option<&str>,
+        kinds: &[ChildKind],
+    ) -> (Self, Vec<(ApiResource, Watch)>) {
         let selector = format!("{}={}", names::LABEL_MANAGED_BY, names::MANAGED_BY);
         let mut caches = Vec::with_capacity(kinds.len());
         let mut watches = Vec::with_capacity(kinds.len());
@@ -62,10 +66,20 @@ impl Children {
             let resource = kind.resource();
             let writer = reflector::store::Writer::new(resource.clone());
             caches.push((*kind, writer.as_reader()));
-            let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
+            let api = match namespace {
+                Some(namespace) => {
+                    Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource)
+                }
+                None => Api::all_with(client.clone(), &resource),
+            };
             watches.push((resource, fill(api, &selector, writer).boxed()));
         }
-        (Self { caches: caches.into() }, watches)
+        (
+            Self {
+                caches: caches.into(),
+            },
+            watches,
+        )
     }
 
     /// Caches that hold exactly `objects`, for tests of pure steps.
@@ -80,7 +94,9 @@ impl Children {
             writer.apply_watcher_event(&watcher::Event::InitDone);
             (*kind, writer.as_reader())
         });
-        Self { caches: caches.collect() }
+        Self {
+            caches: caches.collect(),
+        }
     }
 
     /// Waits until every cache has had its first list, for at most `patience`.
@@ -90,7 +106,10 @@ impl Children {
             match tokio::time::timeout_at(deadline, cache.wait_until_ready()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) | Err(_) => {
-                    return Err(Error::NotSynced { kind: kind.kind, seconds: patience.as_secs() });
+                    return Err(Error::NotSynced {
+                        kind: kind.kind,
+                        seconds: patience.as_secs(),
+                    });
                 }
             }
         }
@@ -115,7 +134,9 @@ impl Children {
             owned.extend(mine.into_iter().map(|object| (*kind, object)));
         }
         // The caches are hash maps; a fixed order keeps logs and requests comparable.
-        owned.sort_by(|(a, x), (b, y)| (a.kind, x.namespace(), x.name_any()).cmp(&(b.kind, y.namespace(), y.name_any())));
+        owned.sort_by(|(a, x), (b, y)| {
+            (a.kind, x.namespace(), x.name_any()).cmp(&(b.kind, y.namespace(), y.name_any()))
+        });
         owned
     }
 
@@ -129,7 +150,10 @@ impl Children {
 /// The uid of the object's controller, if it has one.
 pub fn controller_uid(object: &impl Resource) -> Option<&str> {
     let owners = object.meta().owner_references.as_deref()?;
-    owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
+    owners
+        .iter()
+        .find(|owner| owner.controller == Some(true))
+        .map(|owner| owner.uid.as_str())
 }
 
 fn fill(
@@ -137,5 +161,8 @@ fn fill(
     selector: &str,
     writer: reflector::store::Writer<DynamicObject>,
 ) -> impl Stream<Item = watcher::Result<DynamicObject>> + Send + 'static {
-    watcher(api, watcher::Config::default().labels(selector)).default_backoff().reflect(writer).touched_objects()
+    watcher(api, watcher::Config::default().labels(selector))
+        .default_backoff()
+        .reflect(writer)
+        .touched_objects()
 }

@@ -57,7 +57,9 @@ impl Category {
 
     /// Sorts an answer of the API server.
     pub fn of(error: &kube::Error) -> Self {
-        let kube::Error::Api(status) = error else { return Self::Unavailable };
+        let kube::Error::Api(status) = error else {
+            return Self::Unavailable;
+        };
         let terminating = status
             .details
             .iter()
@@ -77,7 +79,9 @@ impl Category {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A watch of a child kind has not been filled in time.
-    #[error("the cache of {kind} is not filled after {seconds} s; check that its CRD is installed and that the operator may list it")]
+    #[error(
+        "the cache of {kind} is not filled after {seconds} s; check that its CRD is installed and that the operator may list it"
+    )]
     NotSynced {
         /// The kind whose watch is not ready.
         kind: &'static str,
@@ -92,7 +96,7 @@ pub enum Error {
         /// How many there were.
         total: usize,
         /// The worst one: the one that asks for the most eager retry.
-        source: apply::Error,
+        source: Box<apply::Error>,
     },
     /// The status could not be written.
     #[error("failed to write the status")]
@@ -133,7 +137,11 @@ mod tests {
     use super::*;
 
     fn answer(code: u16, cause: &str) -> kube::Error {
-        let causes = vec![StatusCause { reason: cause.into(), message: String::new(), field: String::new() }];
+        let causes = vec![StatusCause {
+            reason: cause.into(),
+            message: String::new(),
+            field: String::new(),
+        }];
         let details = StatusDetails {
             name: String::new(),
             group: String::new(),
@@ -142,7 +150,12 @@ mod tests {
             causes,
             retry_after_seconds: 0,
         };
-        kube::Error::Api(Status::failure("no", "Reason").with_code(code).with_details(details).boxed())
+        kube::Error::Api(
+            Status::failure("no", "Reason")
+                .with_code(code)
+                .with_details(details)
+                .boxed(),
+        )
     }
 
     #[test]

@@ -74,10 +74,18 @@ impl Recorder {
 
     /// Publishes `note` about `object`; failures are logged.
     pub async fn publish(&self, object: &ObjectReference, note: Note) {
-        let note = Note { text: report::cut(&note.text, report::NOTE_LIMIT), ..note };
+        let note = Note {
+            text: report::cut(&note.text, report::NOTE_LIMIT),
+            ..note
+        };
         if let Err(error) = self.try_publish(object, &note).await {
             let error: &dyn std::error::Error = &error;
-            tracing::warn!(controller = self.controller, reason = note.reason, error, "failed to publish an Event");
+            tracing::warn!(
+                controller = self.controller,
+                reason = note.reason,
+                error,
+                "failed to publish an Event"
+            );
         }
     }
 
@@ -86,8 +94,12 @@ impl Recorder {
         let api = Api::<Event>::namespaced(self.client.clone(), namespace);
         let key = (object.uid.clone().unwrap_or_default(), note.clone());
         if let Some(series) = self.continued(&key) {
-            let body = json!({"series": {"count": series.count, "lastObservedTime": MicroTime(Timestamp::now())}});
-            match api.patch(&series.name, &PatchParams::default(), &Patch::Merge(&body)).await {
+            let body =
+                json!({"series": {"count": series.count, "lastObservedTime": MicroTime(Timestamp::now())}});
+            match api
+                .patch(&series.name, &PatchParams::default(), &Patch::Merge(&body))
+                .await
+            {
                 // The API server forgets Events after a while: tell it anew.
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
                 other => return other.map(drop),
@@ -96,7 +108,14 @@ impl Recorder {
         let event = self.build(object, note, Timestamp::now());
         let name = event.metadata.name.clone().unwrap_or_default();
         api.create(&PostParams::default(), &event).await?;
-        self.lock().insert(key, Series { name, count: 1, last: Instant::now() });
+        self.lock().insert(
+            key,
+            Series {
+                name,
+                count: 1,
+                last: Instant::now(),
+            },
+        );
         Ok(())
     }
 
@@ -116,7 +135,11 @@ impl Recorder {
         Event {
             metadata: ObjectMeta {
                 // The nanoseconds keep names apart; the object's name is cut so that both fit a resource name.
-                name: Some(format!("{}.{:x}", &subject[..subject.len().min(230)], now.as_nanosecond())),
+                name: Some(format!(
+                    "{}.{:x}",
+                    &subject[..subject.len().min(230)],
+                    now.as_nanosecond()
+                )),
                 namespace: Some(object.namespace.clone().unwrap_or_else(|| "default".to_owned())),
                 ..ObjectMeta::default()
             },
@@ -134,7 +157,9 @@ impl Recorder {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(String, Note), Series>> {
-        self.recent.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.recent
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

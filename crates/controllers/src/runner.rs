@@ -12,7 +12,7 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered}
 use kube::{
     Api, Client, Resource, ResourceExt,
     runtime::{
-        Controller, WatchStreamExt, controller, predicates, reflector,
+        Controller, PredicateConfig, WatchStreamExt, controller, predicates, reflector,
         watcher::{self, watcher},
     },
 };
@@ -32,7 +32,13 @@ use crate::{
 /// A controller: what it watches and how it reconciles one object.
 pub trait Reconciler: Send + Sync + 'static {
     /// The kind it serves.
-    type Primary: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static;
+    type Primary: Resource<DynamicType = ()>
+        + Clone
+        + DeserializeOwned
+        + std::fmt::Debug
+        + Send
+        + Sync
+        + 'static;
     /// Its name in metrics, logs, Events and field managers.
     const NAME: &'static str;
     /// The kinds it makes: watched, applied and pruned by this one table.
@@ -90,7 +96,13 @@ pub struct Runner {
 impl Runner {
     /// A runner without controllers.
     pub fn new(client: Client, config: Config, metrics: Metrics, health: Health) -> Self {
-        Self { client, config, metrics, health, controllers: Vec::new() }
+        Self {
+            client,
+            config,
+            metrics,
+            health,
+            controllers: Vec::new(),
+        }
     }
 
     /// Adds a controller.
@@ -109,16 +121,26 @@ impl Runner {
                 health: health.clone(),
                 failures: Mutex::default(),
             };
-            run.until(client.clone(), stop).instrument(tracing::info_span!("run", controller = R::NAME)).boxed()
+            run.until(client.clone(), stop)
+                .instrument(tracing::info_span!("run", controller = R::NAME))
+                .boxed()
         }));
     }
 
     /// Runs every controller until `stop` is cancelled and the reconciles under way have ended. Each call starts afresh.
     pub async fn run(&self, stop: &CancellationToken) {
-        let mut running: FuturesUnordered<_> =
-            self.controllers.iter().map(|start| tokio::spawn(start(stop.child_token()))).collect();
+        let mut running: FuturesUnordered<_> = self
+            .controllers
+            .iter()
+            .map(|start| tokio::spawn(start(stop.child_token())))
+            .collect();
         // Dropping this future must end the controllers too: a lost lease cannot wait.
-        let aborts = AbortAll(running.iter().map(tokio::task::JoinHandle::abort_handle).collect());
+        let aborts = AbortAll(
+            running
+                .iter()
+                .map(tokio::task::JoinHandle::abort_handle)
+                .collect(),
+        );
         while let Some(ended) = running.next().await {
             if let Err(error) = ended
                 && error.is_panic()
@@ -158,7 +180,7 @@ where
 {
     async fn until(self, client: Client, stop: CancellationToken) {
         self.health.synced(R::NAME, false);
-        let (children, watches) = Children::watch(&client, R::CHILDREN);
+        let (children, watches) = Children::watch(&client, self.config.namespace.as_deref(), R::CHILDREN);
         let (cache, writer) = reflector::store::<R::Primary>();
         let primary_cache = cache.clone();
         let primary_ready = async move { primary_cache.wait_until_ready().await };
@@ -177,7 +199,7 @@ where
             })
             .reflect(writer)
             .applied_objects()
-            .predicate_filter(predicates::generation, Default::default());
+            .predicate_filter(predicates::generation, PredicateConfig::default());
         let mut controller = Controller::for_stream(primary, cache)
             .with_config(controller::Config::default().concurrency(run.config.concurrency))
             .graceful_shutdown_on(stop.cancelled_owned());
@@ -217,7 +239,11 @@ where
         }
     }
 
-    async fn reconcile(&self, object: Arc<R::Primary>, children: Children) -> Result<controller::Action, Error> {
+    async fn reconcile(
+        &self,
+        object: Arc<R::Primary>,
+        children: Children,
+    ) -> Result<controller::Action, Error> {
         let span = tracing::info_span!("reconcile", controller = R::NAME, object.r#ref = key(&*object));
         let started = Instant::now();
         self.metrics.started(R::NAME);
@@ -227,10 +253,17 @@ where
         }
         .instrument(span)
         .await;
-        self.metrics.ended(R::NAME, started.elapsed(), result.as_ref().err().map(Error::category));
+        self.metrics.ended(
+            R::NAME,
+            started.elapsed(),
+            result.as_ref().err().map(Error::category),
+        );
         result?;
         self.set_failures(&key(&*object), None);
-        Ok(controller::Action::requeue(backoff::spread(self.config.resync, backoff::random())))
+        Ok(controller::Action::requeue(backoff::spread(
+            self.config.resync,
+            backoff::random(),
+        )))
     }
 
     /// The one error policy.

@@ -6,9 +6,11 @@ use tower::service_fn;
 
 use super::*;
 
-/// Answers requests in the test's place and keeps what was asked.
-fn recording(status: fn(&Method) -> StatusCode) -> (Client, Arc<Mutex<Vec<(Method, serde_json::Value)>>>) {
-    let asked = Arc::new(Mutex::new(Vec::new()));
+type Asked = Arc<Mutex<Vec<(Method, serde_json::Value)>>>;
+
+/// Answers requests in the server's place and keeps what was asked.
+fn recording(status: fn(&Method) -> StatusCode) -> (Client, Asked) {
+    let asked = Asked::default();
     let seen = asked.clone();
     let service = service_fn(move |request: Request<Body>| {
         let seen = seen.clone();
@@ -23,7 +25,10 @@ fn recording(status: fn(&Method) -> StatusCode) -> (Client, Arc<Mutex<Vec<(Metho
             } else {
                 serde_json::json!({"status": "Failure", "code": code.as_u16(), "reason": "NotFound", "message": "gone"})
             };
-            let response = Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap();
+            let response = Response::builder()
+                .status(code)
+                .body(Body::from(answer.to_string().into_bytes()))
+                .unwrap();
             Ok::<_, std::convert::Infallible>(response)
         }
     });
@@ -40,7 +45,12 @@ fn infra() -> ObjectReference {
 }
 
 fn note(text: &str) -> Note {
-    Note { severity: Severity::Warning, reason: "Invalid".into(), action: "Reconcile", text: text.into() }
+    Note {
+        severity: Severity::Warning,
+        reason: "Invalid".into(),
+        action: "Reconcile",
+        text: text.into(),
+    }
 }
 
 #[tokio::test]
@@ -60,12 +70,22 @@ async fn equal_events_become_a_series_and_other_text_a_new_event() {
 
 #[tokio::test]
 async fn an_event_the_server_forgot_is_told_anew() {
-    let (client, asked) =
-        recording(|method| if method == Method::PATCH { StatusCode::NOT_FOUND } else { StatusCode::OK });
+    let (client, asked) = recording(|method| {
+        if method == Method::PATCH {
+            StatusCode::NOT_FOUND
+        } else {
+            StatusCode::OK
+        }
+    });
     let recorder = Recorder::new(client, "infra", "replica-0");
     recorder.publish(&infra(), note("a")).await;
     recorder.publish(&infra(), note("a")).await;
-    let methods: Vec<_> = asked.lock().unwrap().iter().map(|(method, _)| method.to_string()).collect();
+    let methods: Vec<_> = asked
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|(method, _)| method.to_string())
+        .collect();
     assert_eq!(methods, ["POST", "PATCH", "POST"]);
 }
 

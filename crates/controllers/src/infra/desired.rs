@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use causeway_api::{
-    DHCPServer, DHCPServerSpec, DNSServer, DNSServerSpec, DhcpNetwork, DnsNetwork, Infra, LeaseConfig, ProxyNetwork,
-    ProxyServer, ProxyServerSpec, names,
+    DHCPServer, DHCPServerSpec, DNSServer, DNSServerSpec, DhcpNetwork, DnsNetwork, Infra, LeaseConfig,
+    ProxyNetwork, ProxyServer, ProxyServerSpec, names,
 };
 use ipnet::IpNet;
 use kube::{Resource, ResourceExt};
@@ -32,9 +32,18 @@ pub struct Desired {
 impl Desired {
     /// The children for the applier.
     pub fn wanted(&self) -> Vec<Wanted> {
-        let dhcp = self.dhcp.iter().map(|child| Wanted::new(Component::Dhcp.kind(), child));
-        let dns = self.dns.iter().map(|child| Wanted::new(Component::Dns.kind(), child));
-        let proxy = self.proxy.iter().map(|child| Wanted::new(Component::Proxy.kind(), child));
+        let dhcp = self
+            .dhcp
+            .iter()
+            .map(|child| Wanted::new(Component::Dhcp.kind(), child));
+        let dns = self
+            .dns
+            .iter()
+            .map(|child| Wanted::new(Component::Dns.kind(), child));
+        let proxy = self
+            .proxy
+            .iter()
+            .map(|child| Wanted::new(Component::Proxy.kind(), child));
         dhcp.chain(dns).chain(proxy).collect()
     }
 }
@@ -52,13 +61,18 @@ pub fn desired(infra: &Infra, valid: &Valid, observed: &Observed) -> Desired {
             desired.keep.push((component.kind(), component.child_name(&name)));
         }
     }
-    let Some(network) = &valid.network else { return desired };
+    let Some(network) = &valid.network else {
+        return desired;
+    };
     if let Wish::On(dhcp) = &valid.dhcp {
         let child = DHCPServer::new(&Component::Dhcp.child_name(&name), build_dhcp(network, dhcp));
         desired.dhcp = Some(labelled(child, Component::Dhcp));
     }
     if let Wish::On(dns) = &valid.dns {
-        let child = DNSServer::new(&Component::Dns.child_name(&name), build_dns(network, dns, observed));
+        let child = DNSServer::new(
+            &Component::Dns.child_name(&name),
+            build_dns(network, dns, observed),
+        );
         desired.dns = Some(labelled(child, Component::Dns));
     }
     if let Wish::On(proxy) = &valid.proxy {
@@ -69,7 +83,9 @@ pub fn desired(infra: &Infra, valid: &Valid, observed: &Observed) -> Desired {
 }
 
 fn labelled<K: Resource>(mut child: K, component: Component) -> K {
-    child.labels_mut().insert(names::LABEL_COMPONENT.to_owned(), component.field().to_owned());
+    child
+        .labels_mut()
+        .insert(names::LABEL_COMPONENT.to_owned(), component.field().to_owned());
     child
 }
 
@@ -119,7 +135,11 @@ fn build_proxy(network: &Network, proxy: &Proxy) -> ProxyServerSpec {
     ProxyServerSpec {
         network_config: ProxyNetwork {
             server_ip: with_prefix(proxy.address, &network.cidr),
-            additional_server_ips: spec.additional_server_ips.clone(),
+            additional_server_ips: proxy
+                .additional
+                .iter()
+                .map(|ip| with_prefix(*ip, &network.cidr))
+                .collect(),
             network_attachment_name: Some(network.attachment.clone()),
             network_attachment_namespace: Some(network.attachment_namespace.clone()),
         },

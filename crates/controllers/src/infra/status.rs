@@ -58,13 +58,18 @@ pub enum State {
 /// The part of a status that this controller writes.
 pub fn own_part(status: &InfraStatus) -> InfraStatus {
     let mut own = status.clone();
-    own.conditions.retain(|condition| OWN_CONDITIONS.iter().any(|kind| kind.as_str() == condition.type_));
+    own.conditions
+        .retain(|condition| OWN_CONDITIONS.iter().any(|kind| kind.as_str() == condition.type_));
     own
 }
 
 /// Where each component stands, in the order of [`Component::ALL`].
 pub fn component_states(infra: &Infra, valid: &Valid, observed: &Observed, report: &Report) -> [State; 3] {
-    let wishes = [Wanting::of(&valid.dhcp), Wanting::of(&valid.dns), Wanting::of(&valid.proxy)];
+    let wishes = [
+        Wanting::of(&valid.dhcp),
+        Wanting::of(&valid.dns),
+        Wanting::of(&valid.proxy),
+    ];
     Component::ALL.map(|component| {
         let name = component.child_name(&infra.name_any());
         let child = format!("{} {name}", component.kind().kind);
@@ -79,7 +84,9 @@ pub fn component_states(infra: &Infra, valid: &Valid, observed: &Observed, repor
                 message: report::chain(error),
             },
             (Wanting::Off, _) => State::Off,
-            (Wanting::On, Some(Ok(Action::Applied(applied)))) => by_child(&child, Some(&ChildReport::of(applied))),
+            (Wanting::On, Some(Ok(Action::Applied(applied)))) => {
+                by_child(&child, Some(&ChildReport::of(applied)))
+            }
             (Wanting::On, Some(Ok(Action::Waiting))) => State::Waiting {
                 reason: Reason::Progressing,
                 message: format!("{child} is being deleted and is made again afterwards"),
@@ -108,7 +115,10 @@ impl Wanting {
 
 fn by_child(child: &str, report: Option<&ChildReport>) -> State {
     let Some(report) = report else {
-        return State::Waiting { reason: Reason::Progressing, message: format!("{child} is being made") };
+        return State::Waiting {
+            reason: Reason::Progressing,
+            message: format!("{child} is being made"),
+        };
     };
     if conditions::is_true(&report.conditions, ConditionType::Ready, report.generation) {
         return State::Ready;
@@ -122,9 +132,10 @@ fn by_child(child: &str, report: Option<&ChildReport>) -> State {
             reason: Reason::Progressing,
             message: format!("{child} has not caught up with its latest change"),
         },
-        None => {
-            State::Waiting { reason: Reason::Progressing, message: format!("{child} has not reported whether it is ready") }
-        }
+        None => State::Waiting {
+            reason: Reason::Progressing,
+            message: format!("{child} has not reported whether it is ready"),
+        },
     }
 }
 
@@ -142,12 +153,21 @@ pub fn next(
         conditions::set(&mut conditions, kind, status, reason, message, generation, now)
     };
 
-    let problems: Vec<_> = valid.problems.iter().map(|p| format!("{}: {}", p.field, p.message)).collect();
+    let problems: Vec<_> = valid
+        .problems
+        .iter()
+        .map(|p| format!("{}: {}", p.field, p.message))
+        .collect();
     let problems = problems.join("; ");
     let bad = valid.problems.first().map(|problem| problem.reason);
     match bad {
         Some(reason) => set(ConditionType::Accepted, Status::False, reason, problems.clone()),
-        None => set(ConditionType::Accepted, Status::True, Reason::Accepted, "the spec makes sense".to_owned()),
+        None => set(
+            ConditionType::Accepted,
+            Status::True,
+            Reason::Accepted,
+            "the spec makes sense".to_owned(),
+        ),
     };
 
     let (status, reason, message) = summary(states, bad, problems);
@@ -159,13 +179,25 @@ pub fn next(
         match state {
             State::Off => gone.push(kind),
             State::Ready => {
-                set(kind, Status::True, Reason::Ready, format!("{} is ready", component.title()));
+                set(
+                    kind,
+                    Status::True,
+                    Reason::Ready,
+                    format!("{} is ready", component.title()),
+                );
             }
             State::Unclear => {
-                let own: Vec<_> = valid.problems.iter().filter(|p| p.touches.contains(&component)).collect();
+                let own: Vec<_> = valid
+                    .problems
+                    .iter()
+                    .filter(|p| p.touches.contains(&component))
+                    .collect();
                 let reason = own.first().map_or(Reason::InvalidSpec, |problem| problem.reason);
                 let fields: Vec<_> = own.iter().map(|problem| problem.field.as_str()).collect();
-                let message = format!("left as it is until the spec is corrected: see {}", fields.join(", "));
+                let message = format!(
+                    "left as it is until the spec is corrected: see {}",
+                    fields.join(", ")
+                );
                 set(kind, Status::False, reason, message);
             }
             State::Failed { reason, message } | State::Waiting { reason, message } => {
@@ -211,9 +243,16 @@ fn summary(states: &[State; 3], bad: Option<Reason>, problems: String) -> (Statu
         })
         .collect();
     if !waiting.is_empty() {
-        return (Status::False, Reason::ComponentsNotReady, format!("waiting for {}", waiting.join(", ")));
+        return (
+            Status::False,
+            Reason::ComponentsNotReady,
+            format!("waiting for {}", waiting.join(", ")),
+        );
     }
-    let ready: Vec<_> = named().filter(|(_, state)| **state == State::Ready).map(|(c, _)| c.title()).collect();
+    let ready: Vec<_> = named()
+        .filter(|(_, state)| **state == State::Ready)
+        .map(|(c, _)| c.title())
+        .collect();
     let message = match ready.as_slice() {
         [] => "no component is wanted".to_owned(),
         ready => format!("ready: {}", ready.join(", ")),
@@ -245,16 +284,30 @@ fn addresses(previous: &InfraStatus, valid: &Valid) -> ServerAddresses {
 pub fn notes(previous: &InfraStatus, next: &InfraStatus) -> Vec<Note> {
     let mut notes = Vec::new();
     for condition in transitions(&previous.conditions, &next.conditions) {
-        let calm = [Reason::Progressing, Reason::NotReady, Reason::ComponentsNotReady, Reason::Accepted];
-        let is_summary = condition.type_ == ConditionType::Ready.as_str();
         let is_true = condition.status == Status::True.as_str();
+        // Waiting is not news, and the summary's bad news is told by the component it comes from.
+        let calm = [Reason::Progressing, Reason::NotReady, Reason::ComponentsNotReady];
         let waits = calm.iter().any(|reason| reason.as_str() == condition.reason);
-        if is_summary && !is_true || !is_true && waits || condition.type_ == ConditionType::Accepted.as_str() && is_true {
+        let is_summary = condition.type_ == ConditionType::Ready.as_str();
+        let is_news = if is_true {
+            condition.type_ != ConditionType::Accepted.as_str()
+        } else {
+            !waits && !is_summary
+        };
+        if !is_news {
             continue;
         }
         notes.push(Note {
-            severity: if is_true { Severity::Normal } else { Severity::Warning },
-            reason: if is_true { condition.type_.clone() } else { condition.reason.clone() },
+            severity: if is_true {
+                Severity::Normal
+            } else {
+                Severity::Warning
+            },
+            reason: if is_true {
+                condition.type_.clone()
+            } else {
+                condition.reason.clone()
+            },
             action: "Reconcile",
             text: condition.message.clone(),
         });
@@ -266,7 +319,12 @@ pub fn notes(previous: &InfraStatus, next: &InfraStatus) -> Vec<Note> {
         && is.status != Status::True.as_str()
     {
         let (reason, text) = ("NotReady".to_owned(), is.message.clone());
-        notes.push(Note { severity: Severity::Warning, reason, action: "Reconcile", text });
+        notes.push(Note {
+            severity: Severity::Warning,
+            reason,
+            action: "Reconcile",
+            text,
+        });
     }
     notes
 }

@@ -4,7 +4,8 @@
 use std::net::IpAddr;
 
 use causeway_api::{
-    Backend, DhcpComponent, DnsComponent, Infra, PortDefaults, ProxyComponent, StaticEntry, conditions::Reason,
+    Backend, DhcpComponent, DnsComponent, Infra, PortDefaults, ProxyComponent, StaticEntry,
+    conditions::Reason,
 };
 use ipnet::IpNet;
 use kube::ResourceExt;
@@ -88,8 +89,10 @@ pub struct Dns {
 /// A proxy that can be made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proxy {
-    /// Its address.
+    /// The first replica's address.
     pub address: IpAddr,
+    /// The other replicas' addresses.
+    pub additional: Vec<IpAddr>,
     /// The services behind it.
     pub backends: Vec<Backend>,
     /// What its ports do with unmatched connections.
@@ -125,33 +128,47 @@ pub fn validate(infra: &Infra, observed: &Observed) -> Valid {
     let mut check = Check { problems: Vec::new() };
     let network = check.network(infra);
     let chosen = network.as_ref().map(|network| {
-        let request = check.addresses(network, dhcp.as_ref(), dns.as_ref(), proxy.as_ref(), &observed.previous);
+        let request = check.addresses(
+            network,
+            dhcp.as_ref(),
+            dns.as_ref(),
+            proxy.as_ref(),
+            &observed.previous,
+        );
         addresses::choose(&request)
     });
     let domain = check.domain(infra, written_dns.as_ref(), dns.is_some(), proxy.is_some());
     let parsed = network.as_ref().zip(chosen.as_ref());
     let domain = domain.as_deref();
 
-    let proxy_wish = proxy.as_ref().map(|spec| check.proxy(infra, parsed, domain, spec));
-    let dns_wish = dns.as_ref().map(|spec| check.dns(parsed, domain, spec, proxy.as_ref(), proxy_wish.as_ref()));
-    let dhcp_wish = dhcp.as_ref().map(|spec| check.dhcp(parsed, spec, dns.is_some()));
+    let proxy_part = proxy
+        .as_ref()
+        .and_then(|spec| check.proxy(infra, parsed, domain, spec));
+    let dns_part = dns
+        .as_ref()
+        .and_then(|spec| check.dns(parsed, domain, spec, proxy.as_ref(), proxy_part.as_ref()));
+    let dhcp_part = dhcp
+        .as_ref()
+        .and_then(|spec| check.dhcp(parsed, spec, dns.is_some()));
 
     let problems = check.problems;
     Valid {
-        dhcp: wish(dhcp_wish, Component::Dhcp, &problems),
-        dns: wish(dns_wish, Component::Dns, &problems),
-        proxy: wish(proxy_wish, Component::Proxy, &problems),
+        dhcp: wish(dhcp.is_some(), dhcp_part, Component::Dhcp, &problems),
+        dns: wish(dns.is_some(), dns_part, Component::Dns, &problems),
+        proxy: wish(proxy.is_some(), proxy_part, Component::Proxy, &problems),
         network,
         problems,
     }
 }
 
-fn wish<T>(part: Option<Option<T>>, component: Component, problems: &[Problem]) -> Wish<T> {
-    let touched = problems.iter().any(|problem| problem.touches.contains(&component));
+fn wish<T>(wanted: bool, part: Option<T>, component: Component, problems: &[Problem]) -> Wish<T> {
+    let touched = problems
+        .iter()
+        .any(|problem| problem.touches.contains(&component));
     match part {
-        None => Wish::Off,
-        Some(Some(part)) if !touched => Wish::On(part),
-        Some(_) => Wish::Unclear,
+        _ if !wanted => Wish::Off,
+        Some(part) if !touched => Wish::On(part),
+        _ => Wish::Unclear,
     }
 }
 
@@ -172,26 +189,44 @@ impl Check {
         message: impl Into<String>,
     ) {
         let field = format!("spec.{}", field.into());
-        self.problems.push(Problem { field, message: message.into(), reason, touches: touches.to_vec() });
+        self.problems.push(Problem {
+            field,
+            message: message.into(),
+            reason,
+            touches: touches.to_vec(),
+        });
     }
 
     fn network(&mut self, infra: &Infra) -> Option<Network> {
         let spec = &infra.spec.network_config;
         let Ok(cidr) = spec.cidr.parse::<IpNet>() else {
-            let message = format!("\"{}\" is not a network: write one like 192.168.100.0/24", spec.cidr);
+            let message = format!(
+                "\"{}\" is not a network: write one like 192.168.100.0/24",
+                spec.cidr
+            );
             self.problem(&Component::ALL, "networkConfig.cidr", message);
             return None;
         };
         let cidr = cidr.trunc();
-        let gateway = spec.gateway.parse::<IpAddr>().ok().filter(|gateway| cidr.contains(gateway));
+        let gateway = spec
+            .gateway
+            .parse::<IpAddr>()
+            .ok()
+            .filter(|gateway| cidr.contains(gateway));
         let Some(gateway) = gateway else {
-            let message = format!("\"{}\" is not an address in {cidr}: write the router's address in it", spec.gateway);
+            let message = format!(
+                "\"{}\" is not an address in {cidr}: write the router's address in it",
+                spec.gateway
+            );
             self.problem(&Component::ALL, "networkConfig.gateway", message);
             return None;
         };
         let (namespace, name) = match spec.network_attachment_definition.split_once('/') {
             Some((namespace, name)) => (Some(namespace.to_owned()), name),
-            None => (spec.network_attachment_namespace.clone(), spec.network_attachment_definition.as_str()),
+            None => (
+                spec.network_attachment_namespace.clone(),
+                spec.network_attachment_definition.as_str(),
+            ),
         };
         Some(Network {
             cidr,
@@ -217,14 +252,22 @@ impl Check {
         let servers = [
             (Component::Dhcp, dhcp.and_then(|dhcp| dhcp.server_ip.as_deref())),
             (Component::Dns, dns.and_then(|dns| dns.server_ip.as_deref())),
-            (Component::Proxy, proxy.and_then(|proxy| proxy.server_ip.as_deref())),
+            (
+                Component::Proxy,
+                proxy.and_then(|proxy| proxy.server_ip.as_deref()),
+            ),
         ];
         for (slot, (component, text)) in written.iter_mut().zip(servers) {
             let field = format!("infraComponents.{}.serverIP", component.field());
-            *slot = text.and_then(|text| self.address(network, component, field, text, written_range, &mut used));
+            *slot =
+                text.and_then(|text| self.address(network, component, field, text, written_range, &mut used));
         }
         let mut taken = Vec::new();
-        for (index, text) in proxy.iter().flat_map(|proxy| &proxy.additional_server_ips).enumerate() {
+        for (index, text) in proxy
+            .iter()
+            .flat_map(|proxy| &proxy.additional_server_ips)
+            .enumerate()
+        {
             let field = format!("infraComponents.proxy.additionalServerIPs[{index}]");
             taken.extend(self.address(network, Component::Proxy, field, text, written_range, &mut used));
         }
@@ -248,10 +291,14 @@ impl Check {
         used: &mut Vec<(IpAddr, String)>,
     ) -> Option<IpAddr> {
         let cidr = network.cidr;
-        let address = text.split('/').next().and_then(|bare| bare.parse::<IpAddr>().ok());
+        let address = text
+            .split('/')
+            .next()
+            .and_then(|bare| bare.parse::<IpAddr>().ok());
         let Some(address) = address.filter(|address| addresses::is_host(&cidr, *address)) else {
-            let message =
-                format!("\"{text}\" is not a host address in {cidr}: write one, or leave it out to have one chosen");
+            let message = format!(
+                "\"{text}\" is not a host address in {cidr}: write one, or leave it out to have one chosen"
+            );
             self.problem(&[component], field, message);
             return None;
         };
@@ -279,16 +326,27 @@ impl Check {
             (start, _) => {
                 let missing = if start.is_some() { "rangeEnd" } else { "rangeStart" };
                 let message = "write rangeStart and rangeEnd together, or neither to have the range chosen";
-                self.problem(&[Component::Dhcp], format!("infraComponents.dhcp.{missing}"), message);
+                self.problem(
+                    &[Component::Dhcp],
+                    format!("infraComponents.dhcp.{missing}"),
+                    message,
+                );
                 return None;
             }
         };
         let mut ends = [None; 2];
         for (slot, (name, text)) in ends.iter_mut().zip([("rangeStart", start), ("rangeEnd", end)]) {
-            *slot = text.parse::<IpAddr>().ok().filter(|address| addresses::is_host(&cidr, *address));
+            *slot = text
+                .parse::<IpAddr>()
+                .ok()
+                .filter(|address| addresses::is_host(&cidr, *address));
             if slot.is_none() {
                 let message = format!("\"{text}\" is not a host address in {cidr}: write one that is");
-                self.problem(&[Component::Dhcp], format!("infraComponents.dhcp.{name}"), message);
+                self.problem(
+                    &[Component::Dhcp],
+                    format!("infraComponents.dhcp.{name}"),
+                    message,
+                );
             }
         }
         let (start, end) = ends[0].zip(ends[1])?;
@@ -298,18 +356,30 @@ impl Check {
             return None;
         }
         if addresses::in_range((start, end), network.gateway) {
-            let message = format!("the range {start} to {end} holds the gateway {}: leave it out of it", network.gateway);
+            let message = format!(
+                "the range {start} to {end} holds the gateway {}: leave it out of it",
+                network.gateway
+            );
             self.problem(&[Component::Dhcp], "infraComponents.dhcp.rangeStart", message);
             return None;
         }
         Some((start, end))
     }
 
-    fn domain(&mut self, infra: &Infra, written: Option<&DnsComponent>, dns: bool, proxy: bool) -> Option<String> {
+    fn domain(
+        &mut self,
+        infra: &Infra,
+        written: Option<&DnsComponent>,
+        dns: bool,
+        proxy: bool,
+    ) -> Option<String> {
         if !dns && !proxy {
             return None;
         }
-        let Some(base) = written.and_then(|dns| dns.base_domain.as_deref()).filter(|base| !base.is_empty()) else {
+        let Some(base) = written
+            .and_then(|dns| dns.base_domain.as_deref())
+            .filter(|base| !base.is_empty())
+        else {
             self.problem(
                 &[Component::Dns, Component::Proxy],
                 "infraComponents.dns.baseDomain",
@@ -318,14 +388,19 @@ impl Check {
             );
             return None;
         };
-        let cluster = written.and_then(|dns| dns.cluster_name.clone()).unwrap_or_else(|| infra.name_any());
+        let cluster = written
+            .and_then(|dns| dns.cluster_name.clone())
+            .unwrap_or_else(|| infra.name_any());
         Some(format!("{cluster}.{}", base.trim_end_matches('.')).to_ascii_lowercase())
     }
 
     fn server(&mut self, chosen: &Chosen, server: Server, component: Component) -> Option<IpAddr> {
         let address = chosen.server(server);
         let field = format!("infraComponents.{}.serverIP", component.field());
-        let known = self.problems.iter().any(|problem| problem.field == format!("spec.{field}"));
+        let known = self
+            .problems
+            .iter()
+            .any(|problem| problem.field == format!("spec.{field}"));
         if address.is_none() && !known {
             let message = "no free address is left in spec.networkConfig.cidr: widen it, shorten the DHCP range, or write an address";
             self.problem_because(Reason::AddressesExhausted, &[component], field, message);
@@ -348,15 +423,27 @@ impl Check {
                 "no address is left to hand out in spec.networkConfig.cidr: widen it",
             );
         }
-        Some(Dhcp { address: address?, range: chosen.range?, resolvers, spec: spec.clone() })
+        Some(Dhcp {
+            address: address?,
+            range: chosen.range?,
+            resolvers,
+            spec: spec.clone(),
+        })
     }
 
     /// DHCP can tell clients bare addresses only.
     fn plain_resolvers(&mut self, network: &Network) -> Vec<String> {
-        let other = network.resolvers.iter().position(|resolver| resolver.parse::<IpAddr>().is_err());
+        let other = network
+            .resolvers
+            .iter()
+            .position(|resolver| resolver.parse::<IpAddr>().is_err());
         if let Some(index) = other {
             let message = "is handed to clients while there is no DNS server here: write an address without port or tls://";
-            self.problem(&[Component::Dhcp], format!("networkConfig.dnsServers[{index}]"), message);
+            self.problem(
+                &[Component::Dhcp],
+                format!("networkConfig.dnsServers[{index}]"),
+                message,
+            );
         }
         network.resolvers.clone()
     }
@@ -367,27 +454,41 @@ impl Check {
         domain: Option<&str>,
         spec: &DnsComponent,
         proxy_spec: Option<&ProxyComponent>,
-        proxy: Option<&Option<Proxy>>,
+        proxy: Option<&Proxy>,
     ) -> Option<Dns> {
         let (_, chosen) = parsed?;
         let address = self.server(chosen, Server::Dns, Component::Dns);
         let proxy_address = proxy_spec.and(chosen.server(Server::Proxy));
         let mut entries: Vec<StaticEntry> = Vec::new();
         for (index, extra) in spec.extra_entries.iter().enumerate() {
-            let Some(ip) = extra.ip.clone().or_else(|| proxy_address.map(|address| address.to_string())) else {
+            let Some(ip) = extra
+                .ip
+                .clone()
+                .or_else(|| proxy_address.map(|address| address.to_string()))
+            else {
                 let field = format!("infraComponents.dns.extraEntries[{index}].ip");
-                self.problem(&[Component::Dns], field, "is needed while there is no proxy: write the name's address");
+                self.problem(
+                    &[Component::Dns],
+                    field,
+                    "is needed while there is no proxy: write the name's address",
+                );
                 continue;
             };
-            entries.push(StaticEntry { hostname: extra.hostname.to_ascii_lowercase(), ip });
+            entries.push(StaticEntry {
+                hostname: extra.hostname.to_ascii_lowercase(),
+                ip,
+            });
         }
         let domain = domain?;
-        if let (Some(proxy), Some(address)) = (proxy.and_then(Option::as_ref), proxy_address) {
+        if let (Some(proxy), Some(address)) = (proxy, proxy_address) {
             let written = entries.len();
             for hostname in proxied_names(proxy, domain) {
                 // What the spec says of a name replaces the standard answer.
                 if !entries[..written].iter().any(|entry| entry.hostname == hostname) {
-                    entries.push(StaticEntry { hostname, ip: address.to_string() });
+                    entries.push(StaticEntry {
+                        hostname,
+                        ip: address.to_string(),
+                    });
                 }
             }
         }
@@ -449,7 +550,12 @@ impl Check {
             let message = format!(
                 "backends \"{first}\" and \"{second}\" both claim {hostname} on port {port}: change a hostname or a port, or disable one"
             );
-            self.problem_because(Reason::DuplicateHostname, &both, "infraComponents.proxy.backends", message);
+            self.problem_because(
+                Reason::DuplicateHostname,
+                &both,
+                "infraComponents.proxy.backends",
+                message,
+            );
         }
         if merged.is_empty() {
             let message = "every backend is disabled: keep one, or write proxy.enabled: false";
@@ -457,19 +563,41 @@ impl Check {
         }
         let ports = backends::port_defaults(spec, &merged);
         for (index, entry) in spec.ports.iter().enumerate() {
-            let outcomes =
-                [("plaintext", &entry.plaintext), ("noSNI", &entry.no_sni), ("unknownSNI", &entry.unknown_sni)];
+            let outcomes = [
+                ("plaintext", &entry.plaintext),
+                ("noSNI", &entry.no_sni),
+                ("unknownSNI", &entry.unknown_sni),
+            ];
             for (name, outcome) in outcomes {
-                let Some(backend) = outcome.as_ref().and_then(|outcome| outcome.backend.as_deref()) else { continue };
-                if !merged.iter().any(|known| known.name == backend && known.port == entry.port) {
+                let Some(backend) = outcome.as_ref().and_then(|outcome| outcome.backend.as_deref()) else {
+                    continue;
+                };
+                if !merged
+                    .iter()
+                    .any(|known| known.name == backend && known.port == entry.port)
+                {
                     let field = format!("infraComponents.proxy.ports[{index}].{name}.backend");
-                    let message =
-                        format!("no backend \"{backend}\" listens on port {}: write one that does", entry.port);
+                    let message = format!(
+                        "no backend \"{backend}\" listens on port {}: write one that does",
+                        entry.port
+                    );
                     self.problem(&[Component::Proxy], field, message);
                 }
             }
         }
-        Some(Proxy { address: address?, backends: merged, ports, spec: spec.clone() })
+        // Texts that are no addresses were reported with the others; the proxy is unclear then.
+        let additional = spec
+            .additional_server_ips
+            .iter()
+            .filter_map(|text| text.split('/').next()?.parse().ok());
+        let additional = additional.collect();
+        Some(Proxy {
+            address: address?,
+            additional,
+            backends: merged,
+            ports,
+            spec: spec.clone(),
+        })
     }
 
     fn target_namespace(&mut self, infra: &Infra, spec: &ProxyComponent) -> Option<String> {
@@ -480,8 +608,14 @@ impl Check {
         if derived.len() <= 63 && !derived.contains('.') {
             return Some(derived);
         }
-        let message = format!("cannot be derived, as \"{derived}\" is no namespace name: write the control plane's namespace");
-        self.problem(&[Component::Proxy, Component::Dns], "infraComponents.proxy.controlPlaneNamespace", message);
+        let message = format!(
+            "cannot be derived, as \"{derived}\" is no namespace name: write the control plane's namespace"
+        );
+        self.problem(
+            &[Component::Proxy, Component::Dns],
+            "infraComponents.proxy.controlPlaneNamespace",
+            message,
+        );
         None
     }
 }

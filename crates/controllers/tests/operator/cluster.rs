@@ -7,7 +7,7 @@ use causeway_api::{
     conditions::{self, ConditionType},
 };
 use causeway_apiserver::server::{Server, Storage};
-use causeway_controllers::{Operator, operator::Config};
+use causeway_controllers::{Operator, health::Health, operator::Config};
 use kube::{
     Api, Client, Resource,
     api::{Patch, PatchParams, PostParams},
@@ -19,7 +19,7 @@ use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 /// Longer than anything here takes, so that only a real failure runs into it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 pub struct Cluster {
     pub server: Arc<Server>,
@@ -27,11 +27,30 @@ pub struct Cluster {
 }
 
 pub struct Running {
+    pub health: Health,
+    registry: Registry,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
 impl Running {
+    /// How many reconciles of Infras have ended.
+    pub fn reconciles(&self) -> u64 {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("causeway_operator_reconciles_total{"));
+        line.and_then(|line| line.rsplit(' ').next()?.parse().ok())
+            .unwrap_or(0)
+    }
+
+    /// Waits for this many more reconciles.
+    pub async fn reconciled(&self, more: u64) {
+        let goal = self.reconciles() + more;
+        until("more reconciles", || async { self.reconciles() >= goal }).await;
+    }
+
     pub async fn stop(self) {
         self.stop.cancel();
         self.task.await.unwrap();
@@ -40,7 +59,9 @@ impl Running {
 
 impl Cluster {
     pub async fn start() -> Self {
-        let server = Server::start(Storage::Memory, CancellationToken::new()).await.unwrap();
+        let server = Server::start(Storage::Memory, CancellationToken::new())
+            .await
+            .unwrap();
         let client = server.client();
         Self { server, client }
     }
@@ -63,11 +84,18 @@ impl Cluster {
     }
 
     fn run(&self, config: Config) -> Running {
-        let operator = Operator::new(self.client.clone(), config, &mut Registry::default());
+        let mut registry = Registry::default();
+        let operator = Operator::new(self.client.clone(), config, &mut registry);
+        let health = operator.health();
         let stop = CancellationToken::new();
         let shutdown = stop.clone();
         let task = tokio::spawn(async move { operator.run(shutdown).await.unwrap() });
-        Running { stop, task }
+        Running {
+            health,
+            registry,
+            stop,
+            task,
+        }
     }
 
     pub fn api<K>(&self) -> Api<K>
@@ -92,7 +120,10 @@ impl Cluster {
             },
         }))
         .unwrap();
-        self.api::<Infra>().create(&PostParams::default(), &infra).await.unwrap()
+        self.api::<Infra>()
+            .create(&PostParams::default(), &infra)
+            .await
+            .unwrap()
     }
 
     pub async fn merge<K>(&self, name: &str, patch: &Value) -> K
@@ -100,7 +131,10 @@ impl Cluster {
         K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
         K: Clone + DeserializeOwned + std::fmt::Debug,
     {
-        self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap()
+        self.api::<K>()
+            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .unwrap()
     }
 
     /// Says in a child's status whether it is ready, as its own controller would.
@@ -114,7 +148,10 @@ impl Cluster {
             "type": "Ready", "status": ready, "reason": "Test", "message": "says the test",
             "observedGeneration": generation, "lastTransitionTime": "2026-01-01T00:00:00Z",
         }]}});
-        self.api::<K>().patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
+        self.api::<K>()
+            .patch_status(name, &PatchParams::default(), &Patch::Merge(&status))
+            .await
+            .unwrap();
     }
 
     pub async fn report_all(&self, name: &str, ready: &str) {

@@ -1,5 +1,7 @@
 //! The operator against the embedded API server, in one process and without sockets.
 
+#![allow(clippy::unwrap_used, reason = "a failed step of a test should panic")]
+
 mod cluster;
 mod infra;
 mod leader;
