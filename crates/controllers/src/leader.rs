@@ -213,20 +213,10 @@ impl Elector {
             Some(_) => self.api.replace(&self.config.name, &params, &lease).await,
             None => self.api.create(&params, &lease).await,
         };
-        match written {
-            Ok(written) => {
-                self.observe(&written, Instant::now());
-                Ok(None)
-            }
-            Err(kube::Error::Api(status)) if status.code == 409 => {
-                // Someone was faster; the next look shows who. A leader stays one: only the look can tell it is not.
-                self.read().await.map(|lease| {
-                    let holder = lease.as_ref().and_then(holder_of).unwrap_or_default();
-                    (holder != self.config.identity).then(|| holder.to_owned())
-                })
-            }
-            Err(source) => Err(self.write_error(source)),
-        }
+        // A write that lost a race is an error like any other: the next look shows who leads.
+        let written = written.map_err(|source| self.write_error(source))?;
+        self.observe(&written, Instant::now());
+        Ok(None)
     }
 
     fn step(&mut self, found: Option<&Lease>, now: Instant, wall: Timestamp) -> Step {
