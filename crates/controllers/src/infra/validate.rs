@@ -1,6 +1,9 @@
 //! Turns an Infra's spec into values that `desired` can use without a second thought, or into problems that name a field
 //! and what to write instead. A problem touches only the components that need the field; the others go on.
 
+mod network;
+mod proxy;
+
 use std::net::IpAddr;
 
 use causeway_api::{
@@ -12,8 +15,7 @@ use kube::ResourceExt;
 
 use super::{
     Component,
-    addresses::{self, Chosen, Request, Server},
-    backends,
+    addresses::{self, Chosen, Server},
     observe::Observed,
 };
 
@@ -197,175 +199,6 @@ impl Check {
         });
     }
 
-    fn network(&mut self, infra: &Infra) -> Option<Network> {
-        let spec = &infra.spec.network_config;
-        let Ok(cidr) = spec.cidr.parse::<IpNet>() else {
-            let message = format!(
-                "\"{}\" is not a network: write one like 192.168.100.0/24",
-                spec.cidr
-            );
-            self.problem(&Component::ALL, "networkConfig.cidr", message);
-            return None;
-        };
-        let cidr = cidr.trunc();
-        let gateway = spec
-            .gateway
-            .parse::<IpAddr>()
-            .ok()
-            .filter(|gateway| cidr.contains(gateway));
-        let Some(gateway) = gateway else {
-            let message = format!(
-                "\"{}\" is not an address in {cidr}: write the router's address in it",
-                spec.gateway
-            );
-            self.problem(&Component::ALL, "networkConfig.gateway", message);
-            return None;
-        };
-        let (namespace, name) = match spec.network_attachment_definition.split_once('/') {
-            Some((namespace, name)) => (Some(namespace.to_owned()), name),
-            None => (
-                spec.network_attachment_namespace.clone(),
-                spec.network_attachment_definition.as_str(),
-            ),
-        };
-        Some(Network {
-            cidr,
-            gateway,
-            attachment: name.to_owned(),
-            attachment_namespace: namespace.or_else(|| infra.namespace()).unwrap_or_default(),
-            resolvers: spec.dns_servers.clone(),
-        })
-    }
-
-    /// Checks the written addresses against the network and each other, and asks for the others.
-    fn addresses(
-        &mut self,
-        network: &Network,
-        dhcp: Option<&DhcpComponent>,
-        dns: Option<&DnsComponent>,
-        proxy: Option<&ProxyComponent>,
-        previous: &Chosen,
-    ) -> Request {
-        let written_range = dhcp.and_then(|dhcp| self.range(network, dhcp));
-        let mut used: Vec<(IpAddr, String)> = vec![(network.gateway, "networkConfig.gateway".to_owned())];
-        let mut written = [None; 3];
-        let servers = [
-            (Component::Dhcp, dhcp.and_then(|dhcp| dhcp.server_ip.as_deref())),
-            (Component::Dns, dns.and_then(|dns| dns.server_ip.as_deref())),
-            (
-                Component::Proxy,
-                proxy.and_then(|proxy| proxy.server_ip.as_deref()),
-            ),
-        ];
-        for (slot, (component, text)) in written.iter_mut().zip(servers) {
-            let field = format!("infraComponents.{}.serverIP", component.field());
-            *slot =
-                text.and_then(|text| self.address(network, component, field, text, written_range, &mut used));
-        }
-        let mut taken = Vec::new();
-        for (index, text) in proxy
-            .iter()
-            .flat_map(|proxy| &proxy.additional_server_ips)
-            .enumerate()
-        {
-            let field = format!("infraComponents.proxy.additionalServerIPs[{index}]");
-            taken.extend(self.address(network, Component::Proxy, field, text, written_range, &mut used));
-        }
-        Request {
-            network: network.cidr,
-            gateway: network.gateway,
-            written,
-            taken,
-            written_range,
-            previous: previous.clone(),
-        }
-    }
-
-    fn address(
-        &mut self,
-        network: &Network,
-        component: Component,
-        field: String,
-        text: &str,
-        range: Option<(IpAddr, IpAddr)>,
-        used: &mut Vec<(IpAddr, String)>,
-    ) -> Option<IpAddr> {
-        let cidr = network.cidr;
-        let address = text
-            .split('/')
-            .next()
-            .and_then(|bare| bare.parse::<IpAddr>().ok());
-        let Some(address) = address.filter(|address| addresses::is_host(&cidr, *address)) else {
-            let message = format!(
-                "\"{text}\" is not a host address in {cidr}: write one, or leave it out to have one chosen"
-            );
-            self.problem(&[component], field, message);
-            return None;
-        };
-        if let Some((_, other)) = used.iter().find(|(other, _)| *other == address) {
-            let message = format!("{address} is also spec.{other}: write another address, or leave it out");
-            self.problem(&[component], field, message);
-            return None;
-        }
-        if let Some((start, end)) = range.filter(|range| addresses::in_range(*range, address)) {
-            let message = format!(
-                "{address} is one of the addresses that DHCP hands out ({start} to {end}): write one outside, or a shorter range"
-            );
-            self.problem(&[component, Component::Dhcp], field, message);
-            return None;
-        }
-        used.push((address, field));
-        Some(address)
-    }
-
-    fn range(&mut self, network: &Network, dhcp: &DhcpComponent) -> Option<(IpAddr, IpAddr)> {
-        let cidr = network.cidr;
-        let (start, end) = match (&dhcp.range_start, &dhcp.range_end) {
-            (None, None) => return None,
-            (Some(start), Some(end)) => (start, end),
-            (start, _) => {
-                let missing = if start.is_some() { "rangeEnd" } else { "rangeStart" };
-                let message = "write rangeStart and rangeEnd together, or neither to have the range chosen";
-                self.problem(
-                    &[Component::Dhcp],
-                    format!("infraComponents.dhcp.{missing}"),
-                    message,
-                );
-                return None;
-            }
-        };
-        let mut ends = [None; 2];
-        for (slot, (name, text)) in ends.iter_mut().zip([("rangeStart", start), ("rangeEnd", end)]) {
-            *slot = text
-                .parse::<IpAddr>()
-                .ok()
-                .filter(|address| addresses::is_host(&cidr, *address));
-            if slot.is_none() {
-                let message = format!("\"{text}\" is not a host address in {cidr}: write one that is");
-                self.problem(
-                    &[Component::Dhcp],
-                    format!("infraComponents.dhcp.{name}"),
-                    message,
-                );
-            }
-        }
-        let (start, end) = ends[0].zip(ends[1])?;
-        if start > end {
-            let message = format!("{end} comes before rangeStart {start}: swap the two");
-            self.problem(&[Component::Dhcp], "infraComponents.dhcp.rangeEnd", message);
-            return None;
-        }
-        if addresses::in_range((start, end), network.gateway) {
-            let message = format!(
-                "the range {start} to {end} holds the gateway {}: leave it out of it",
-                network.gateway
-            );
-            self.problem(&[Component::Dhcp], "infraComponents.dhcp.rangeStart", message);
-            return None;
-        }
-        Some((start, end))
-    }
-
     fn domain(
         &mut self,
         infra: &Infra,
@@ -454,7 +287,7 @@ impl Check {
         domain: Option<&str>,
         spec: &DnsComponent,
         proxy_spec: Option<&ProxyComponent>,
-        proxy: Option<&Proxy>,
+        proxy_part: Option<&Proxy>,
     ) -> Option<Dns> {
         let (_, chosen) = parsed?;
         let address = self.server(chosen, Server::Dns, Component::Dns);
@@ -480,9 +313,9 @@ impl Check {
             });
         }
         let domain = domain?;
-        if let (Some(proxy), Some(address)) = (proxy, proxy_address) {
+        if let (Some(part), Some(address)) = (proxy_part, proxy_address) {
             let written = entries.len();
-            for hostname in proxied_names(proxy, domain) {
+            for hostname in proxy::proxied_names(part, domain) {
                 // What the spec says of a name replaces the standard answer.
                 if !entries[..written].iter().any(|entry| entry.hostname == hostname) {
                     entries.push(StaticEntry {
@@ -503,132 +336,6 @@ impl Check {
             spec: spec.clone(),
         })
     }
-
-    fn proxy(
-        &mut self,
-        infra: &Infra,
-        parsed: Option<(&Network, &Chosen)>,
-        domain: Option<&str>,
-        spec: &ProxyComponent,
-    ) -> Option<Proxy> {
-        // DNS answers with the proxy's names and address, so it cannot know better than the proxy.
-        let both = [Component::Proxy, Component::Dns];
-        let (_, chosen) = parsed?;
-        let address = self.server(chosen, Server::Proxy, Component::Proxy);
-        for (index, change) in spec.backends.iter().enumerate() {
-            let field = |name: &str| format!("infraComponents.proxy.backends[{index}].{name}");
-            if backends::is_standard(&change.name) {
-                continue;
-            }
-            if change.disabled {
-                let message = format!(
-                    "there is no standard backend \"{}\" to drop: write one of {}",
-                    change.name,
-                    backends::standard_names()
-                );
-                self.problem(&both, field("name"), message);
-            }
-            for (name, missing) in [
-                ("hostname", change.hostname.is_none()),
-                ("port", change.port.is_none()),
-                ("targetService", change.target_service.is_none()),
-                ("targetPort", change.target_port.is_none()),
-            ] {
-                if missing && !change.disabled {
-                    let message = format!(
-                        "is needed, as \"{}\" is a further backend: write it, or use the name of a standard one ({})",
-                        change.name,
-                        backends::standard_names()
-                    );
-                    self.problem(&both, field(name), message);
-                }
-            }
-        }
-        let namespace = self.target_namespace(infra, spec)?;
-        let merged = backends::merge(spec, domain?, &namespace);
-        if let Some((hostname, port, first, second)) = backends::duplicate(&merged) {
-            let message = format!(
-                "backends \"{first}\" and \"{second}\" both claim {hostname} on port {port}: change a hostname or a port, or disable one"
-            );
-            self.problem_because(
-                Reason::DuplicateHostname,
-                &both,
-                "infraComponents.proxy.backends",
-                message,
-            );
-        }
-        if merged.is_empty() {
-            let message = "every backend is disabled: keep one, or write proxy.enabled: false";
-            self.problem(&both, "infraComponents.proxy.backends", message);
-        }
-        let ports = backends::port_defaults(spec, &merged);
-        for (index, entry) in spec.ports.iter().enumerate() {
-            let outcomes = [
-                ("plaintext", &entry.plaintext),
-                ("noSNI", &entry.no_sni),
-                ("unknownSNI", &entry.unknown_sni),
-            ];
-            for (name, outcome) in outcomes {
-                let Some(backend) = outcome.as_ref().and_then(|outcome| outcome.backend.as_deref()) else {
-                    continue;
-                };
-                if !merged
-                    .iter()
-                    .any(|known| known.name == backend && known.port == entry.port)
-                {
-                    let field = format!("infraComponents.proxy.ports[{index}].{name}.backend");
-                    let message = format!(
-                        "no backend \"{backend}\" listens on port {}: write one that does",
-                        entry.port
-                    );
-                    self.problem(&[Component::Proxy], field, message);
-                }
-            }
-        }
-        // Texts that are no addresses were reported with the others; the proxy is unclear then.
-        let additional = spec
-            .additional_server_ips
-            .iter()
-            .filter_map(|text| text.split('/').next()?.parse().ok());
-        let additional = additional.collect();
-        Some(Proxy {
-            address: address?,
-            additional,
-            backends: merged,
-            ports,
-            spec: spec.clone(),
-        })
-    }
-
-    fn target_namespace(&mut self, infra: &Infra, spec: &ProxyComponent) -> Option<String> {
-        if let Some(written) = &spec.control_plane_namespace {
-            return Some(written.clone());
-        }
-        let derived = format!("{}-{}", infra.namespace().unwrap_or_default(), infra.name_any());
-        if derived.len() <= 63 && !derived.contains('.') {
-            return Some(derived);
-        }
-        let message = format!(
-            "cannot be derived, as \"{derived}\" is no namespace name: write the control plane's namespace"
-        );
-        self.problem(
-            &[Component::Proxy, Component::Dns],
-            "infraComponents.proxy.controlPlaneNamespace",
-            message,
-        );
-        None
-    }
-}
-
-/// The names that lead to the proxy: those of its backends, and every application's.
-fn proxied_names(proxy: &Proxy, domain: &str) -> Vec<String> {
-    let mut names = vec![format!("*.apps.{domain}")];
-    for backend in &proxy.backends {
-        let of_backend = std::iter::once(&backend.hostname).chain(&backend.alternate_hostnames);
-        names.extend(of_backend.map(|name| name.to_ascii_lowercase()));
-    }
-    names.retain(|name| !backends::IN_CLUSTER_NAMES.contains(&name.as_str()));
-    names
 }
 
 #[cfg(test)]
