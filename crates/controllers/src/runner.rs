@@ -318,3 +318,6 @@ fn key(object: &impl ResourceExt) -> String {
         None => object.name_any(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+use causeway_api::{Infra, InfraSpec};
+use kube::core::Status;
+use prometheus_client::registry::Registry;
+
+use super::*;
+use crate::apply;
+
+/// Fails as often as it is told to, and then works.
+struct Fake {
+    failures_left: Mutex<u32>,
+}
+
+impl Reconciler for Fake {
+    type Primary = Infra;
+    const NAME: &'static str = "fake";
+    const CHILDREN: &'static [ChildKind] = &[];
+
+    async fn reconcile(&self, _: Arc<Infra>, _: Children) -> Result<(), Error> {
+        let mut left = self.failures_left.lock().unwrap();
+        if *left == 0 {
+            return Ok(());
+        }
+        *left -= 1;
+        Err(unavailable())
+    }
+}
+
+fn unavailable() -> Error {
+    Error::WriteStatus { source: answer(500) }
+}
+
+fn objects(code: u16) -> Error {
+    let (kind, name) = ("DNSServer", "clusters/lab-dns".to_owned());
+    let source = Box::new(apply::Error::Apply {
+        kind,
+        name,
+        source: answer(code),
+    });
+    Error::Objects {
+        failed: 1,
+        total: 1,
+        source,
+    }
+}
+
+fn answer(code: u16) -> kube::Error {
+    kube::Error::Api(Status::failure("no", "Reason").with_code(code).boxed())
+}
+
+fn run(failures: u32) -> Run<Fake> {
+    Run {
+        reconciler: Arc::new(Fake {
+            failures_left: Mutex::new(failures),
+        }),
+        config: Config::default(),
+        metrics: Metrics::register(&mut Registry::default()),
+        health: Health::default(),
+        failures: Mutex::default(),
+    }
+}
+
+fn infra(name: &str) -> Arc<Infra> {
+    let mut infra = Infra::new(name, InfraSpec::default());
+    infra.metadata.namespace = Some("clusters".into());
+    Arc::new(infra)
+}
+
+#[tokio::test]
+async fn failures_are_counted_by_object_and_forgotten_on_success() {
+    let run = run(3);
+    let (lab, other) = (infra("lab"), infra("other"));
+    for count in 1..=3 {
+        let error = run
+            .reconcile(lab.clone(), Children::fixed(&[]))
+            .await
+            .unwrap_err();
+        run.policy(&lab, &error);
+        assert_eq!(run.failures().get("clusters/lab"), Some(&count));
+    }
+    run.policy(&other, &unavailable());
+    run.reconcile(lab, Children::fixed(&[])).await.unwrap();
+    assert_eq!(run.failures().keys().collect::<Vec<_>>(), ["clusters/other"]);
+    run.forget(&other);
+    assert!(run.failures().is_empty());
+}
+
+#[test]
+fn only_what_a_retry_can_help_is_retried_soon() {
+    let run = run(0);
+    let lab = infra("lab");
+    run.policy(&lab, &objects(409));
+    assert_eq!(
+        run.failures().len(),
+        1,
+        "a conflict is tried again with a growing delay"
+    );
+    run.policy(&lab, &objects(422));
+    assert!(run.failures().is_empty(), "a refused object waits for a change");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_is_never_filled_is_an_error_that_names_the_kind() {
+    let kind = ChildKind {
+        group: "",
+        version: "v1",
+        kind: "Secret",
+        plural: "secrets",
+    };
+    let client = Client::new(
+        tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
+        }),
+        "default",
+    );
+    let (children, _watches) = Children::watch(&client, None, &[kind]);
+    let error = run(0).reconcile(infra("lab"), children).await.unwrap_err();
+    assert_eq!(
+        (error.category(), error.retry()),
+        (Category::NotSynced, Retry::Backoff)
+    );
+    assert!(error.to_string().contains("Secret"), "{error}");
+}
