@@ -29,14 +29,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node with this setup.
-    pub fn new(config: Config) -> Self {
-        Self { config }
-    }
-
-    /// Runs pods, workloads and endpoints until `shutdown`; returns when the pods are at rest as the setup says.
-    pub async fn run(self, client: Client, shutdown: CancellationToken) -> Result<(), NodeError> {
-        let mut config = self.config;
+    /// A node with this setup; its data directory is made if it is not there.
+    pub fn new(mut config: Config) -> Result<Self, NodeError> {
         let unusable = |source| NodeError::DataDir {
             path: config.data_dir.clone(),
             source,
@@ -44,6 +38,12 @@ impl Node {
         create_private(&config.data_dir).map_err(unusable)?;
         // Children have another working directory, so every path they get is absolute.
         config.data_dir = fs::canonicalize(&config.data_dir).map_err(unusable)?;
+        Ok(Self { config })
+    }
+
+    /// Runs pods, workloads and endpoints until `shutdown`; returns when the pods are at rest as the setup says.
+    pub async fn run(self, client: Client, shutdown: CancellationToken) -> Result<(), NodeError> {
+        let config = self.config;
         let name = config.name.clone();
         let address = config.pod_address;
         let controllers = Recorder::new(client.clone(), "controller-manager", &name);

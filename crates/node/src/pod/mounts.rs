@@ -70,12 +70,6 @@ impl Mounts {
         self.0.iter().find(|mount| mount.path == Path::new(path))
     }
 
-    pub fn push(&mut self, mount: Mount) {
-        let mut mounts = std::mem::take(&mut self.0);
-        mounts.push(mount);
-        *self = Self::new(mounts);
-    }
-
     /// The place of an absolute path, if it lies in a mount.
     pub fn map(&self, path: &str) -> Option<PathBuf> {
         if !path.starts_with('/') {

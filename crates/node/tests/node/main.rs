@@ -1,0 +1,5 @@
+//! The node beside an API server in the same process, with real child processes.
+
+mod pods;
+mod workloads;
+mod world;

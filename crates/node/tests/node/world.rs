@@ -1,0 +1,241 @@
+//! An API server and a node in one process, with containers that are small shell scripts.
+
+use std::{
+    fmt::Debug,
+    future::Future,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use causeway_apiserver::server::{Server, Storage};
+use causeway_node::{CommandPolicy, Config, LogOptions, LogReader, Node, OnShutdown, ShimCommand};
+use futures::StreamExt;
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::Pod};
+use kube::{
+    Api, Client, Resource,
+    api::{DeleteParams, PostParams},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct World {
+    pub client: Client,
+    pub dir: TempDir,
+    _server: Arc<Server>,
+    stop_server: CancellationToken,
+    node: Option<(JoinHandle<()>, CancellationToken)>,
+}
+
+impl World {
+    /// A fresh server with a node.
+    pub async fn start() -> Self {
+        let stop_server = CancellationToken::new();
+        let server = Server::start(Storage::Memory, stop_server.clone())
+            .await
+            .expect("the server starts");
+        let mut world = Self {
+            client: server.client(),
+            dir: tempfile::tempdir().expect("a temporary directory"),
+            _server: server,
+            stop_server,
+            node: None,
+        };
+        world.start_node();
+        world
+    }
+
+    pub fn start_node(&mut self) {
+        let mut config = Config::new("test-node", self.data_dir(), "/bin/sh");
+        config.own_image = "example.test/own".into();
+        config.commands = CommandPolicy::Any;
+        config.shim = ShimCommand {
+            program: env!("CARGO_BIN_EXE_pod-shim").into(),
+            args: Vec::new(),
+        };
+        config.backoff_base = Duration::from_millis(400);
+        config.on_shutdown = OnShutdown::StopPods(Duration::from_secs(5));
+        let (client, shutdown) = (self.client.clone(), CancellationToken::new());
+        let node = Node::new(config).expect("the node's directory is usable");
+        let stop = shutdown.clone();
+        let task = tokio::spawn(async move { node.run(client, stop).await.expect("the node runs") });
+        self.node = Some((task, shutdown));
+    }
+
+    /// Ends the node without letting it clean up, as `kill -9` would.
+    pub async fn crash_node(&mut self) {
+        let (task, _) = self.node.take().expect("a node runs");
+        task.abort();
+        let _ = task.await;
+    }
+
+    pub async fn stop_node(&mut self) {
+        let (task, shutdown) = self.node.take().expect("a node runs");
+        shutdown.cancel();
+        task.await.expect("the node ends cleanly");
+    }
+
+    /// Ends everything, with all processes.
+    pub async fn finish(mut self) {
+        if self.node.is_some() {
+            self.stop_node().await;
+        }
+        self.stop_server.cancel();
+    }
+
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("node")
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).display().to_string()
+    }
+
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    pub async fn create<K>(&self, object: Value) -> K
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Serialize
+            + DeserializeOwned
+            + Clone
+            + Debug,
+    {
+        let object: K = serde_json::from_value(object).expect("a well-formed object");
+        self.api::<K>()
+            .create(&PostParams::default(), &object)
+            .await
+            .expect("the object is accepted")
+    }
+
+    pub async fn delete_pod(&self, name: &str, grace: u32) {
+        let params = DeleteParams {
+            grace_period_seconds: Some(grace),
+            ..DeleteParams::default()
+        };
+        self.api::<Pod>()
+            .delete(name, &params)
+            .await
+            .expect("the pod can be deleted");
+    }
+
+    pub async fn pods(&self) -> Vec<Pod> {
+        self.api::<Pod>()
+            .list(&kube::api::ListParams::default())
+            .await
+            .expect("pods can be listed")
+            .items
+    }
+
+    /// Waits until the pod is as `wanted` says.
+    pub async fn pod(&self, name: &str, what: &str, wanted: impl Fn(&Pod) -> bool) -> Pod {
+        eventually(what, async || {
+            let pod = self
+                .api::<Pod>()
+                .get_opt(name)
+                .await
+                .expect("the pod can be read");
+            match pod {
+                Some(pod) if wanted(&pod) => Ok(pod),
+                other => Err(format!("{:?}", other.and_then(|pod| pod.status))),
+            }
+        })
+        .await
+    }
+
+    pub async fn logs(&self, pod: &str, options: LogOptions) -> String {
+        let reader = LogReader::new(self.data_dir());
+        let stream = reader
+            .open("default", pod, "main", options)
+            .await
+            .expect("the log can be read");
+        let chunks: Vec<_> = stream.collect().await;
+        chunks
+            .into_iter()
+            .map(|chunk| String::from_utf8_lossy(&chunk.expect("a chunk")).into_owned())
+            .collect()
+    }
+}
+
+/// Asks again and again until there is an answer.
+pub async fn eventually<T, F: Future<Output = Result<T, String>>>(
+    what: &str,
+    mut ask: impl FnMut() -> F,
+) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(state) => assert!(
+                Instant::now() < deadline,
+                "waited too long for: {what}; last seen: {state}"
+            ),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// A pod whose only container runs a script; `extra` goes into the container.
+pub fn pod(name: &str, script: &str, extra: Value) -> Value {
+    json!({
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {"terminationGracePeriodSeconds": 5, "containers": [container(script, extra)]},
+    })
+}
+
+pub fn container(script: &str, extra: Value) -> Value {
+    let mut container =
+        json!({"name": "main", "image": "example.test/own:1", "command": ["/bin/sh", "-c", script]});
+    container
+        .as_object_mut()
+        .expect("an object")
+        .extend(extra.as_object().expect("an object").clone());
+    container
+}
+
+pub fn is_ready(pod: &Pod) -> bool {
+    condition(pod, "Ready").is_some_and(|(status, _)| status == "True")
+}
+
+pub fn condition(pod: &Pod, type_: &str) -> Option<(String, String)> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let found = conditions.iter().find(|condition| condition.type_ == type_)?;
+    Some((found.status.clone(), found.message.clone().unwrap_or_default()))
+}
+
+pub fn phase(pod: &Pod) -> &str {
+    pod.status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref())
+        .unwrap_or_default()
+}
+
+/// The reason why the first container waits.
+pub fn waiting(pod: &Pod) -> Option<(String, String)> {
+    let status = pod.status.as_ref()?.container_statuses.as_ref()?.first()?;
+    let waiting = status.state.as_ref()?.waiting.as_ref()?;
+    Some((
+        waiting.reason.clone()?,
+        waiting.message.clone().unwrap_or_default(),
+    ))
+}
+
+pub fn restarts(pod: &Pod) -> i32 {
+    let statuses = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.container_statuses.as_ref());
+    statuses
+        .and_then(|statuses| statuses.first())
+        .map_or(0, |status| status.restart_count)
+}
