@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Client, Resource, ResourceExt};
 use tokio_util::sync::CancellationToken;
 
-use crate::events::Recorder;
+use crate::{events::Recorder, retry::chain};
 
 /// A failed step of a reconcile; retried with backoff.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +28,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// What the API said, for people.
+    pub fn message(&self) -> String {
+        let Self::Api { source, .. } = self;
+        message(source)
+    }
+
     pub fn api<'a>(
         verb: &'static str,
         kind: &'static str,
@@ -62,6 +68,14 @@ pub fn controller_reference<K: Resource<DynamicType = ()>>(owner: &K) -> OwnerRe
         uid: owner.uid().unwrap_or_default(),
         controller: Some(true),
         block_owner_deletion: Some(true),
+    }
+}
+
+/// What the API answered, without the wrapping of the client.
+pub fn message(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => chain(other),
     }
 }
 

@@ -60,7 +60,9 @@ fn names(object: &Value, resource: &Resource, errors: &mut Errors) {
         errors.complain("metadata.generateName", prefix, rule.check_prefix(prefix));
     }
     match object::name(object) {
-        "" => errors.required("metadata.name", "name or generateName is required"),
+        "" if prefix.is_empty() => errors.required("metadata.name", "name or generateName is required"),
+        // Generated when the object is stored.
+        "" => {}
         name => errors.complain("metadata.name", name, rule.check(name)),
     }
     match (resource.namespaced, object::namespace(object)) {

@@ -32,7 +32,7 @@ use super::{
     claim::{self, Claim, claim, controller_uid, ownership_patch},
     controller_reference,
     hash::same_template,
-    is_code,
+    is_code, message,
     replica_set::plan::is_finished,
 };
 use crate::{events::Recorder, retry::Failures};
@@ -233,7 +233,7 @@ async fn create(
                 .warning(
                     deployment,
                     "ReplicaSetCreateError",
-                    &format!("Failed to create new replica set {name:?}: {error}"),
+                    &format!("Failed to create new replica set {name:?}: {}", message(&error)),
                 )
                 .await;
             return Err(Error::api("create", "ReplicaSet", namespace, &name)(error));

@@ -25,12 +25,9 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Error,
     claim::{self, Claim, claim, controller_uid, ownership_patch},
-    controller_reference, is_code,
+    controller_reference, is_code, message,
 };
-use crate::{
-    events::Recorder,
-    retry::{Failures, chain},
-};
+use crate::{events::Recorder, retry::Failures};
 
 const KIND: &str = "ReplicaSet";
 /// As many pods are created or deleted at once; the rest follows in the same reconcile.
@@ -167,7 +164,7 @@ async fn act(context: &Context, set: &ReplicaSet, namespace: &str, plan: &plan::
             // The namespace goes away, and the pods with it: nothing to retry.
             Err(error) if matches!(&error, kube::Error::Api(status) if status.code == 403 && status.message.contains("being terminated")) => Ok(()),
             Err(error) => {
-                context.recorder.warning(set, "FailedCreate", &format!("Error creating: {error}")).await;
+                context.recorder.warning(set, "FailedCreate", &format!("Error creating: {}", message(&error))).await;
                 Err(Error::api("create a pod of", KIND, namespace, &set.name_any())(error))
             }
         }
@@ -235,7 +232,7 @@ async fn write_status(
     let status = plan::with_failure(
         plan.status.clone(),
         set,
-        failure.map(|error| chain(error)),
+        failure.map(Error::message),
         jiff::Timestamp::now(),
     );
     if set

@@ -7,9 +7,11 @@ use serde_json::json;
 
 use crate::world::{World, condition, container, eventually, is_ready, phase, pod, restarts, waiting};
 
+// In scripts `$$$$` is the shell's `$$`: Kubernetes reads `$$` as an escaped dollar.
 const FOREVER: &str = "while :; do sleep 0.1; done";
 
 fn is_alive(pid: &str) -> bool {
+    assert!(pid.trim().parse::<i32>().is_ok(), "not a pid: {pid}");
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z")
 }
@@ -28,7 +30,7 @@ async fn read_when_there(path: &str) -> String {
 async fn a_pod_runs_logs_and_ends_with_its_grace_period() {
     let world = World::start().await;
     let script = format!(
-        "trap 'echo bye; exit 0' TERM; echo $$ > {}; echo hello; echo oops >&2; {FOREVER}",
+        "trap 'echo bye; exit 0' TERM; echo $$$$ > {}; echo hello; echo oops >&2; {FOREVER}",
         world.path("pid")
     );
     world.create::<Pod>(pod("polite", &script, json!({}))).await;
@@ -167,7 +169,7 @@ async fn a_crash_of_the_node_costs_nothing() {
     let mut world = World::start().await;
     let script = |name: &str| {
         format!(
-            "echo $$ > {}; n=0; while :; do n=$((n+1)); echo line $n; sleep 0.1; done",
+            "echo $$$$ > {}; n=0; while :; do n=$((n+1)); echo line $n; sleep 0.1; done",
             world.path(name)
         )
     };
@@ -258,7 +260,7 @@ async fn a_clean_stop_ends_processes_and_the_next_start_runs_them_again() {
     world
         .create::<Pod>(pod(
             "again",
-            &format!("echo $$ > {}; {FOREVER}", world.path("pid")),
+            &format!("echo $$$$ > {}; {FOREVER}", world.path("pid")),
             json!({}),
         ))
         .await;

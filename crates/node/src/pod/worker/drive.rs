@@ -18,6 +18,7 @@ use crate::{
     },
     process::{Instance, attempt::Attempt},
     retry::{exponential, jitter},
+    workload::message,
 };
 
 const RETRY_FIRST: Duration = Duration::from_millis(500);
@@ -50,7 +51,10 @@ impl SetupError {
             Self::Io { volume, source } => {
                 format!("MountVolume.SetUp failed for volume {volume:?} : {source}")
             }
-            Self::Api(error) => format!("cannot read what the pod's volumes are made from: {error}"),
+            Self::Api(error) => format!(
+                "cannot read what the pod's volumes are made from: {}",
+                message(error)
+            ),
         }
     }
 }
@@ -288,7 +292,7 @@ impl Worker {
         let sources = match Sources::fetch(&self.shared.client, &pod).await {
             Ok(sources) => sources,
             Err(error) => {
-                self.cannot_start(index, "CreateContainerConfigError", &error.to_string(), timer)
+                self.cannot_start(index, "CreateContainerConfigError", &message(&error), timer)
                     .await;
                 return;
             }
