@@ -83,8 +83,8 @@ impl Config {
             ca_path: PathBuf::new(),
             commands: CommandPolicy::OwnBinary,
             backoff_base: Duration::from_secs(10),
-            backoff_max: Duration::from_secs(300),
-            backoff_reset: Duration::from_secs(600),
+            backoff_max: Duration::from_mins(5),
+            backoff_reset: Duration::from_mins(10),
             on_shutdown: OnShutdown::StopPods(Duration::from_secs(10)),
         }
     }

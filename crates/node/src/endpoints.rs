@@ -82,9 +82,8 @@ async fn reconcile(service: Arc<Service>, context: Arc<Context>) -> Result<Actio
         .get_opt(&name)
         .await
         .map_err(Error::api("read", "Service", &namespace, &name))?;
-    // What belongs to a deleted Service goes with it: the slices by their owner, the Endpoints by their name.
+    // What belongs to a deleted Service goes with it, by its owner reference.
     let Some(service) = read.filter(|service| service.metadata.deletion_timestamp.is_none()) else {
-        delete_endpoints(&context.client, &namespace, &name).await?;
         context.failures.succeeded(&key);
         return Ok(Action::await_change());
     };
@@ -216,14 +215,5 @@ async fn write_endpoints(
             Err(error) if is_code(&error, 409) => Ok(()),
             Err(error) => Err(failed(error)),
         },
-    }
-}
-
-async fn delete_endpoints(client: &Client, namespace: &str, name: &str) -> Result<(), Error> {
-    let api: Api<Endpoints> = Api::namespaced(client.clone(), namespace);
-    match api.delete(name, &DeleteParams::default()).await {
-        Ok(_) => Ok(()),
-        Err(error) if is_code(&error, 404) => Ok(()),
-        Err(error) => Err(Error::api("delete", "Endpoints", namespace, name)(error)),
     }
 }

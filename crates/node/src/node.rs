@@ -54,11 +54,12 @@ impl Node {
             client: client.clone(),
             config,
         });
+        // Boxed, since each of them is a large state machine.
         tokio::join!(
-            registration::run(client.clone(), name, address, shutdown.clone()),
-            workload::run(client.clone(), controllers, shutdown.clone()),
-            endpoints::run(client, shutdown.clone()),
-            pod::run(shared, shutdown),
+            Box::pin(registration::run(client.clone(), name, address, shutdown.clone())),
+            Box::pin(workload::run(client.clone(), controllers, shutdown.clone())),
+            Box::pin(endpoints::run(client, shutdown.clone())),
+            Box::pin(pod::run(shared, shutdown)),
         );
         Ok(())
     }

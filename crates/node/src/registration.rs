@@ -141,7 +141,7 @@ struct Machine {
     memory_kib: u64,
     kernel: String,
     os: String,
-    machine_id: String,
+    id: String,
     boot_id: String,
 }
 
@@ -166,7 +166,7 @@ impl Machine {
                 .lines()
                 .find_map(|line| Some(line.strip_prefix("PRETTY_NAME=")?.trim_matches('"').to_owned()))
                 .unwrap_or_else(|| "Linux".to_owned()),
-            machine_id: text("/etc/machine-id"),
+            id: text("/etc/machine-id"),
             boot_id: text("/proc/sys/kernel/random/boot_id"),
         }
     }
@@ -281,10 +281,10 @@ fn build_status(
             kernel_version: machine.kernel.clone(),
             kube_proxy_version: String::new(),
             kubelet_version: version,
-            machine_id: machine.machine_id.clone(),
+            machine_id: machine.id.clone(),
             operating_system: "linux".to_owned(),
             os_image: machine.os.clone(),
-            system_uuid: machine.machine_id.clone(),
+            system_uuid: machine.id.clone(),
             ..NodeSystemInfo::default()
         }),
         ..NodeStatus::default()

@@ -8,7 +8,7 @@ use std::{
 };
 
 const FIRST: Duration = Duration::from_millis(200);
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_mins(1);
 
 /// Failures in a row per key.
 pub struct Failures<K>(Mutex<HashMap<K, u32>>);
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn doubles_up_to_the_longest_delay() {
-        let at = |times| exponential(Duration::from_secs(10), Duration::from_secs(300), times).as_secs();
+        let at = |times| exponential(Duration::from_secs(10), Duration::from_mins(5), times).as_secs();
         assert_eq!(
             [at(0), at(1), at(2), at(4), at(5), at(40)],
             [10, 20, 40, 160, 300, 300]

@@ -24,7 +24,7 @@ pub const MANAGER: &str = "endpointslice-controller.causeway.dev";
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Port {
     name: Option<String>,
-    port: i32,
+    number: i32,
     protocol: String,
     app_protocol: Option<String>,
 }
@@ -103,9 +103,9 @@ pub fn build_endpoints(service: &Service, pods: &[Pod]) -> Endpoints {
         };
         let (ready, not_ready) = groups.entry(backend.ports).or_default();
         if backend.ready || publish_all {
-            ready.push(address)
+            ready.push(address);
         } else {
-            not_ready.push(address)
+            not_ready.push(address);
         }
     }
     let subsets: Vec<EndpointSubset> = groups
@@ -122,6 +122,7 @@ pub fn build_endpoints(service: &Service, pods: &[Pod]) -> Endpoints {
     };
     endpoints.metadata.name = Some(service.name_any());
     endpoints.metadata.namespace = service.namespace();
+    endpoints.metadata.owner_references = Some(vec![controller_reference(service)]);
     let mut labels = service.labels().clone();
     // Tells slice mirroring that these have slices of their own.
     labels.insert("endpointslice.kubernetes.io/skip-mirror".into(), "true".into());
@@ -185,8 +186,7 @@ fn backend<'a>(service_ports: &[ServicePort], pod: &'a Pod) -> Option<Backend<'a
 fn resolve_port(service: &ServicePort, pod: &Pod) -> Option<Port> {
     let protocol = service.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
     let port = match &service.target_port {
-        None => service.port,
-        Some(IntOrString::Int(0)) => service.port,
+        None | Some(IntOrString::Int(0)) => service.port,
         Some(IntOrString::Int(port)) => *port,
         Some(IntOrString::String(name)) => {
             let spec = pod.spec.as_ref()?;
@@ -208,7 +208,7 @@ fn resolve_port(service: &ServicePort, pod: &Pod) -> Option<Port> {
     };
     Some(Port {
         name: service.name.clone(),
-        port,
+        number: port,
         protocol,
         app_protocol: service.app_protocol.clone(),
     })
@@ -240,7 +240,7 @@ fn slice_port(port: Port) -> EndpointPort {
     EndpointPort {
         // A Service's only port may have no name; slices then carry the empty one.
         name: Some(port.name.unwrap_or_default()),
-        port: Some(port.port),
+        port: Some(port.number),
         protocol: Some(port.protocol),
         app_protocol: port.app_protocol,
     }
@@ -249,7 +249,7 @@ fn slice_port(port: Port) -> EndpointPort {
 fn legacy_port(port: Port) -> LegacyPort {
     LegacyPort {
         name: port.name,
-        port: port.port,
+        port: port.number,
         protocol: Some(port.protocol),
         app_protocol: port.app_protocol,
     }

@@ -73,7 +73,10 @@ impl Source {
             }
             last = Some(lines);
         }
-        while follow {
+        if !follow {
+            return Ok(());
+        }
+        loop {
             // Asked before reading: what was written before the end is read after it.
             let ended = ended(&attempt);
             let rotated = match (&last, optional(tokio::fs::metadata(attempt.log()).await)?) {
@@ -94,7 +97,6 @@ impl Source {
                 sleep(POLL).await;
             }
         }
-        Ok(())
     }
 }
 

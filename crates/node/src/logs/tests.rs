@@ -16,9 +16,8 @@ fn attempt(data: &TempDir, number: i32) -> Attempt {
 }
 
 fn lines(numbers: std::ops::Range<u32>) -> String {
-    numbers
-        .map(|n| format!("2026-01-01T00:00:{n:02}.000000000Z stdout F line {n}\n"))
-        .collect()
+    let line = |n| format!("2026-01-01T00:00:{n:02}.000000000Z stdout F line {n}\n");
+    numbers.map(line).collect::<Vec<_>>().concat()
 }
 
 async fn read(data: &TempDir, options: LogOptions) -> Result<String, LogError> {

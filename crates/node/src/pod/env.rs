@@ -35,16 +35,15 @@ pub struct Environment {
 impl Environment {
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
         let (name, value) = (name.into(), value.into());
-        match self.positions.get(&name) {
-            Some(position) => {
-                if let Some(entry) = self.entries.get_mut(*position) {
-                    entry.1 = value;
-                }
-            }
-            None => {
-                self.positions.insert(name.clone(), self.entries.len());
-                self.entries.push((name, value));
-            }
+        let known = self
+            .positions
+            .get(&name)
+            .and_then(|position| self.entries.get_mut(*position));
+        if let Some(entry) = known {
+            entry.1 = value;
+        } else {
+            self.positions.insert(name.clone(), self.entries.len());
+            self.entries.push((name, value));
         }
     }
 
@@ -70,13 +69,12 @@ impl Environment {
                 rest = escaped;
             } else if let Some((name, tail)) = after.strip_prefix('(').and_then(|inner| inner.split_once(')'))
             {
-                match self.get(name) {
-                    Some(value) => output.push_str(value),
-                    None => {
-                        output.push_str("$(");
-                        output.push_str(name);
-                        output.push(')');
-                    }
+                if let Some(value) = self.get(name) {
+                    output.push_str(value);
+                } else {
+                    output.push_str("$(");
+                    output.push_str(name);
+                    output.push(')');
                 }
                 rest = tail;
             } else {

@@ -114,9 +114,16 @@ impl Slot {
         };
         let mut numbers = Attempt::numbers(&dir.container(name))?;
         numbers.sort_unstable();
-        if let Some(number) = numbers.pop()
-            && let Some(instance) = Instance::load(Attempt::at(dir.attempt(name, number)))?
-        {
+        let mut next = || -> io::Result<Option<(i32, Instance)>> {
+            // An attempt without a record never came to a start.
+            while let Some(number) = numbers.pop() {
+                if let Some(instance) = Instance::load(Attempt::at(dir.attempt(name, number)))? {
+                    return Ok(Some((number, instance)));
+                }
+            }
+            Ok(None)
+        };
+        if let Some((number, instance)) = next()? {
             let exit = instance.exit();
             slot.backoff = Backoff::new(config, number as u32);
             if exit.is_none() {
@@ -137,8 +144,7 @@ impl Slot {
                 exit,
             });
         }
-        if let Some(number) = numbers.pop()
-            && let Some(instance) = Instance::load(Attempt::at(dir.attempt(name, number)))?
+        if let Some((number, instance)) = next()?
             && let Some(exit) = instance.exit()
         {
             slot.last = Some(Ended {

@@ -16,6 +16,16 @@ use super::slot::{Ended, Role, Waiting};
 /// The condition that says why a pod cannot run on this node.
 pub const RUNNABLE: &str = "causeway.dev/Runnable";
 
+/// The conditions that the node writes; all others are kept as they are.
+pub const OWN_CONDITIONS: [&str; 6] = [
+    "PodReadyToStartContainers",
+    "PodScheduled",
+    "Initialized",
+    "ContainersReady",
+    "Ready",
+    RUNNABLE,
+];
+
 /// What is known of one container.
 #[derive(Clone, Debug)]
 pub struct View<'a> {
@@ -146,9 +156,11 @@ fn phase(inputs: &Inputs<'_>, views: &[View<'_>], initialized: bool) -> &'static
             "Pending"
         };
     }
-    let over = |view: &&&View<'_>| match (policy, view.exit_code()) {
-        ("Never", Some(_)) | ("OnFailure", Some(0)) => true,
-        _ => false,
+    let over = |view: &&&View<'_>| {
+        matches!(
+            (policy, view.exit_code()),
+            ("Never", Some(_)) | ("OnFailure", Some(0))
+        )
     };
     if mains.iter().filter(over).count() == mains.len() && !mains.is_empty() {
         return outcome(&mains);
@@ -337,12 +349,10 @@ fn conditions(
         })
         .collect();
     // Conditions of others, such as readiness gates, are theirs.
-    let own = |type_: &str| type_ == RUNNABLE || conditions.iter().any(|condition| condition.type_ == type_);
-    let others: Vec<PodCondition> = known
+    let others = known
         .iter()
-        .filter(|condition| !own(&condition.type_))
-        .cloned()
-        .collect();
+        .filter(|known| !OWN_CONDITIONS.contains(&known.type_.as_str()))
+        .cloned();
     conditions.extend(others);
     conditions
 }

@@ -2,6 +2,7 @@
 //! It keeps nothing that the API and the disk do not have, so a crash of the node at any point is just another start.
 
 mod drive;
+mod probes;
 mod report;
 mod terminate;
 
@@ -18,10 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Shared,
-    probe::{
-        self, Kind, Report,
-        check::{Check, Target},
-    },
+    probe::Report,
     slot::{Role, Slot},
     sources::{SourceRef, references},
     token::Tokens,
@@ -47,6 +45,11 @@ enum Wake {
         container: usize,
         number: i32,
         report: Report,
+    },
+    HookFailed {
+        container: usize,
+        number: i32,
+        message: String,
     },
 }
 
@@ -294,44 +297,11 @@ impl Worker {
                 number,
                 report,
             } => self.apply_probe(container, number, report).await,
-        }
-    }
-
-    async fn apply_probe(&mut self, index: usize, number: i32, report: Report) {
-        let Some(slot) = self.slots.get_mut(index) else {
-            return;
-        };
-        if slot.run.as_ref().map(|run| run.number) != Some(number) || !slot.is_running() {
-            return;
-        }
-        let name = slot.name.clone();
-        match (report.kind, report.verdict) {
-            (Kind::Startup, Some(true)) => {
-                slot.started = true;
-                self.start_probes(index);
-            }
-            (Kind::Readiness, Some(ready)) => slot.ready = ready,
-            _ => {}
-        }
-        if let Some(failure) = &report.failure {
-            let text = format!("{} probe failed: {failure}", report.kind.as_str());
-            self.event("Warning", index, "Unhealthy", &text).await;
-        }
-        if report.verdict == Some(false)
-            && report.kind != Kind::Readiness
-            && self.slots.get(index).is_some_and(|slot| slot.stop.is_none())
-        {
-            let word = report.kind.as_str().to_lowercase();
-            let own = self
-                .container(index)
-                .and_then(|container| report.kind.of(container)?.termination_grace_period_seconds);
-            let grace = own.map_or_else(
-                || self.grace(),
-                |seconds| Duration::from_secs(seconds.max(0) as u64),
-            );
-            let text = format!("Container {name} failed {word} probe, will be restarted");
-            self.event("Normal", index, "Killing", &text).await;
-            self.stop(index, Instant::now() + grace);
+            Wake::HookFailed {
+                container,
+                number,
+                message,
+            } => self.hook_failed(container, number, &message).await,
         }
     }
 
@@ -377,73 +347,6 @@ impl Worker {
         slot.tasks.push(task.abort_handle());
     }
 
-    /// Starts the probes that are due: the startup probe first, the others once it passed.
-    fn start_probes(&mut self, index: usize) {
-        let Some(container) = self.container(index).cloned() else {
-            return;
-        };
-        let has_startup = container.startup_probe.is_some();
-        let Some(slot) = self.slots.get_mut(index) else {
-            return;
-        };
-        if !has_startup {
-            slot.started = true;
-        }
-        if container.readiness_probe.is_none() && slot.started {
-            slot.ready = true;
-        }
-        let kinds: &[Kind] = if slot.started {
-            &[Kind::Liveness, Kind::Readiness]
-        } else {
-            &[Kind::Startup]
-        };
-        for kind in kinds {
-            let Some(probe) = kind.of(&container).cloned() else {
-                continue;
-            };
-            self.start_probe(index, *kind, &container, probe);
-        }
-    }
-
-    fn start_probe(
-        &mut self,
-        index: usize,
-        kind: Kind,
-        container: &Container,
-        probe: k8s_openapi::api::core::v1::Probe,
-    ) {
-        let mounts = self.mounts(container);
-        let wake_tx = self.wake_tx.clone();
-        let Some(slot) = self.slots.get_mut(index) else {
-            return;
-        };
-        let Some(run) = &slot.run else { return };
-        let number = run.number;
-        let target = Target {
-            container,
-            launch: &run.instance.launch,
-            mounts: &mounts,
-            address: self.shared.config.pod_address,
-            policy: self.shared.config.commands,
-            program: &self.shared.config.program,
-        };
-        let check = Check::of_probe(&probe, &target);
-        let wrap = move |report| Wake::Probed {
-            container: index,
-            number,
-            report,
-        };
-        let task = tokio::spawn(probe::run(
-            kind,
-            probe,
-            check,
-            run.instance.started_at,
-            wake_tx,
-            wrap,
-        ));
-        slot.tasks.push(task.abort_handle());
-    }
-
     /// The mounts of a container that runs; those with `subPathExpr` need its environment and are left to the start.
     fn mounts(&self, container: &Container) -> Mounts {
         let pod = self.effective.as_ref().unwrap_or(&self.pod);
@@ -476,7 +379,7 @@ impl Worker {
                             slot.ended(exit);
                         }
                     }
-                    Some(Wake::Probed { .. }) => {}
+                    Some(Wake::Probed { .. } | Wake::HookFailed { .. }) => {}
                     None => return,
                 }
             }

@@ -58,6 +58,11 @@ impl Instance {
             path: directory.clone(),
             source,
         };
+        // What an attempt that never came to a start has left would be taken for news of this one.
+        match fs::remove_dir_all(&directory) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(prepare(error)),
+            _ => {}
+        }
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)

@@ -31,11 +31,10 @@ pub fn claim(owner: &ObjectMeta, selector: &Selector, object: &ObjectMeta) -> Cl
                 Claim::Release
             }
         }
-        Some(_) => Claim::Other,
         None if selected && owner.deletion_timestamp.is_none() && object.deletion_timestamp.is_none() => {
             Claim::Adopt
         }
-        None => Claim::Other,
+        _ => Claim::Other,
     }
 }
 

@@ -251,4 +251,4 @@ async fn write_status(
 }
 
 /// Upper bound for a wait, so that a clock that jumps is noticed.
-pub const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+pub const LONGEST_WAIT: Duration = Duration::from_hours(1);

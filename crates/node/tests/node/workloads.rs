@@ -30,7 +30,11 @@ fn deployment(replicas: i32, strategy: Value, extra: Value) -> Value {
 
 async fn complete(world: &World, replicas: i32) -> Deployment {
     eventually("the rollout is complete", async || {
-        let deployment = world.api::<Deployment>().get("web").await.unwrap();
+        let deployment = world
+            .api::<Deployment>()
+            .get("web")
+            .await
+            .expect("the Deployment is there");
         let status = deployment.status.clone().unwrap_or_default();
         let counts = [
             status.replicas,
@@ -55,7 +59,7 @@ async fn change_image(world: &World, tag: &str) {
         .api::<Deployment>()
         .patch("web", &PatchParams::default(), &Patch::Strategic(patch))
         .await
-        .unwrap();
+        .expect("the Deployment is there");
 }
 
 fn images(pods: &[Pod]) -> BTreeSet<String> {

@@ -174,18 +174,16 @@ impl Check {
 fn port(port: &IntOrString, container: &Container) -> Result<u16, String> {
     let number = match port {
         IntOrString::Int(number) => *number,
-        IntOrString::String(name) => match name.parse() {
-            Ok(number) => number,
-            Err(_) => {
-                let ports = container.ports.as_deref().unwrap_or_default();
-                let found = ports
-                    .iter()
-                    .find(|port| port.name.as_deref() == Some(name.as_str()));
-                found
-                    .ok_or_else(|| format!("couldn't find port: {name:?} in container {:?}", container.name))?
-                    .container_port
-            }
-        },
+        IntOrString::String(name) => {
+            let ports = container.ports.as_deref().unwrap_or_default();
+            let named = ports
+                .iter()
+                .find(|port| port.name.as_deref() == Some(name.as_str()));
+            let number = named
+                .map(|port| port.container_port)
+                .or_else(|| name.parse().ok());
+            number.ok_or_else(|| format!("couldn't find port: {name:?} in container {:?}", container.name))?
+        }
     };
     u16::try_from(number)
         .ok()

@@ -3,6 +3,16 @@ use serde_json::json;
 use super::*;
 use crate::process::Exit;
 
+/// A container that never ran, runs, or ended with a code.
+#[derive(Clone, Copy, Debug)]
+enum Run {
+    Never,
+    Now,
+    Ended(i32),
+}
+
+use Run::{Ended as Code, Never, Now};
+
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
@@ -30,12 +40,16 @@ fn container(name: &str) -> Container {
     serde_json::from_value(json!({"name": name, "image": "i"})).unwrap()
 }
 
-fn view(container: &Container, role: Role, run: Option<Option<i32>>) -> View<'_> {
-    let running = matches!(run, Some(None));
+fn view(container: &Container, role: Role, run: Run) -> View<'_> {
+    let running = matches!(run, Now);
     View {
         container,
         role,
-        run: run.map(|code| (at(10), code.map(ended))),
+        run: match run {
+            Never => None,
+            Now => Some((at(10), None)),
+            Code(code) => Some((at(10), Some(ended(code)))),
+        },
         last: None,
         waiting: None,
         ready: running,
@@ -72,17 +86,17 @@ fn condition(status: &PodStatus, type_: &str) -> (String, Option<String>) {
 fn phases_follow_containers_and_policy() {
     let c = container("c");
     let d = container("d");
-    let cases: [(&str, &[Option<Option<i32>>], &str); 10] = [
-        ("Always", &[None], "Pending"),
-        ("Always", &[Some(None)], "Running"),
-        ("Always", &[Some(Some(1))], "Running"),
-        ("Always", &[Some(Some(0))], "Running"),
-        ("OnFailure", &[Some(Some(1))], "Running"),
-        ("OnFailure", &[Some(Some(0))], "Succeeded"),
-        ("Never", &[Some(Some(1)), Some(Some(0))], "Failed"),
-        ("Never", &[Some(Some(0)), Some(Some(0))], "Succeeded"),
-        ("Never", &[Some(Some(0)), Some(None)], "Running"),
-        ("Never", &[Some(Some(0)), None], "Pending"),
+    let cases: [(&str, &[Run], &str); 10] = [
+        ("Always", &[Never], "Pending"),
+        ("Always", &[Now], "Running"),
+        ("Always", &[Code(1)], "Running"),
+        ("Always", &[Code(0)], "Running"),
+        ("OnFailure", &[Code(1)], "Running"),
+        ("OnFailure", &[Code(0)], "Succeeded"),
+        ("Never", &[Code(1), Code(0)], "Failed"),
+        ("Never", &[Code(0), Code(0)], "Succeeded"),
+        ("Never", &[Code(0), Now], "Running"),
+        ("Never", &[Code(0), Never], "Pending"),
     ];
     for (policy, runs, expected) in cases {
         let views: Vec<_> = runs
@@ -103,7 +117,7 @@ fn init_containers_hold_the_pod_back() {
     let (i, c) = (container("i"), container("c"));
     let pending = status(
         &pod("Always"),
-        &[view(&i, Role::Init, Some(None)), view(&c, Role::Main, None)],
+        &[view(&i, Role::Init, Now), view(&c, Role::Main, Never)],
     );
     assert_eq!(pending.phase.as_deref(), Some("Pending"));
     assert_eq!(
@@ -119,15 +133,12 @@ fn init_containers_hold_the_pod_back() {
     assert_eq!(waiting.reason.as_deref(), Some("PodInitializing"));
     let failed = status(
         &pod("Never"),
-        &[view(&i, Role::Init, Some(Some(1))), view(&c, Role::Main, None)],
+        &[view(&i, Role::Init, Code(1)), view(&c, Role::Main, Never)],
     );
     assert_eq!(failed.phase.as_deref(), Some("Failed"));
     let up = status(
         &pod("Always"),
-        &[
-            view(&i, Role::Init, Some(Some(0))),
-            view(&c, Role::Main, Some(None)),
-        ],
+        &[view(&i, Role::Init, Code(0)), view(&c, Role::Main, Now)],
     );
     assert_eq!(condition(&up, "Ready"), ("True".into(), None));
     assert!(up.init_container_statuses.unwrap()[0].ready);
@@ -136,7 +147,7 @@ fn init_containers_hold_the_pod_back() {
 #[test]
 fn a_crash_loop_waits_with_its_last_state() {
     let c = container("c");
-    let mut crashed = view(&c, Role::Main, Some(Some(3)));
+    let mut crashed = view(&c, Role::Main, Code(3));
     crashed.waiting = Some(Waiting {
         reason: "CrashLoopBackOff".into(),
         message: "back-off".into(),
@@ -178,7 +189,7 @@ fn readiness_gates_and_foreign_conditions_are_kept() {
     let mut gated = pod("Always");
     gated.spec.as_mut().unwrap().readiness_gates =
         serde_json::from_value(json!([{"conditionType": "x/y"}])).unwrap();
-    let views = [view(&c, Role::Main, Some(None))];
+    let views = [view(&c, Role::Main, Now)];
     assert_eq!(
         condition(&status(&gated, &views), "Ready"),
         ("False".into(), Some("ReadinessGatesNotReady".into()))
@@ -194,7 +205,7 @@ fn readiness_gates_and_foreign_conditions_are_kept() {
 fn a_status_does_not_change_by_itself() {
     let c = container("c");
     let mut pod = pod("Always");
-    let views = [view(&c, Role::Main, Some(None))];
+    let views = [view(&c, Role::Main, Now)];
     let first = status(&pod, &views);
     pod.status = Some(first.clone());
     let inputs = Inputs {

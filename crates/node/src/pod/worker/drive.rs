@@ -22,7 +22,7 @@ use crate::{
 };
 
 const RETRY_FIRST: Duration = Duration::from_millis(500);
-const RETRY_LONGEST: Duration = Duration::from_secs(60);
+const RETRY_LONGEST: Duration = Duration::from_mins(1);
 const CONFIG_RETRY: Duration = Duration::from_secs(10);
 
 /// Where a container stands.
@@ -346,6 +346,7 @@ impl Worker {
         forget_attempts_before(&dir.container(&container.name), number - 1);
         self.watch_exit(index);
         self.start_probes(index);
+        self.start_hook(index, &container);
         self.event(
             "Normal",
             index,

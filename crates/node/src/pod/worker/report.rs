@@ -29,8 +29,9 @@ impl Worker {
             .zip(containers)
             .filter_map(|(slot, container)| Some(slot.view(&self.dir, container?)))
             .collect();
+        let pod = self.as_reported();
         let inputs = status::Inputs {
-            pod: &self.pod,
+            pod: &pod,
             address: self.shared.config.pod_address,
             start_time: self.start_time,
             not_runnable: self
@@ -50,13 +51,7 @@ impl Worker {
             .patch_status(&self.dir.name, &PatchParams::default(), &Patch::Merge(patch))
             .await
         {
-            Ok(_) => {
-                // The next look must see these times and this phase, not those of before.
-                let mut pod = (*self.pod).clone();
-                pod.status = Some(status.clone());
-                self.pod = pod.into();
-                self.reported = Some(status);
-            }
+            Ok(_) => self.reported = Some(status),
             // The pod is gone or another one has its name: the watch will tell.
             Err(error) if is_code(&error, 404) || is_code(&error, 409) => {}
             Err(error) => {
@@ -69,6 +64,29 @@ impl Worker {
                 timer.after(jitter(RETRY));
             }
         }
+    }
+
+    /// The pod with the status that was written last: the API's events about older writes may still be on their way,
+    /// and times taken from those would change the status again. Conditions of others are the API's.
+    fn as_reported(&self) -> Pod {
+        let mut pod = (*self.pod).clone();
+        let Some(reported) = &self.reported else {
+            return pod;
+        };
+        let mut status = reported.clone();
+        let conditions = status.conditions.get_or_insert_default();
+        conditions.retain(|condition| status::OWN_CONDITIONS.contains(&condition.type_.as_str()));
+        let theirs = pod
+            .status
+            .take()
+            .and_then(|status| status.conditions)
+            .unwrap_or_default();
+        let theirs = theirs
+            .into_iter()
+            .filter(|theirs| !status::OWN_CONDITIONS.contains(&theirs.type_.as_str()));
+        conditions.extend(theirs);
+        pod.status = Some(status);
+        pod
     }
 
     /// The pod, with the container as field path.

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::{Timer, Worker};
 use crate::{
     pod::{
-        probe::check::{Check, Target},
+        probe::check::Check,
         slot::{Role, Slot, Stop},
         stop,
     },
@@ -132,15 +132,7 @@ impl Worker {
         };
         let hook = container.as_ref().and_then(|container| {
             let hook = container.lifecycle.as_ref()?.pre_stop.as_ref()?;
-            let target = Target {
-                container,
-                launch: &run.instance.launch,
-                mounts: &mounts,
-                address: self.shared.config.pod_address,
-                policy: self.shared.config.commands,
-                program: &self.shared.config.program,
-            };
-            Some(Check::of_hook(hook, &target))
+            Some(Check::of_hook(hook, &self.shared.target(container, run, &mounts)))
         });
         // A hook runs once, however often the pod is told to end.
         let hook = hook.filter(|_| !repeated);

@@ -137,9 +137,11 @@ fn progress(
         conditions::touch(list, PROGRESSING, "True", "ReplicaSetUpdated", message, now);
     }
     let current = conditions::get(list, PROGRESSING)?;
-    match current.reason.as_deref() {
-        Some("ProgressDeadlineExceeded" | "NewReplicaSetAvailable") => return None,
-        _ => {}
+    if matches!(
+        current.reason.as_deref(),
+        Some("ProgressDeadlineExceeded" | "NewReplicaSetAvailable")
+    ) {
+        return None;
     }
     let since = current.last_update_time.as_ref().map_or(now, |time| time.0);
     let left = since.as_second() + i64::from(deadline) - now.as_second();
