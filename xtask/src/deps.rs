@@ -51,28 +51,15 @@ const IO: &[&str] = &[
     "rustix",
     "redb",
 ];
-const CLIENT: &[&str] = &[
-    "kube-client",
-    "kube-runtime",
-    "tokio",
-    "tokio-util",
-    "hyper",
-    "hyper-util",
-    "axum",
-    "tower",
-];
+const CLIENT: &[&str] =
+    &["kube-client", "kube-runtime", "tokio", "tokio-util", "hyper", "hyper-util", "axum", "tower"];
 
 const fn fence(
     name: &'static str,
     may_use: &'static [&'static str],
     never: &'static [&'static str],
 ) -> Fence {
-    Fence {
-        name,
-        may_use,
-        never,
-        never_kube_features: &[],
-    }
+    Fence { name, may_use, never, never_kube_features: &[] }
 }
 
 /// One line per crate. A new crate is added here together with its first code.
@@ -88,11 +75,7 @@ const FENCES: &[Fence] = &[
     fence("causeway-dns", &["causeway-ir"], KUBERNETES),
     fence("causeway-dhcp", &["causeway-ir"], KUBERNETES),
     fence("causeway-providers", &[], KUBERNETES),
-    fence(
-        "causeway-controllers",
-        &["causeway-api", "causeway-ir", "causeway-providers"],
-        &["axum", "redb"],
-    ),
+    fence("causeway-controllers", &["causeway-api", "causeway-ir", "causeway-providers"], &["axum", "redb"]),
     fence("causeway-apiserver", &["causeway-api"], &[]),
     fence("causeway-node", &[], &[]),
     fence("xtask", &["causeway-api"], &["tokio"]),
@@ -111,22 +94,14 @@ pub fn read(root: &Path) -> anyhow::Result<Metadata> {
         .output()
         .context("starting cargo metadata")?;
     let stderr = String::from_utf8_lossy(&output.stderr);
-    anyhow::ensure!(
-        output.status.success(),
-        "cargo metadata failed: {}",
-        stderr.trim()
-    );
+    anyhow::ensure!(output.status.success(), "cargo metadata failed: {}", stderr.trim());
     serde_json::from_slice(&output.stdout).context("reading cargo metadata's answer")
 }
 
 /// One sentence per forbidden arrow.
 pub fn violations(packages: &[Package]) -> Vec<String> {
     let members: Vec<&str> = packages.iter().map(|p| p.name.as_str()).collect();
-    packages
-        .iter()
-        .filter(|p| p.name != BINARY)
-        .flat_map(|p| violations_of(p, &members))
-        .collect()
+    packages.iter().filter(|p| p.name != BINARY).flat_map(|p| violations_of(p, &members)).collect()
 }
 
 fn violations_of(package: &Package, members: &[&str]) -> Vec<String> {
@@ -152,19 +127,13 @@ fn violations_of(package: &Package, members: &[&str]) -> Vec<String> {
             continue;
         }
         if fence.never.iter().any(|banned| same_family(banned, target)) {
-            found.push(format!(
-                "{name} must never see {target}: move that code to a crate that may"
-            ));
+            found.push(format!("{name} must never see {target}: move that code to a crate that may"));
         }
         let features = fence.never_kube_features;
-        if let Some(feature) = dependency
-            .features
-            .iter()
-            .find(|f| target == "kube" && features.contains(&f.as_str()))
+        if let Some(feature) =
+            dependency.features.iter().find(|f| target == "kube" && features.contains(&f.as_str()))
         {
-            found.push(format!(
-                "{name} must not switch on kube's feature {feature}: it holds types only"
-            ));
+            found.push(format!("{name} must not switch on kube's feature {feature}: it holds types only"));
         }
     }
     found

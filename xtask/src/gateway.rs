@@ -31,11 +31,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
             &["gc"],
             &[
                 ("Controller", "string", ".spec.controllerName"),
-                (
-                    "Accepted",
-                    "string",
-                    ".status.conditions[?(@.type==\"Accepted\")].status",
-                ),
+                ("Accepted", "string", ".status.conditions[?(@.type==\"Accepted\")].status"),
             ],
         ),
         finish(
@@ -44,11 +40,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
             &[
                 ("Class", "string", ".spec.gatewayClassName"),
                 ("Address", "string", ".status.addresses[*].value"),
-                (
-                    "Programmed",
-                    "string",
-                    ".status.conditions[?(@.type==\"Programmed\")].status",
-                ),
+                ("Programmed", "string", ".status.conditions[?(@.type==\"Programmed\")].status"),
             ],
         ),
         finish(HttpRoute::crd(), &[], &route),
@@ -66,9 +58,8 @@ fn finish(
     columns: &[(&str, &str, &str)],
 ) -> CustomResourceDefinition {
     causeway_api::structural(&mut crd);
-    crd.metadata.annotations = Some(
-        ANNOTATIONS.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect(),
-    );
+    crd.metadata.annotations =
+        Some(ANNOTATIONS.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect());
     crd.spec.names.categories = Some(vec!["gateway-api".to_owned()]);
     if !short_names.is_empty() {
         crd.spec.names.short_names = Some(short_names.iter().map(|&name| name.to_owned()).collect());
@@ -76,11 +67,7 @@ fn finish(
     for version in &mut crd.spec.versions {
         let age = ("Age", "date", ".metadata.creationTimestamp");
         version.additional_printer_columns = Some(columns.iter().chain([&age]).map(column).collect());
-        if let Some(schema) = version
-            .schema
-            .as_mut()
-            .and_then(|s| s.open_api_v3_schema.as_mut())
-        {
+        if let Some(schema) = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut()) {
             amend(schema, "");
         }
     }
@@ -99,15 +86,8 @@ fn column(&(name, type_, json_path): &(&str, &str, &str)) -> CustomResourceColum
 /// What the Gateway API fills in below a field of this name.
 fn defaults(field: &str) -> Vec<(&'static str, Value)> {
     match field {
-        "parentRefs" => vec![
-            ("group", json!("gateway.networking.k8s.io")),
-            ("kind", json!("Gateway")),
-        ],
-        "backendRefs" => vec![
-            ("group", json!("")),
-            ("kind", json!("Service")),
-            ("weight", json!(1)),
-        ],
+        "parentRefs" => vec![("group", json!("gateway.networking.k8s.io")), ("kind", json!("Gateway"))],
+        "backendRefs" => vec![("group", json!("")), ("kind", json!("Service")), ("weight", json!(1))],
         "backendRef" => vec![("group", json!("")), ("kind", json!("Service"))],
         "certificateRefs" => vec![("group", json!("")), ("kind", json!("Secret"))],
         "namespaces" => vec![("from", json!("Same"))],
@@ -145,11 +125,9 @@ fn amend(schema: &mut JSONSchemaProps, field: &str) {
     for (name, value) in defaults(field) {
         let property = level.properties.as_mut().and_then(|p| p.get_mut(name));
         // A filter's `path` is another type than a match's; what it allows tells them apart.
-        if let Some(property) = property.filter(|p| {
-            p.enum_
-                .iter()
-                .all(|allowed| allowed.contains(&JSON(value.clone())))
-        }) {
+        if let Some(property) =
+            property.filter(|p| p.enum_.iter().all(|allowed| allowed.contains(&JSON(value.clone()))))
+        {
             property.default = Some(JSON(value));
         }
     }
@@ -178,10 +156,7 @@ mod tests {
     fn gateway_listeners_are_merged_by_name() {
         let gateway = serde_json::to_value(finish(Gateway::crd(), &[], &[])).unwrap();
         let listeners = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/listeners";
-        assert_eq!(
-            gateway.pointer(listeners).unwrap()["x-kubernetes-list-map-keys"],
-            json!(["name"])
-        );
+        assert_eq!(gateway.pointer(listeners).unwrap()["x-kubernetes-list-map-keys"], json!(["name"]));
         let from = format!(
             "{listeners}/items/properties/allowedRoutes/properties/namespaces/properties/from/default"
         );

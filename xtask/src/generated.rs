@@ -21,17 +21,11 @@ pub fn files() -> anyhow::Result<BTreeMap<String, String>> {
     let mut names = Vec::new();
     for crd in crate::gateway::crds().into_iter().chain([crate::multus::crd()?]) {
         let name = format!("{}.json", crate::crds::file_name(&crd));
-        files.insert(
-            format!("crates/apiserver/crds/{name}"),
-            crate::crds::to_json(&crd)?,
-        );
+        files.insert(format!("crates/apiserver/crds/{name}"), crate::crds::to_json(&crd)?);
         names.push(format!("    include_str!(\"{name}\"),\n"));
     }
     // The server includes this file, and with it all of the above.
-    files.insert(
-        "crates/apiserver/crds/list.in".to_owned(),
-        format!("[\n{}]\n", names.concat()),
-    );
+    files.insert("crates/apiserver/crds/list.in".to_owned(), format!("[\n{}]\n", names.concat()));
     Ok(files)
 }
 

@@ -55,19 +55,12 @@ fn check_generated() -> anyhow::Result<()> {
 fn check_deps() -> anyhow::Result<()> {
     let metadata = deps::read(&root()).context("reading the workspace's crates")?;
     let problems = deps::violations(&metadata.packages);
-    anyhow::ensure!(
-        problems.is_empty(),
-        "forbidden dependencies:\n  {}",
-        problems.join("\n  ")
-    );
+    anyhow::ensure!(problems.is_empty(), "forbidden dependencies:\n  {}", problems.join("\n  "));
     println!("{} crates, every dependency is allowed", metadata.packages.len());
     Ok(())
 }
 
 /// The repository, wherever the command is called from.
 fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .map(PathBuf::from)
-        .unwrap_or_default()
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().map(PathBuf::from).unwrap_or_default()
 }

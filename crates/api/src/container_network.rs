@@ -63,11 +63,7 @@ pub struct ContainerNetworkSpec {
 impl ContainerNetworkSpec {
     /// The mode in effect: `persistent: true` wins.
     pub fn effective_mode(&self) -> NetworkMode {
-        if self.persistent == Some(true) {
-            NetworkMode::Persistent
-        } else {
-            self.mode
-        }
+        if self.persistent == Some(true) { NetworkMode::Persistent } else { self.mode }
     }
 }
 

@@ -139,11 +139,7 @@ pub struct LeaseConfig {
 
 impl Default for LeaseConfig {
     fn default() -> Self {
-        Self {
-            range_start: String::new(),
-            range_end: String::new(),
-            lease_time: default_lease_time(),
-        }
+        Self { range_start: String::new(), range_end: String::new(), lease_time: default_lease_time() }
     }
 }
 

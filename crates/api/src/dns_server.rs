@@ -22,11 +22,7 @@ use crate::rules::{bare, differ, inside, rule};
     derive = "Default",
     selectable = ".spec.hostedClusterDomain",
     printcolumn(name = "Domain", type_ = "string", json_path = ".spec.hostedClusterDomain"),
-    printcolumn(
-        name = "ServerIP",
-        type_ = "string",
-        json_path = ".spec.networkConfig.serverIP"
-    ),
+    printcolumn(name = "ServerIP", type_ = "string", json_path = ".spec.networkConfig.serverIP"),
     printcolumn(name = "ProxyIP", type_ = "string", json_path = ".spec.networkConfig.proxyIP"),
     printcolumn(
         name = "Ready",
@@ -113,11 +109,7 @@ pub struct DnsNetwork {
     #[schemars(schema_with = "crate::schema::hostname_or_ip")]
     pub internal_proxy_ip: Option<String>,
     /// The isolated network; clients with an address in it get the proxy's address.
-    #[serde(
-        rename = "secondaryNetworkCIDR",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "secondaryNetworkCIDR", default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::cidr")]
     pub secondary_network_cidr: Option<String>,
     /// NetworkAttachmentDefinition that connects the pod to the network.

@@ -34,12 +34,7 @@ use serde::{Deserialize, Serialize};
         json_path = ".status.conditions[?(@.type==\"Ready\")].reason",
         priority = 1
     ),
-    printcolumn(
-        name = "Visibility",
-        type_ = "string",
-        json_path = ".spec.visibility",
-        priority = 1
-    ),
+    printcolumn(name = "Visibility", type_ = "string", json_path = ".spec.visibility", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]

@@ -35,12 +35,7 @@ mod rules;
         json_path = ".status.conditions[?(@.type==\"Ready\")].reason",
         priority = 1
     ),
-    printcolumn(
-        name = "CIDR",
-        type_ = "string",
-        json_path = ".spec.networkConfig.cidr",
-        priority = 1
-    ),
+    printcolumn(name = "CIDR", type_ = "string", json_path = ".spec.networkConfig.cidr", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
@@ -213,11 +208,7 @@ pub struct ProxyComponent {
     #[schemars(schema_with = "crate::schema::ip_with_prefix")]
     pub server_ip: Option<String>,
     /// Addresses of further replicas, one each.
-    #[serde(
-        rename = "additionalServerIPs",
-        default,
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(rename = "additionalServerIPs", default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::ip_with_prefix_set")]
     pub additional_server_ips: Vec<String>,
     /// Number of proxies.

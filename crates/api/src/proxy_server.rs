@@ -23,11 +23,7 @@ use crate::rules::{required, rule};
     derive = "PartialEq",
     derive = "Default",
     selectable = ".spec.networkConfig.serverIP",
-    printcolumn(
-        name = "ServerIP",
-        type_ = "string",
-        json_path = ".spec.networkConfig.serverIP"
-    ),
+    printcolumn(name = "ServerIP", type_ = "string", json_path = ".spec.networkConfig.serverIP"),
     printcolumn(name = "Port", type_ = "integer", json_path = ".spec.port"),
     printcolumn(name = "Backends", type_ = "integer", json_path = ".status.backendCount"),
     printcolumn(
@@ -103,11 +99,7 @@ pub struct ProxyNetwork {
     #[schemars(schema_with = "crate::schema::ip_with_prefix")]
     pub server_ip: String,
     /// Addresses of further replicas, one each.
-    #[serde(
-        rename = "additionalServerIPs",
-        default,
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(rename = "additionalServerIPs", default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::ip_with_prefix_set")]
     pub additional_server_ips: Vec<String>,
     /// NetworkAttachmentDefinition that connects the pod to the isolated network. Left out: the pod network only.
@@ -330,11 +322,7 @@ fn outcome_names_backend(outcome: &str) -> kube::core::Rule {
         "!has(self.ports) || self.ports.all(p, !has(p.{outcome}) || !has(p.{outcome}.backend) || \
          self.backends.exists(b, b.name == p.{outcome}.backend && b.port == p.port))"
     );
-    rule(
-        text,
-        ".ports",
-        &format!("{outcome}.backend must be the name of a backend on the same port"),
-    )
+    rule(text, ".ports", &format!("{outcome}.backend must be the name of a backend on the same port"))
 }
 
 fn default_replicas() -> i32 {

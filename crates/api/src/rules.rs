@@ -48,10 +48,7 @@ pub fn when(guard: &str, rule: &str) -> String {
 
 /// `address` lies in `cidr`.
 pub fn inside(cidr: &str, address: &str) -> String {
-    when(
-        &format!("isCIDR({cidr}) && isIP({address})"),
-        &format!("cidr({cidr}).containsIP(ip({address}))"),
-    )
+    when(&format!("isCIDR({cidr}) && isIP({address})"), &format!("cidr({cidr}).containsIP(ip({address}))"))
 }
 
 /// The two are different addresses.
@@ -61,21 +58,14 @@ pub fn differ(a: &str, b: &str) -> String {
 
 /// `start` does not come after `end`.
 pub fn ordered(start: &str, end: &str) -> String {
-    when(
-        &format!("isIP({start}) && isIP({end})"),
-        &format!("!{}", beside(end, start, true)),
-    )
+    when(&format!("isIP({start}) && isIP({end})"), &format!("!{}", beside(end, start, true)))
 }
 
 /// `address` is not one of `start` to `end`.
 pub fn outside(start: &str, end: &str, address: &str) -> String {
     when(
         &format!("isIP({start}) && isIP({end}) && isIP({address})"),
-        &format!(
-            "{} || {}",
-            beside(start, address, false),
-            beside(end, address, true)
-        ),
+        &format!("{} || {}", beside(start, address, false), beside(end, address, true)),
     )
 }
 

@@ -26,11 +26,7 @@ fn list(items: Schema, max: u32) -> Schema {
 
 /// One IPv4 or IPv6 address.
 pub fn ip(_: &mut SchemaGenerator) -> Schema {
-    text(
-        45,
-        "isIP(self)",
-        "must be an IPv4 or IPv6 address, for example 192.168.100.5 or fd00:100::5",
-    )
+    text(45, "isIP(self)", "must be an IPv4 or IPv6 address, for example 192.168.100.5 or fd00:100::5")
 }
 
 /// An address that may carry the prefix length of its network.

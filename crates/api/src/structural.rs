@@ -8,11 +8,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 /// Rewrites every version's schema in place.
 pub fn structural(crd: &mut CustomResourceDefinition) {
     for version in &mut crd.spec.versions {
-        if let Some(schema) = version
-            .schema
-            .as_mut()
-            .and_then(|s| s.open_api_v3_schema.as_mut())
-        {
+        if let Some(schema) = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut()) {
             rewrite(schema);
         }
     }
@@ -44,8 +40,5 @@ fn rewrite(schema: &mut JSONSchemaProps) {
 }
 
 fn unwrap_lines(text: &str) -> String {
-    text.split("\n\n")
-        .map(|paragraph| paragraph.replace('\n', " "))
-        .collect::<Vec<_>>()
-        .join("\n\n")
+    text.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect::<Vec<_>>().join("\n\n")
 }

@@ -7,10 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 
 fn definitions() -> Vec<Value> {
-    crds()
-        .iter()
-        .map(|crd| serde_json::to_value(crd).unwrap())
-        .collect()
+    crds().iter().map(|crd| serde_json::to_value(crd).unwrap()).collect()
 }
 
 /// Calls `visit` with every schema of a definition, parents first.
@@ -39,12 +36,7 @@ fn kinds_have_their_names() {
             let short = names["shortNames"].as_array().cloned().unwrap_or_default();
             let short: Vec<_> = short.iter().filter_map(Value::as_str).collect();
             let text = |field: &str| names[field].as_str().unwrap().to_owned();
-            (
-                text("kind"),
-                text("plural"),
-                short.join(","),
-                crd["spec"]["scope"].as_str().unwrap().to_owned(),
-            )
+            (text("kind"), text("plural"), short.join(","), crd["spec"]["scope"].as_str().unwrap().to_owned())
         })
         .collect();
     let expected = [
@@ -53,30 +45,15 @@ fn kinds_have_their_names() {
         ("DNSServer", "dnsservers", "dnssrv", "Namespaced"),
         ("DHCPServer", "dhcpservers", "dhcpserver", "Namespaced"),
         ("ContainerNetwork", "containernetworks", "ctrnet", "Namespaced"),
-        (
-            "ContainerNetworkTunnelProxy",
-            "containernetworktunnelproxies",
-            "cntp",
-            "Namespaced",
-        ),
+        ("ContainerNetworkTunnelProxy", "containernetworktunnelproxies", "cntp", "Namespaced"),
         ("Workstation", "workstations", "ws", "Namespaced"),
         ("InterceptRequest", "interceptrequests", "ireq", "Namespaced"),
-        (
-            "GatewayHostnameRequest",
-            "gatewayhostnamerequests",
-            "ghr",
-            "Namespaced",
-        ),
+        ("GatewayHostnameRequest", "gatewayhostnamerequests", "ghr", "Namespaced"),
         ("DomainClaim", "domainclaims", "", "Cluster"),
         ("HostnameGrant", "hostnamegrants", "", "Namespaced"),
     ]
     .map(|(kind, plural, short, scope)| {
-        (
-            kind.to_owned(),
-            plural.to_owned(),
-            short.to_owned(),
-            scope.to_owned(),
-        )
+        (kind.to_owned(), plural.to_owned(), short.to_owned(), scope.to_owned())
     });
     assert_eq!(names, expected);
 }
@@ -88,28 +65,16 @@ fn every_kind_has_a_status_with_conditions_and_an_age() {
         let version = &crd["spec"]["versions"][0];
         assert_eq!(version["name"], names::VERSION, "{name}");
         assert_eq!(crd["spec"]["group"], names::GROUP, "{name}");
-        assert_eq!(
-            crd["spec"]["names"]["categories"],
-            json!([names::CATEGORY]),
-            "{name}"
-        );
+        assert_eq!(crd["spec"]["names"]["categories"], json!([names::CATEGORY]), "{name}");
         assert!(version["subresources"]["status"].is_object(), "{name}");
         let status = &schema(&crd)["properties"]["status"]["properties"];
-        assert_eq!(
-            status["conditions"]["x-kubernetes-list-map-keys"],
-            json!(["type"]),
-            "{name}"
-        );
+        assert_eq!(status["conditions"]["x-kubernetes-list-map-keys"], json!(["type"]), "{name}");
         assert_eq!(status["observedGeneration"]["type"], "integer", "{name}");
         let columns = version["additionalPrinterColumns"].as_array().unwrap();
         assert_eq!(columns.last().unwrap()["name"], "Age", "{name}");
         for path in version["selectableFields"].as_array().into_iter().flatten() {
             let pointer = path["jsonPath"].as_str().unwrap().replace('.', "/properties/");
-            assert_eq!(
-                schema(&crd).pointer(&pointer).unwrap()["type"],
-                "string",
-                "{name} {path}"
-            );
+            assert_eq!(schema(&crd).pointer(&pointer).unwrap()["type"], "string", "{name} {path}");
         }
     }
 }
@@ -118,15 +83,8 @@ fn every_kind_has_a_status_with_conditions_and_an_age() {
 fn every_rule_has_a_message() {
     for crd in definitions() {
         walk("", schema(&crd), &mut |path, schema| {
-            for rule in schema["x-kubernetes-validations"]
-                .as_array()
-                .into_iter()
-                .flatten()
-            {
-                assert!(
-                    rule["message"].as_str().is_some_and(|m| !m.contains('\n')),
-                    "{path}: {rule}"
-                );
+            for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
+                assert!(rule["message"].as_str().is_some_and(|m| !m.contains('\n')), "{path}: {rule}");
                 // Kubernetes asks that a rule names a field that exists.
                 if let Some(field) = rule["fieldPath"].as_str() {
                     let pointer = field.replace('.', "/properties/");
@@ -162,16 +120,10 @@ fn every_field_is_described_and_none_is_foreign_to_kubernetes() {
         let kind = &crd["spec"]["names"]["kind"];
         walk("", schema(&crd), &mut |path, schema| {
             assert!(schema.get("nullable").is_none(), "{kind} {path}");
-            assert!(
-                !schema["format"].as_str().is_some_and(|f| f.starts_with("uint")),
-                "{kind} {path}"
-            );
+            assert!(!schema["format"].as_str().is_some_and(|f| f.starts_with("uint")), "{kind} {path}");
             for (name, child) in schema["properties"].as_object().into_iter().flatten() {
                 let standard = path.is_empty() && ["spec", "status"].contains(&name.as_str());
-                assert!(
-                    standard || child["description"].is_string(),
-                    "{kind} {path}.{name}"
-                );
+                assert!(standard || child["description"].is_string(), "{kind} {path}.{name}");
             }
         });
     }
@@ -180,10 +132,7 @@ fn every_field_is_described_and_none_is_foreign_to_kubernetes() {
 /// What serde fills in is what the schema fills in, so that a controller and `kubectl get -o yaml` agree.
 fn same_defaults<T: Serialize + DeserializeOwned>(kind: &str, minimal: Value) {
     let filled = serde_json::to_value(serde_json::from_value::<T>(minimal.clone()).unwrap()).unwrap();
-    let crd = definitions()
-        .into_iter()
-        .find(|crd| crd["spec"]["names"]["kind"] == kind)
-        .unwrap();
+    let crd = definitions().into_iter().find(|crd| crd["spec"]["names"]["kind"] == kind).unwrap();
     let mut expected = minimal;
     fill(&schema(&crd)["properties"]["spec"], &mut expected);
     assert_eq!(filled, expected, "{kind}");
@@ -216,10 +165,7 @@ fn types_and_schemas_agree_on_defaults() {
         "proxy": { "backends": [{ "name": "kube-apiserver" }], "ports": [{ "port": 443 }] },
     });
     same_defaults::<InfraSpec>("Infra", json!({ "networkConfig": network }));
-    same_defaults::<InfraSpec>(
-        "Infra",
-        json!({ "networkConfig": network, "infraComponents": components }),
-    );
+    same_defaults::<InfraSpec>("Infra", json!({ "networkConfig": network, "infraComponents": components }));
     let backend = json!({
         "name": "a", "hostname": "a", "port": 1, "targetService": "a", "targetPort": 1, "targetNamespace": "a",
     });
@@ -269,11 +215,7 @@ fn defaults_are_the_documented_ones() {
     assert_eq!((backend.timeout_seconds, backend.protocol), (30, Protocol::Tcp));
     let dns = DNSServerSpec::default();
     assert_eq!(
-        (
-            dns.reload_interval.as_str(),
-            dns.cache_ttl.as_str(),
-            dns.network_config.dns_port
-        ),
+        (dns.reload_interval.as_str(), dns.cache_ttl.as_str(), dns.network_config.dns_port),
         ("5s", "30s", 53)
     );
     assert_eq!(LeaseConfig::default().lease_time, "1h");
@@ -282,10 +224,7 @@ fn defaults_are_the_documented_ones() {
     assert!(components.dhcp.unwrap().enabled && components.proxy.is_none());
     assert_eq!(ProxyComponent::default().api_server_service, "kube-apiserver");
     let request = GatewayHostnameRequestSpec::default();
-    assert_eq!(
-        (request.visibility, request.gateway_class.as_str()),
-        (Visibility::InternetFacing, "aws-alb")
-    );
+    assert_eq!((request.visibility, request.gateway_class.as_str()), (Visibility::InternetFacing, "aws-alb"));
     assert!(InterceptRequestSpec::default().fallback);
 }
 
@@ -293,8 +232,5 @@ fn defaults_are_the_documented_ones() {
 fn persistent_wins_over_mode() {
     let network: ContainerNetworkSpec = serde_json::from_value(json!({ "persistent": true })).unwrap();
     assert_eq!(network.effective_mode(), NetworkMode::Persistent);
-    assert_eq!(
-        ContainerNetworkSpec::default().effective_mode(),
-        NetworkMode::Session
-    );
+    assert_eq!(ContainerNetworkSpec::default().effective_mode(), NetworkMode::Session);
 }

@@ -31,12 +31,7 @@ use serde::{Deserialize, Serialize};
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Ready\")].status"
     ),
-    printcolumn(
-        name = "Last Handshake",
-        type_ = "date",
-        json_path = ".status.lastHandshake",
-        priority = 1
-    ),
+    printcolumn(name = "Last Handshake", type_ = "date", json_path = ".status.lastHandshake", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]

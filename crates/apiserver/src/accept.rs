@@ -14,10 +14,7 @@ pub struct Clause<'a> {
 impl<'a> Clause<'a> {
     /// A parameter's value, empty when absent.
     pub fn param(&self, name: &str) -> &'a str {
-        self.params
-            .iter()
-            .find(|(key, _)| *key == name)
-            .map_or("", |(_, value)| value)
+        self.params.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
     }
 
     /// Whether this clause can be answered with JSON.
@@ -47,10 +44,7 @@ pub fn parse(accept: &str) -> Vec<Clause<'_>> {
                 .collect();
             let quality = params.iter().find(|(key, _)| *key == "q");
             let quality = quality.and_then(|(_, q)| q.parse::<f32>().ok()).unwrap_or(1.0);
-            (
-                (quality.clamp(0.0, 1.0) * 1000.0) as u32,
-                Clause { media_type, params },
-            )
+            ((quality.clamp(0.0, 1.0) * 1000.0) as u32, Clause { media_type, params })
         })
         .filter(|(quality, _)| *quality > 0)
         .collect();
@@ -64,20 +58,12 @@ mod tests {
 
     #[test]
     fn orders_by_quality_and_keeps_the_order_of_equals() {
-        let types = |accept| {
-            parse(accept)
-                .into_iter()
-                .map(|c| c.media_type)
-                .collect::<Vec<_>>()
-        };
+        let types = |accept| parse(accept).into_iter().map(|c| c.media_type).collect::<Vec<_>>();
         assert_eq!(
             types("text/html;q=0.5, application/json, */*;q=0.1"),
             ["application/json", "text/html", "*/*"]
         );
-        assert_eq!(
-            types("application/yaml,application/json"),
-            ["application/yaml", "application/json"]
-        );
+        assert_eq!(types("application/yaml,application/json"), ["application/yaml", "application/json"]);
         assert_eq!(types("application/json;q=0"), [""; 0]);
         assert_eq!(types(""), [""; 0]);
     }

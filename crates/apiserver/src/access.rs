@@ -102,10 +102,7 @@ fn service_account_name(namespace: &str, name: &str) -> String {
 }
 
 fn service_account_groups(namespace: &str) -> Vec<String> {
-    vec![
-        "system:serviceaccounts".to_owned(),
-        format!("system:serviceaccounts:{namespace}"),
-    ]
+    vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
 }
 
 /// Authentication and authorization over the objects in the store.
@@ -156,13 +153,10 @@ impl Access {
             return Ok(peer.user().authenticated());
         }
         if let Some(token) = bearer_token(headers) {
-            return self
-                .token_user(token, &[token::ISSUER], now)
-                .map(|(user, _)| user)
-                .map_err(|error| {
-                    tracing::debug!(error = &error as &dyn std::error::Error, "bearer token refused");
-                    ApiError::unauthorized()
-                });
+            return self.token_user(token, &[token::ISSUER], now).map(|(user, _)| user).map_err(|error| {
+                tracing::debug!(error = &error as &dyn std::error::Error, "bearer token refused");
+                ApiError::unauthorized()
+            });
         }
         let has_credentials = peer.is_some() || headers.contains_key(header::AUTHORIZATION);
         if !has_credentials && PUBLIC_PATHS.contains(&path) {
@@ -179,10 +173,7 @@ impl Access {
         now: Timestamp,
     ) -> Result<(User, Vec<String>), token::Error> {
         if let Some(user) = self.static_tokens.user(token) {
-            return Ok((
-                user.authenticated(),
-                audiences.iter().map(|&a| a.to_owned()).collect(),
-            ));
+            return Ok((user.authenticated(), audiences.iter().map(|&a| a.to_owned()).collect()));
         }
         let (user, audiences) = self.tokens.verify(token, audiences, self.objects.as_ref(), now)?;
         Ok((user.authenticated(), audiences))
@@ -197,11 +188,7 @@ impl Access {
             attributes.namespace = attributes.name;
         }
         let decision = self.decide(user, &attributes);
-        if decision.allowed {
-            Ok(())
-        } else {
-            Err(forbidden(user, &attributes, &decision.reason))
-        }
+        if decision.allowed { Ok(()) } else { Err(forbidden(user, &attributes, &decision.reason)) }
     }
 
     /// ClusterRoles with an `aggregationRule` whose stored `rules` do not show what they aggregate, with the rules
@@ -212,14 +199,9 @@ impl Access {
 
     fn decide(&self, user: &User, attributes: &Attributes<'_>) -> Decision {
         if user.is_in(SYSTEM_MASTERS) || attributes.path.is_some_and(|p| ALWAYS_ALLOWED_PATHS.contains(&p)) {
-            return Decision {
-                allowed: true,
-                reason: String::new(),
-            };
+            return Decision { allowed: true, reason: String::new() };
         }
-        self.policy
-            .current(self.objects.as_ref())
-            .decide(user, attributes)
+        self.policy.current(self.objects.as_ref()).decide(user, attributes)
     }
 }
 

@@ -14,17 +14,25 @@ pub const CRD_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 impl Server {
     /// Completes or refuses a new or changed object.
-    pub(crate) fn admit(&self, call: &Call<'_>, new: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
+    pub(crate) fn admit(
+        &self,
+        call: &Call<'_>,
+        new: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), ApiError> {
         let resource = call.resource;
         match (resource.group.as_str(), resource.plural.as_str()) {
-            ("", "services") => self.cluster_ips.assign(&self.store, new, old).map_err(|error| {
-                ApiError::invalid("", "Service", object::name(new), &[error])
-            }),
+            ("", "services") => self
+                .cluster_ips
+                .assign(&self.store, new, old)
+                .map_err(|error| ApiError::invalid("", "Service", object::name(new), &[error])),
             ("", "pods") => {
                 admit_pod(new);
                 Ok(())
             }
-            ("rbac.authorization.k8s.io", plural) => self.access.check_escalation(call.user, plural, new, old),
+            ("rbac.authorization.k8s.io", plural) => {
+                self.access.check_escalation(call.user, plural, new, old)
+            }
             ("apiextensions.k8s.io", "customresourcedefinitions") => {
                 self.admit_crd(call, new, old);
                 Ok(())

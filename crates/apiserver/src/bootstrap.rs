@@ -48,7 +48,8 @@ pub async fn run(server: &Arc<Server>) -> Result<(), String> {
 }
 
 fn crds() -> Result<Vec<Value>, String> {
-    let own = causeway_api::crds().into_iter().map(|crd| serde_json::to_value(crd).map_err(|e| e.to_string()));
+    let own =
+        causeway_api::crds().into_iter().map(|crd| serde_json::to_value(crd).map_err(|e| e.to_string()));
     let foreign = FOREIGN_CRDS.iter().map(|text| serde_json::from_str(text).map_err(|e| e.to_string()));
     own.chain(foreign).collect()
 }
@@ -89,7 +90,12 @@ fn hash_of(value: &Value) -> String {
 }
 
 /// One request through the server's own door, with all rights.
-async fn send(server: &Arc<Server>, method: Method, path: &str, body: Option<&Value>) -> Result<Value, ApiError> {
+async fn send(
+    server: &Arc<Server>,
+    method: Method,
+    path: &str,
+    body: Option<&Value>,
+) -> Result<Value, ApiError> {
     let mut request = Request::builder()
         .method(method)
         .uri(format!("{path}?fieldManager=causeway-bootstrap&fieldValidation=Ignore"))

@@ -19,16 +19,12 @@ pub struct Listing {
 
 impl Listing {
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Resource>> {
-        self.by_path
-            .get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
-            .cloned()
+        self.by_path.get(&(group.to_owned(), version.to_owned(), plural.to_owned())).cloned()
     }
 
     /// By kind, for objects that are named by `apiVersion` and `kind`.
     pub fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<Arc<Resource>> {
-        self.iter()
-            .find(|r| r.group == group && r.version == version && r.kind == kind)
-            .cloned()
+        self.iter().find(|r| r.group == group && r.version == version && r.kind == kind).cloned()
     }
 
     /// Any version of a resource, its storage version if that is served.
@@ -56,10 +52,7 @@ impl Catalog {
     }
 
     pub fn listing(&self) -> Arc<Listing> {
-        self.current
-            .read()
-            .expect("no panic while holding the catalog")
-            .clone()
+        self.current.read().expect("no panic while holding the catalog").clone()
     }
 
     /// Replaces every version of one resource; an empty list removes it.
@@ -79,10 +72,6 @@ impl Catalog {
 }
 
 fn insert(listing: &mut Listing, resource: Resource) {
-    let key = (
-        resource.group.clone(),
-        resource.version.clone(),
-        resource.plural.clone(),
-    );
+    let key = (resource.group.clone(), resource.version.clone(), resource.plural.clone());
     listing.by_path.insert(key, Arc::new(resource));
 }

@@ -56,12 +56,10 @@ impl ClusterIps {
     fn next(&self, store: &Store) -> Result<IpAddr, FieldError> {
         let mut reserved = self.reserved.lock().expect("no panic while holding reservations");
         let taken = taken(store, &mut reserved);
-        let free = (FIRST..=LAST)
-            .map(|n| IpAddr::V4(Ipv4Addr::from(n)))
-            .find(|ip| !taken.contains(ip))
-            .ok_or_else(|| {
-                FieldError::forbidden("spec.clusterIPs", "failed to allocate a serviceIP: range is full")
-            })?;
+        let free =
+            (FIRST..=LAST).map(|n| IpAddr::V4(Ipv4Addr::from(n))).find(|ip| !taken.contains(ip)).ok_or_else(
+                || FieldError::forbidden("spec.clusterIPs", "failed to allocate a serviceIP: range is full"),
+            )?;
         reserved.insert(free, Instant::now());
         Ok(free)
     }

@@ -50,10 +50,7 @@ pub fn default(crd: &mut Value) {
     if !crd["spec"].is_object() {
         return;
     }
-    let kind = crd["spec"]["names"]["kind"]
-        .as_str()
-        .unwrap_or_default()
-        .to_owned();
+    let kind = crd["spec"]["names"]["kind"].as_str().unwrap_or_default().to_owned();
     if !kind.is_empty() {
         let names = object::map_at(&mut crd["spec"], "names");
         let blank = |v: Option<&Value>| v.is_none_or(|v| v.is_null() || v == "");
@@ -81,17 +78,10 @@ pub fn resources(crd: &Value) -> Result<Vec<Resource>, Vec<FieldError>> {
     let mut resources: Vec<Resource> = Vec::new();
     let mut schemas: Vec<(&Value, Arc<Schema>)> = Vec::new();
     let mut errors = Vec::new();
-    for (i, version) in versions
-        .iter()
-        .enumerate()
-        .filter(|(_, v)| v["served"] == json!(true))
-    {
+    for (i, version) in versions.iter().enumerate().filter(|(_, v)| v["served"] == json!(true)) {
         let openapi = &version["schema"]["openAPIV3Schema"];
         // Versions often differ in nothing but their name; they share one schema then.
-        let known = schemas
-            .iter()
-            .find(|(other, _)| *other == openapi)
-            .map(|(_, schema)| schema.clone());
+        let known = schemas.iter().find(|(other, _)| *other == openapi).map(|(_, schema)| schema.clone());
         let path = format!("spec.versions[{i}].schema.openAPIV3Schema");
         let schema = known.map_or_else(
             || Node::parse(&path, openapi).map(|node| Arc::new(Schema::from_node(Arc::new(node)))),
@@ -105,11 +95,7 @@ pub fn resources(crd: &Value) -> Result<Vec<Resource>, Vec<FieldError>> {
             Err(wrong) => errors.extend(wrong),
         }
     }
-    if errors.is_empty() {
-        Ok(resources)
-    } else {
-        Err(errors)
-    }
+    if errors.is_empty() { Ok(resources) } else { Err(errors) }
 }
 
 fn resource(spec: &Value, version: &Value, storage_version: &str, schema: Arc<Schema>) -> Resource {
@@ -161,10 +147,7 @@ fn columns(json: &Value) -> Vec<PathColumn> {
         ty: string(&c["type"]),
         format: string(&c["format"]),
         description: string(&c["description"]),
-        priority: c["priority"]
-            .as_i64()
-            .and_then(|p| i32::try_from(p).ok())
-            .unwrap_or_default(),
+        priority: c["priority"].as_i64().and_then(|p| i32::try_from(p).ok()).unwrap_or_default(),
         json_path: string(&c["jsonPath"]),
     };
     json.as_array().into_iter().flatten().map(column).collect()
@@ -183,11 +166,5 @@ fn string(value: &Value) -> String {
 }
 
 fn strings(value: &Value) -> Vec<String> {
-    value
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .map(str::to_owned)
-        .collect()
+    value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }

@@ -74,28 +74,17 @@ const GROUP_ORDER: [&str; 11] = [
 fn all_groups(listing: &Listing) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for entry in entries(listing) {
-        let index = groups
-            .iter()
-            .position(|g| g.name == entry.group)
-            .unwrap_or_else(|| {
-                groups.push(Group {
-                    name: entry.group.clone(),
-                    versions: Vec::new(),
-                });
-                groups.len() - 1
-            });
+        let index = groups.iter().position(|g| g.name == entry.group).unwrap_or_else(|| {
+            groups.push(Group { name: entry.group.clone(), versions: Vec::new() });
+            groups.len() - 1
+        });
         let versions = &mut groups[index].versions;
         match versions.iter_mut().find(|(version, _)| *version == entry.version) {
             Some((_, entries)) => entries.push(entry),
             None => versions.push((entry.version.clone(), vec![entry])),
         }
     }
-    let rank = |name: &str| {
-        GROUP_ORDER
-            .iter()
-            .position(|g| *g == name)
-            .unwrap_or(GROUP_ORDER.len())
-    };
+    let rank = |name: &str| GROUP_ORDER.iter().position(|g| *g == name).unwrap_or(GROUP_ORDER.len());
     groups.sort_by(|a, b| (rank(&a.name), &a.name).cmp(&(rank(&b.name), &b.name)));
     for group in &mut groups {
         group.versions.sort_by(|(a, _), (b, _)| versions::compare(b, a));
@@ -107,17 +96,11 @@ fn all_groups(listing: &Listing) -> Vec<Group> {
 }
 
 fn groups(listing: &Listing) -> Vec<Group> {
-    all_groups(listing)
-        .into_iter()
-        .filter(|group| !group.name.is_empty())
-        .collect()
+    all_groups(listing).into_iter().filter(|group| !group.name.is_empty()).collect()
 }
 
 fn core_versions(listing: &Listing) -> Vec<Group> {
-    all_groups(listing)
-        .into_iter()
-        .filter(|group| group.name.is_empty())
-        .collect()
+    all_groups(listing).into_iter().filter(|group| group.name.is_empty()).collect()
 }
 
 fn api_versions() -> Value {

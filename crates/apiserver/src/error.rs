@@ -70,21 +70,12 @@ pub struct Cause {
 
 /// Group and plural, the way Kubernetes names a resource in its messages: `deployments.apps`.
 pub fn qualified(group: &str, plural: &str) -> String {
-    if group.is_empty() {
-        plural.to_owned()
-    } else {
-        format!("{plural}.{group}")
-    }
+    if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
 }
 
 impl ApiError {
     pub fn new(code: u16, reason: Reason, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            reason,
-            message: message.into(),
-            details: None,
-        }
+        Self { code, reason, message: message.into(), details: None }
     }
 
     fn about(mut self, group: &str, plural: &str, name: &str) -> Self {
@@ -115,11 +106,7 @@ impl ApiError {
 
     /// The path itself names nothing that is served.
     pub fn no_such_path() -> Self {
-        let mut error = Self::new(
-            404,
-            Reason::NotFound,
-            "the server could not find the requested resource",
-        );
+        let mut error = Self::new(404, Reason::NotFound, "the server could not find the requested resource");
         error.details = Some(Details::default());
         error
     }
@@ -139,10 +126,8 @@ impl ApiError {
 
     /// `why` follows Kubernetes' fixed opening words.
     pub fn conflict(group: &str, plural: &str, name: &str, why: &str) -> Self {
-        let message = format!(
-            "Operation cannot be fulfilled on {} \"{name}\": {why}",
-            qualified(group, plural)
-        );
+        let message =
+            format!("Operation cannot be fulfilled on {} \"{name}\": {why}", qualified(group, plural));
         Self::new(409, Reason::Conflict, message).about(group, plural, name)
     }
 
@@ -166,27 +151,13 @@ impl ApiError {
     }
 
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
-        let qualified = if group.is_empty() {
-            kind.to_owned()
-        } else {
-            format!("{kind}.{group}")
-        };
+        let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let text = match errors {
             [one] => one.to_string(),
-            many => format!(
-                "[{}]",
-                many.iter()
-                    .map(ToString::to_string)
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            ),
+            many => format!("[{}]", many.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
         };
-        let mut error = Self::new(
-            422,
-            Reason::Invalid,
-            format!("{qualified} \"{name}\" is invalid: {text}"),
-        )
-        .about(group, kind, name);
+        let mut error = Self::new(422, Reason::Invalid, format!("{qualified} \"{name}\" is invalid: {text}"))
+            .about(group, kind, name);
         if let Some(details) = &mut error.details {
             details.causes = errors
                 .iter()
@@ -201,11 +172,7 @@ impl ApiError {
     }
 
     pub fn internal(message: impl Into<String>) -> Self {
-        Self::new(
-            500,
-            Reason::InternalError,
-            format!("Internal error occurred: {}", message.into()),
-        )
+        Self::new(500, Reason::InternalError, format!("Internal error occurred: {}", message.into()))
     }
 
     /// The `Status` object itself.

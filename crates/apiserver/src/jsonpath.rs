@@ -53,15 +53,9 @@ impl JsonPath {
     /// Accepts `.a.b`, `a.b`, `$.a`, `{.a}`, `['a.b/c']`, `.a\.b`, `[0]`, `[-1]`, `[*]`, `..a` and filters.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let trimmed = text.trim();
-        let inner = trimmed
-            .strip_prefix('{')
-            .and_then(|t| t.strip_suffix('}'))
-            .unwrap_or(trimmed);
+        let inner = trimmed.strip_prefix('{').and_then(|t| t.strip_suffix('}')).unwrap_or(trimmed);
         let inner = inner.strip_prefix('$').unwrap_or(inner);
-        let mut reader = Reader {
-            text: inner,
-            position: 0,
-        };
+        let mut reader = Reader { text: inner, position: 0 };
         let steps = reader.steps(&[])?;
         Ok(Self { steps })
     }
@@ -98,11 +92,7 @@ fn walk<'v>(steps: &[Step], value: &'v Value, found: &mut Vec<&'v Value>) {
         }
         Step::Index(index) => {
             let item = value.as_array().and_then(|items| {
-                let index = if *index < 0 {
-                    items.len() as i64 + index
-                } else {
-                    *index
-                };
+                let index = if *index < 0 { items.len() as i64 + index } else { *index };
                 items.get(usize::try_from(index).ok()?)
             });
             if let Some(item) = item {
@@ -117,9 +107,7 @@ fn walk<'v>(steps: &[Step], value: &'v Value, found: &mut Vec<&'v Value>) {
             children(value).for_each(|child| walk(steps, child, found));
         }
         Step::Filter(filter) => {
-            children(value)
-                .filter(|child| filter.accepts(child))
-                .for_each(|child| walk(rest, child, found));
+            children(value).filter(|child| filter.accepts(child)).for_each(|child| walk(rest, child, found));
         }
     }
 }
@@ -263,26 +251,17 @@ impl Reader<'_> {
     /// A field's name up to the next step; a backslash takes the next character as it is.
     fn name(&mut self, stops: &[char]) -> Result<String, Error> {
         let mut name = String::new();
-        while let Some(c) = self
-            .peek()
-            .filter(|c| !matches!(c, '.' | '[' | ']') && !stops.contains(c))
-        {
+        while let Some(c) = self.peek().filter(|c| !matches!(c, '.' | '[' | ']') && !stops.contains(c)) {
             self.position += c.len_utf8();
             if c == '\\' {
-                let escaped = self
-                    .peek()
-                    .ok_or_else(|| self.error("nothing follows the backslash"))?;
+                let escaped = self.peek().ok_or_else(|| self.error("nothing follows the backslash"))?;
                 self.position += escaped.len_utf8();
                 name.push(escaped);
             } else {
                 name.push(c);
             }
         }
-        if name.is_empty() {
-            Err(self.error("expected a field name"))
-        } else {
-            Ok(name)
-        }
+        if name.is_empty() { Err(self.error("expected a field name")) } else { Ok(name) }
     }
 
     fn quoted(&mut self) -> Result<String, Error> {
@@ -290,17 +269,13 @@ impl Reader<'_> {
         self.position += quote.len_utf8();
         let mut text = String::new();
         loop {
-            let c = self
-                .peek()
-                .ok_or_else(|| self.error("the quoted name does not end"))?;
+            let c = self.peek().ok_or_else(|| self.error("the quoted name does not end"))?;
             self.position += c.len_utf8();
             if c == quote {
                 return Ok(text);
             }
             if c == '\\' {
-                let escaped = self
-                    .peek()
-                    .ok_or_else(|| self.error("nothing follows the backslash"))?;
+                let escaped = self.peek().ok_or_else(|| self.error("nothing follows the backslash"))?;
                 self.position += escaped.len_utf8();
                 text.push(escaped);
             } else {
@@ -334,10 +309,6 @@ impl Reader<'_> {
     }
 
     fn error(&self, message: &'static str) -> Error {
-        Error {
-            path: self.text.to_owned(),
-            position: self.position,
-            message,
-        }
+        Error { path: self.text.to_owned(), position: self.position, message }
     }
 }

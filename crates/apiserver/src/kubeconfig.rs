@@ -58,10 +58,8 @@ users:
 /// Writes the administrator's kubeconfig to `path` (mode 0600, replaced in one step) and returns its text.
 pub fn write(path: &Path, pki: &Pki, server: &str) -> Result<String, Error> {
     let text = render(pki, server)?;
-    write_private(path, text.as_bytes()).map_err(|source| Error::WriteFile {
-        path: path.to_owned(),
-        source,
-    })?;
+    write_private(path, text.as_bytes())
+        .map_err(|source| Error::WriteFile { path: path.to_owned(), source })?;
     Ok(text)
 }
 
@@ -91,13 +89,8 @@ mod tests {
         let text = render(&pki, "https://127.0.0.1:6443").unwrap();
         let config: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
         assert_eq!(config["current-context"], "causeway");
-        assert_eq!(
-            config["clusters"][0]["cluster"]["server"],
-            "https://127.0.0.1:6443"
-        );
-        let ca = config["clusters"][0]["cluster"]["certificate-authority-data"]
-            .as_str()
-            .unwrap();
+        assert_eq!(config["clusters"][0]["cluster"]["server"], "https://127.0.0.1:6443");
+        let ca = config["clusters"][0]["cluster"]["certificate-authority-data"].as_str().unwrap();
         assert_eq!(STANDARD.decode(ca).unwrap(), pki.ca_pem().as_bytes());
     }
 
@@ -105,9 +98,7 @@ mod tests {
     fn says_which_file_it_could_not_write() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("absent").join("kubeconfig");
-        let message = write(&path, &Pki::ephemeral().unwrap(), "https://x")
-            .unwrap_err()
-            .to_string();
+        let message = write(&path, &Pki::ephemeral().unwrap(), "https://x").unwrap_err().to_string();
         assert!(message.contains("absent/kubeconfig"), "{message}");
     }
 }

@@ -1,11 +1,11 @@
 //! Work that goes on behind the requests: garbage collection by owner, emptying deleted namespaces and CRDs, and the
 //! objects every namespace has.
 
+mod definitions;
 mod edit;
 mod events;
 mod garbage;
 mod namespaces;
-mod definitions;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -38,9 +38,8 @@ where
     loop {
         let done = sweep(server.clone()).await;
         loop {
-            let retry = async {
-                if done { std::future::pending().await } else { tokio::time::sleep(RETRY).await }
-            };
+            let retry =
+                async { if done { std::future::pending().await } else { tokio::time::sleep(RETRY).await } };
             tokio::select! {
                 () = server.shutdown.cancelled() => return,
                 () = retry => break,

@@ -48,17 +48,10 @@ pub fn is_terminating(object: &Value) -> bool {
 }
 
 pub fn finalizers(object: &Value) -> Vec<&str> {
-    object["metadata"]["finalizers"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect()
+    object["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 /// The value at a dotted path without indices: `spec.nodeName`.
 pub fn at_path<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('.')
-        .filter(|p| !p.is_empty())
-        .try_fold(object, |v, key| v.get(key))
+    path.split('.').filter(|p| !p.is_empty()).try_fold(object, |v, key| v.get(key))
 }

@@ -73,10 +73,7 @@ impl Documents {
         let mut cache = self.cache.lock().expect("no panic while holding the documents");
         cache.follow(listing);
         let document = match path {
-            ["openapi", "v2"] => cache
-                .v2
-                .get_or_insert_with(|| seal(&v2::document(listing)))
-                .clone(),
+            ["openapi", "v2"] => cache.v2.get_or_insert_with(|| seal(&v2::document(listing))).clone(),
             ["openapi", "v3"] => cache.index(listing),
             ["openapi", "v3", "api", version] => cache.group_version("", version, listing)?,
             ["openapi", "v3", "apis", group, version] if !group.is_empty() => {
@@ -85,10 +82,7 @@ impl Documents {
             _ => return None,
         };
         let immutable = !hash.is_empty() && hash == document.etag;
-        Some(Ok(Document {
-            immutable,
-            ..document
-        }))
+        Some(Ok(Document { immutable, ..document }))
     }
 }
 
@@ -99,8 +93,7 @@ impl Cache {
             return;
         }
         let served = group_versions(listing);
-        self.v3
-            .retain(|key, kept| served.contains(key) && kept.is_of(&key.0, &key.1, listing));
+        self.v3.retain(|key, kept| served.contains(key) && kept.is_of(&key.0, &key.1, listing));
         (self.index, self.v2) = (None, None);
         self.listing = Arc::downgrade(listing);
     }
@@ -114,8 +107,7 @@ impl Cache {
             return None;
         }
         let document = seal(&v3::document(group, version, listing));
-        self.v3
-            .insert(key, Kept::new(group, version, listing, &document, true));
+        self.v3.insert(key, Kept::new(group, version, listing, &document, true));
         Some(document)
     }
 
@@ -126,18 +118,12 @@ impl Cache {
         let mut paths = Map::new();
         for (group, version) in group_versions(listing) {
             let name = paths::base(&group, &version);
-            let kept = self
-                .v3
-                .entry((group.clone(), version.clone()))
-                .or_insert_with(|| {
-                    let document = seal(&v3::document(&group, &version, listing));
-                    Kept::new(&group, &version, listing, &document, false)
-                });
+            let kept = self.v3.entry((group.clone(), version.clone())).or_insert_with(|| {
+                let document = seal(&v3::document(&group, &version, listing));
+                Kept::new(&group, &version, listing, &document, false)
+            });
             let url = format!("/openapi/v3{name}?hash={}", kept.etag);
-            paths.insert(
-                name.trim_start_matches('/').to_owned(),
-                json!({ "serverRelativeURL": url }),
-            );
+            paths.insert(name.trim_start_matches('/').to_owned(), json!({ "serverRelativeURL": url }));
         }
         self.index.insert(seal(&json!({ "paths": paths }))).clone()
     }
@@ -156,11 +142,7 @@ impl Kept {
         let same =
             |(weak, arc): (&Weak<Resource>, &Arc<Resource>)| std::ptr::eq(weak.as_ptr(), Arc::as_ptr(arc));
         resources(group, version, listing).count() == self.resources.len()
-            && self
-                .resources
-                .iter()
-                .zip(resources(group, version, listing))
-                .all(same)
+            && self.resources.iter().zip(resources(group, version, listing)).all(same)
     }
 }
 
@@ -170,17 +152,13 @@ fn resources<'a>(
     version: &'a str,
     listing: &'a Listing,
 ) -> impl Iterator<Item = &'a Arc<Resource>> {
-    listing
-        .iter()
-        .filter(move |r| r.group == group && r.version == version)
+    listing.iter().filter(move |r| r.group == group && r.version == version)
 }
 
 /// The groups and versions that have a document, `("", "v1")` among them.
 fn group_versions(listing: &Listing) -> BTreeSet<(String, String)> {
     let stored = listing.iter().map(|r| (r.group.clone(), r.version.clone()));
-    stored
-        .chain(REVIEWS.iter().map(|r| (r.group.to_owned(), r.version.to_owned())))
-        .collect()
+    stored.chain(REVIEWS.iter().map(|r| (r.group.to_owned(), r.version.to_owned()))).collect()
 }
 
 fn seal(document: &Value) -> Document {
@@ -189,11 +167,7 @@ fn seal(document: &Value) -> Document {
     for byte in digest(&SHA256, &body).as_ref() {
         etag.extend([byte >> 4, byte & 15].map(|half| char::from(b"0123456789ABCDEF"[usize::from(half)])));
     }
-    Document {
-        body,
-        etag,
-        immutable: false,
-    }
+    Document { body, etag, immutable: false }
 }
 
 fn info() -> Value {

@@ -40,11 +40,7 @@ pub enum Error {
     )]
     UnusableFile { path: PathBuf, problem: &'static str },
     #[error("can't make a {what} certificate for {name:?}")]
-    Issue {
-        what: &'static str,
-        name: String,
-        source: rcgen::Error,
-    },
+    Issue { what: &'static str, name: String, source: rcgen::Error },
     #[error("can't make a private key")]
     MakeKey { source: rcgen::Error },
     #[error("the TLS library refuses the serving certificate")]
@@ -76,10 +72,8 @@ pub struct Pki {
 impl Pki {
     /// Reads `dir`, making what is not there yet.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        file::create_private_dir(dir).map_err(|source| Error::CreateDirectory {
-            path: dir.to_owned(),
-            source,
-        })?;
+        file::create_private_dir(dir)
+            .map_err(|source| Error::CreateDirectory { path: dir.to_owned(), source })?;
         let (ca_key_path, ca_path) = (dir.join(CA_KEY), dir.join(CA_CERTIFICATE));
         let (ca_key, ca_pem) = match (read(&ca_key_path)?, read(&ca_path)?) {
             (Some(key), Some(certificate)) => (parse_key(&ca_key_path, &key)?, certificate),
@@ -91,10 +85,7 @@ impl Pki {
                 (key, certificate)
             }
             (None, Some(_)) => {
-                return Err(unusable(
-                    &ca_key_path,
-                    "is missing although its certificate is there",
-                ));
+                return Err(unusable(&ca_key_path, "is missing although its certificate is there"));
             }
             (None, None) => {
                 let key = new_key()?;
@@ -128,12 +119,7 @@ impl Pki {
         issue::check_authority(&ca_der, &ca_key).map_err(|problem| unusable(path, problem))?;
         let issuer = Issuer::from_ca_cert_der(&ca_der, ca_key)
             .map_err(|_| unusable(path, "can't be used as a certificate authority"))?;
-        Ok(Self {
-            issuer,
-            ca_pem,
-            ca_der,
-            token_key,
-        })
+        Ok(Self { issuer, ca_pem, ca_der, token_key })
     }
 
     /// The authority's certificate, for clients to trust.
@@ -154,10 +140,7 @@ impl Pki {
     pub fn client_certificate(&self, name: &str, groups: &[&str], ttl: Duration) -> Result<PemPair, Error> {
         let key = new_key()?;
         let certificate = issue::client(&self.issuer, &key, name, groups, ttl)?;
-        Ok(PemPair {
-            certificate,
-            key: key.serialize_pem(),
-        })
+        Ok(PemPair { certificate, key: key.serialize_pem() })
     }
 
     /// A certificate for the server itself under the given DNS names and addresses.
@@ -177,10 +160,7 @@ fn new_key() -> Result<KeyPair, Error> {
 }
 
 fn unusable(path: &Path, problem: &'static str) -> Error {
-    Error::UnusableFile {
-        path: path.to_owned(),
-        problem,
-    }
+    Error::UnusableFile { path: path.to_owned(), problem }
 }
 
 fn parse_key(path: &Path, pem: &str) -> Result<KeyPair, Error> {
@@ -194,20 +174,12 @@ fn parse_key(path: &Path, pem: &str) -> Result<KeyPair, Error> {
 
 fn read(path: &Path) -> Result<Option<String>, Error> {
     match std::fs::read(path) {
-        Ok(bytes) => String::from_utf8(bytes)
-            .map(Some)
-            .map_err(|_| unusable(path, "is not a PEM file")),
+        Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| unusable(path, "is not a PEM file")),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(Error::ReadFile {
-            path: path.to_owned(),
-            source,
-        }),
+        Err(source) => Err(Error::ReadFile { path: path.to_owned(), source }),
     }
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Error> {
-    write_private(path, text.as_bytes()).map_err(|source| Error::WriteFile {
-        path: path.to_owned(),
-        source,
-    })
+    write_private(path, text.as_bytes()).map_err(|source| Error::WriteFile { path: path.to_owned(), source })
 }

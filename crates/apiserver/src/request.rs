@@ -155,7 +155,9 @@ fn boolean(value: &str) -> bool {
 }
 
 fn number<T: std::str::FromStr>(key: &str, value: &str) -> Result<T, ApiError> {
-    value.parse().map_err(|_| ApiError::bad_request(format!("{key}: Invalid value: {value:?}: write a whole number")))
+    value
+        .parse()
+        .map_err(|_| ApiError::bad_request(format!("{key}: Invalid value: {value:?}: write a whole number")))
 }
 
 /// The RBAC verb of a request.

@@ -58,10 +58,7 @@ pub enum Columns {
     /// From a CRD: JSONPath columns; `Name` comes first by itself, and `Age` is added if there is none at all.
     Paths(Vec<PathColumn>),
     /// From a built-in kind: column definitions and a function that gives one row's cells.
-    Printer(
-        &'static [ColumnDef],
-        fn(&Value, now: jiff::Timestamp) -> Vec<Value>,
-    ),
+    Printer(&'static [ColumnDef], fn(&Value, now: jiff::Timestamp) -> Vec<Value>),
 }
 
 /// One `additionalPrinterColumns` entry.
@@ -142,10 +139,6 @@ impl Resource {
 
     /// `apiVersion` of objects served through this resource.
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() {
-            self.version.clone()
-        } else {
-            format!("{}/{}", self.group, self.version)
-        }
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 }

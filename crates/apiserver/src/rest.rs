@@ -20,14 +20,14 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::access::{Attributes, PeerCertificate, ReviewKind, User};
+use crate::discovery;
 use crate::error::{ApiError, Reason};
+use crate::openapi::Document;
 use crate::request::{self, Options, Target};
 use crate::resource::Resource;
 use crate::server::Server;
 use crate::store::{GroupResource, Key};
 use crate::table::{self, Form};
-use crate::discovery;
-use crate::openapi::Document;
 use write::{Ownership, Part};
 
 pub use names::uid;
@@ -126,15 +126,23 @@ struct Seen {
     resource: String,
 }
 
-async fn answer(server: &Arc<Server>, parts: &Parts, body: Body, seen: &mut Seen) -> Result<Response, ApiError> {
+async fn answer(
+    server: &Arc<Server>,
+    parts: &Parts,
+    body: Body,
+    seen: &mut Seen,
+) -> Result<Response, ApiError> {
     let path = parts.uri.path();
     let user = match parts.extensions.get::<Trusted>() {
         Some(Trusted(user)) => user.clone(),
-        None => server.access.authenticate(&parts.headers, parts.extensions.get::<PeerCertificate>(), path)?,
+        None => {
+            server.access.authenticate(&parts.headers, parts.extensions.get::<PeerCertificate>(), path)?
+        }
     };
     let options = Options::parse(parts.uri.query().unwrap_or_default())?;
     if let Some(target) = Target::parse(path) {
-        let verb = request::verb(&parts.method, &target, &options).ok_or_else(ApiError::method_not_allowed)?;
+        let verb =
+            request::verb(&parts.method, &target, &options).ok_or_else(ApiError::method_not_allowed)?;
         verb.clone_into(&mut seen.verb);
         seen.resource = crate::error::qualified(&target.group, &target.plural);
         server.access.authorize(
@@ -175,7 +183,9 @@ fn outside_resources(
         "/readyz" => {
             return Err(ApiError::new(503, Reason::ServiceUnavailable, "the server is still starting"));
         }
-        "/version" => return Ok(body::respond(StatusCode::OK, &server.version(), &parts.headers, options.pretty)),
+        "/version" => {
+            return Ok(body::respond(StatusCode::OK, &server.version(), &parts.headers, options.pretty));
+        }
         "/metrics" => return Ok(plain(server.metrics.render(&server.store))),
         _ => {}
     }
@@ -184,14 +194,18 @@ fn outside_resources(
     let accept = text(&parts.headers, header::ACCEPT);
     if pieces.first() == Some(&"openapi") {
         let hash = options.other("hash").unwrap_or_default();
-        let document = server.documents.respond(&pieces, accept, hash, &listing).ok_or_else(ApiError::no_such_path)??;
+        let document = server
+            .documents
+            .respond(&pieces, accept, hash, &listing)
+            .ok_or_else(ApiError::no_such_path)??;
         return Ok(send_document(document, &parts.headers));
     }
     if pieces.is_empty() {
         let paths = json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]});
         return Ok(body::respond(StatusCode::OK, &paths, &parts.headers, options.pretty));
     }
-    let (media, document) = discovery::respond(&pieces, accept, &listing).ok_or_else(ApiError::no_such_path)?;
+    let (media, document) =
+        discovery::respond(&pieces, accept, &listing).ok_or_else(ApiError::no_such_path)?;
     let mut response = body::respond(StatusCode::OK, &document, &HeaderMap::new(), options.pretty);
     if let Ok(media) = media.parse() {
         response.headers_mut().insert(header::CONTENT_TYPE, media);
@@ -235,7 +249,10 @@ async fn resource(
     if target.namespace.is_some() && !resource.namespaced {
         return Err(ApiError::no_such_path());
     }
-    if resource.namespaced && target.namespace.is_none() && (target.name.is_some() || parts.method == Method::POST) {
+    if resource.namespaced
+        && target.namespace.is_none()
+        && (target.name.is_some() || parts.method == Method::POST)
+    {
         return Err(ApiError::bad_request(format!(
             "{} live in a namespace: an empty namespace may not be set when a resource name is provided",
             resource.plural
@@ -299,7 +316,9 @@ async fn dispatch(call: &mut Call<'_>, method: &Method, body: Body) -> Result<Re
             let bytes = body::read(body).await?;
             scale::scale(call, name, method, bytes).await
         }
-        (Some(name), Some(subresource)) if call.resource.subresources.others.iter().any(|s| s == subresource) => {
+        (Some(name), Some(subresource))
+            if call.resource.subresources.others.iter().any(|s| s == subresource) =>
+        {
             other_subresource(call, name, subresource, method, body).await
         }
         (Some(_), Some(_)) => Err(ApiError::no_such_path()),

@@ -56,11 +56,7 @@ impl Schema {
             }
         }
         errors.extend(schema.check_rules(path));
-        if errors.is_empty() {
-            Ok(schema)
-        } else {
-            Err(errors)
-        }
+        if errors.is_empty() { Ok(schema) } else { Err(errors) }
     }
 
     /// From a tree that is known to be good: patterns and rules are compiled when they are first needed.
@@ -68,11 +64,7 @@ impl Schema {
         let mut patterns = HashMap::new();
         collect_patterns(&root, &mut patterns);
         let rules = Rules::collect(&root);
-        Self {
-            root,
-            patterns,
-            rules,
-        }
+        Self { root, patterns, rules }
     }
 
     /// Compiles the CEL rules at once and tells which of them are wrong; `path` is the place of the schema.
@@ -103,11 +95,7 @@ impl Schema {
     /// again, so that an object older than a tightened schema can still be updated elsewhere.
     pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = Vec::new();
-        check::Checker {
-            schema: self,
-            errors: &mut errors,
-        }
-        .check(&self.root, new, old, &Path::Root);
+        check::Checker { schema: self, errors: &mut errors }.check(&self.root, new, old, &Path::Root);
         let Some(rules) = &self.rules else {
             return errors;
         };
@@ -125,10 +113,7 @@ impl Schema {
     }
 
     fn pattern(&self, pattern: &str) -> Option<&Regex> {
-        self.patterns
-            .get(pattern)?
-            .get_or_init(|| build_regex(pattern).ok())
-            .as_ref()
+        self.patterns.get(pattern)?.get_or_init(|| build_regex(pattern).ok()).as_ref()
     }
 }
 
@@ -153,18 +138,8 @@ fn collect_patterns(node: &Node, patterns: &mut HashMap<String, OnceLock<Option<
     if let Some(pattern) = &node.pattern {
         patterns.entry(pattern.clone()).or_default();
     }
-    let children = node
-        .properties
-        .values()
-        .chain(&node.additional)
-        .chain(&node.items)
-        .map(Arc::as_ref);
-    let branches = node
-        .all_of
-        .iter()
-        .chain(&node.any_of)
-        .chain(&node.one_of)
-        .chain(node.not.as_deref());
+    let children = node.properties.values().chain(&node.additional).chain(&node.items).map(Arc::as_ref);
+    let branches = node.all_of.iter().chain(&node.any_of).chain(&node.one_of).chain(node.not.as_deref());
     for child in children.chain(branches) {
         collect_patterns(child, patterns);
     }

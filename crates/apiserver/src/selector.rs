@@ -36,7 +36,9 @@ impl LabelSelector {
                 continue;
             }
             requirements.push(parse_label(part).map_err(|why| {
-                ApiError::bad_request(format!("unable to parse requirement: {why} in label selector {text:?}"))
+                ApiError::bad_request(format!(
+                    "unable to parse requirement: {why} in label selector {text:?}"
+                ))
             })?);
         }
         Ok(Self(requirements))
@@ -54,7 +56,9 @@ impl LabelSelector {
                 LabelTest::NotIn(set) => value.is_none_or(|v| !set.contains(v)),
                 LabelTest::Exists => value.is_some(),
                 LabelTest::Absent => value.is_none(),
-                LabelTest::Greater(than) => value.and_then(|v| v.parse::<i64>().ok()).is_some_and(|v| v > *than),
+                LabelTest::Greater(than) => {
+                    value.and_then(|v| v.parse::<i64>().ok()).is_some_and(|v| v > *than)
+                }
                 LabelTest::Less(than) => value.and_then(|v| v.parse::<i64>().ok()).is_some_and(|v| v < *than),
             }
         })
@@ -98,7 +102,10 @@ fn parse_label(part: &str) -> Result<LabelRequirement, String> {
     for (operator, greater) in [('>', true), ('<', false)] {
         if let Some((key, value)) = part.split_once(operator) {
             let bound = value.trim().parse().map_err(|_| format!("{value:?} is not an integer"))?;
-            return requirement(key, if greater { LabelTest::Greater(bound) } else { LabelTest::Less(bound) });
+            return requirement(
+                key,
+                if greater { LabelTest::Greater(bound) } else { LabelTest::Less(bound) },
+            );
         }
     }
     let mut words = part.splitn(2, char::is_whitespace);
@@ -108,10 +115,13 @@ fn parse_label(part: &str) -> Result<LabelRequirement, String> {
     };
     let (negated, set) = match rest.strip_prefix("notin") {
         Some(set) => (true, set),
-        None => (false, rest.strip_prefix("in").ok_or(format!("found {rest:?}, expected: in, notin, =, ==, !="))?),
+        None => {
+            (false, rest.strip_prefix("in").ok_or(format!("found {rest:?}, expected: in, notin, =, ==, !="))?)
+        }
     };
     let set = set.trim().strip_prefix('(').and_then(|s| s.strip_suffix(')'));
-    let values = set.ok_or("expected a list in parentheses")?.split(',').map(|v| v.trim().to_owned()).collect();
+    let values =
+        set.ok_or("expected a list in parentheses")?.split(',').map(|v| v.trim().to_owned()).collect();
     requirement(key, if negated { LabelTest::NotIn(values) } else { LabelTest::In(values) })
 }
 
@@ -144,7 +154,9 @@ impl FieldSelector {
                 )));
             };
             let path = path.trim();
-            if !matches!(path, "metadata.name" | "metadata.namespace") && !selectable.iter().any(|s| s == path) {
+            if !matches!(path, "metadata.name" | "metadata.namespace")
+                && !selectable.iter().any(|s| s == path)
+            {
                 return Err(ApiError::bad_request(format!(
                     "Unable to find {text:?} that match label selector \"\", field selector {text:?}: field label not supported: {path}"
                 )));
@@ -248,7 +260,11 @@ mod tests {
             ("spec.unschedulable=false", true),
             ("metadata.name=a\\,b", false),
         ] {
-            assert_eq!(FieldSelector::parse(selector, &selectable).unwrap().matches(&object), expected, "{selector}");
+            assert_eq!(
+                FieldSelector::parse(selector, &selectable).unwrap().matches(&object),
+                expected,
+                "{selector}"
+            );
         }
         assert_eq!(FieldSelector::parse("spec.other=x", &selectable).unwrap_err().code, 400);
     }

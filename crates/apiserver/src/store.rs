@@ -41,10 +41,7 @@ pub struct GroupResource {
 
 impl GroupResource {
     pub fn new(group: &str, plural: &str) -> Self {
-        Self {
-            group: group.into(),
-            plural: plural.into(),
-        }
+        Self { group: group.into(), plural: plural.into() }
     }
 }
 
@@ -59,11 +56,7 @@ pub struct Key {
 
 impl Key {
     pub fn new(resource: &GroupResource, namespace: &str, name: &str) -> Self {
-        Self {
-            resource: resource.clone(),
-            namespace: namespace.into(),
-            name: name.into(),
-        }
+        Self { resource: resource.clone(), namespace: namespace.into(), name: name.into() }
     }
 }
 
@@ -142,11 +135,7 @@ impl Store {
         let (request_tx, request_rx) = mpsc::channel(QUEUE_CAPACITY);
         let (feed_tx, _) = broadcast::channel(FEED_CAPACITY);
         Committer::spawn(state.clone(), disk, request_rx, feed_tx.clone());
-        Ok(Self {
-            state,
-            request_tx,
-            feed_tx,
-        })
+        Ok(Self { state, request_tx, feed_tx })
     }
 
     /// The revision of the newest write that readers see.
@@ -161,11 +150,7 @@ impl Store {
     pub fn list(&self, resource: &GroupResource, namespace: Option<&str>) -> Snapshot {
         self.read(|state| Snapshot {
             revision: state.revision,
-            items: state
-                .collections
-                .get(resource)
-                .map(|c| c.list(namespace))
-                .unwrap_or_default(),
+            items: state.collections.get(resource).map(|c| c.list(namespace)).unwrap_or_default(),
         })
     }
 
@@ -187,23 +172,13 @@ impl Store {
 
     /// The revision of the last change in a collection; zero if there was none since the start.
     pub fn collection_revision(&self, resource: &GroupResource) -> u64 {
-        self.read(|state| {
-            state
-                .collections
-                .get(resource)
-                .map_or(0, Collection::last_revision)
-        })
+        self.read(|state| state.collections.get(resource).map_or(0, Collection::last_revision))
     }
 
     /// Collections that hold at least one object.
     pub fn populated(&self) -> Vec<GroupResource> {
         self.read(|state| {
-            state
-                .collections
-                .iter()
-                .filter(|(_, c)| !c.is_empty())
-                .map(|(r, _)| r.clone())
-                .collect()
+            state.collections.iter().filter(|(_, c)| !c.is_empty()).map(|(r, _)| r.clone()).collect()
         })
     }
 
@@ -211,18 +186,10 @@ impl Store {
     pub fn watch(&self, resource: &GroupResource, from: Option<u64>) -> Result<Watcher, Compacted> {
         let mut state = self.state.write().expect("no panic while holding the store");
         let revision = state.revision;
-        let collection = state
-            .collections
-            .entry(resource.clone())
-            .or_insert_with(|| Collection::new(0));
+        let collection = state.collections.entry(resource.clone()).or_insert_with(|| Collection::new(0));
         let from = from.unwrap_or(revision);
         collection.check_history(from)?;
-        Ok(Watcher::new(
-            self.state.clone(),
-            resource.clone(),
-            from,
-            collection.subscribe(),
-        ))
+        Ok(Watcher::new(self.state.clone(), resource.clone(), from, collection.subscribe()))
     }
 
     /// Every change of every collection from now on; a subscriber that lags must look at everything again.
@@ -233,16 +200,8 @@ impl Store {
     /// Writes one object; returns when it is durable and visible.
     pub async fn write(&self, key: Key, expect: Expect, outcome: Outcome) -> Result<Arc<Stored>, WriteError> {
         let (answer_tx, answer_rx) = oneshot::channel();
-        let request = Request {
-            key,
-            expect,
-            outcome,
-            answer_tx,
-        };
-        self.request_tx
-            .send(request)
-            .await
-            .map_err(|_| WriteError::Closed)?;
+        let request = Request { key, expect, outcome, answer_tx };
+        self.request_tx.send(request).await.map_err(|_| WriteError::Closed)?;
         answer_rx.await.map_err(|_| WriteError::Closed)?
     }
 

@@ -121,11 +121,7 @@ pub fn render(
             json!({ "cells": cells, "object": object })
         })
         .collect();
-    let definitions = if headers {
-        definitions(resource, paths.as_ref())
-    } else {
-        Value::Null
-    };
+    let definitions = if headers { definitions(resource, paths.as_ref()) } else { Value::Null };
     json!({
         "kind": "Table", "apiVersion": version.api_version(), "metadata": table_meta(list_meta),
         "columnDefinitions": definitions, "rows": rows,
@@ -151,18 +147,15 @@ pub fn metadata_list(version: TableVersion, items: &[Value], list_meta: &Value) 
 /// Only what belongs to a list, so that one object's metadata can be given too.
 fn table_meta(meta: &Value) -> Value {
     let kept = ["resourceVersion", "continue", "remainingItemCount"];
-    let kept = kept
-        .iter()
-        .filter_map(|key| Some(((*key).to_owned(), meta.get(key)?.clone())));
+    let kept = kept.iter().filter_map(|key| Some(((*key).to_owned(), meta.get(key)?.clone())));
     Value::Object(kept.collect::<Map<_, _>>())
 }
 
 fn definitions(resource: &Resource, paths: Option<&PathCells>) -> Value {
     match (&resource.columns, paths) {
-        (Columns::Printer(columns, _), _) => columns
-            .iter()
-            .map(|c| definition(c.name, c.ty, c.format, c.description, c.priority))
-            .collect(),
+        (Columns::Printer(columns, _), _) => {
+            columns.iter().map(|c| definition(c.name, c.ty, c.format, c.description, c.priority)).collect()
+        }
         (Columns::Paths(_), Some(paths)) => paths.definitions().into(),
         (Columns::Paths(_), None) => Value::Null,
     }

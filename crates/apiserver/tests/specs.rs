@@ -47,12 +47,7 @@ fn schemas() -> BTreeMap<String, Schema> {
     }
     definitions
         .iter()
-        .map(|crd| {
-            (
-                crd["spec"]["names"]["kind"].as_str().unwrap().to_owned(),
-                compile(crd),
-            )
-        })
+        .map(|crd| (crd["spec"]["names"]["kind"].as_str().unwrap().to_owned(), compile(crd)))
         .collect()
 }
 
@@ -76,10 +71,7 @@ fn samples() -> BTreeMap<String, Vec<Value>> {
             let version = d["apiVersion"].as_str().unwrap_or_default();
             version.starts_with("causeway.dev/") || version.starts_with("k8s.cni.cncf.io/")
         });
-        found.insert(
-            path.file_stem().unwrap().to_string_lossy().into_owned(),
-            custom.collect(),
-        );
+        found.insert(path.file_stem().unwrap().to_string_lossy().into_owned(), custom.collect());
     }
     found
 }
@@ -107,25 +99,15 @@ fn accepts_every_sample() {
         assert!(!objects.is_empty(), "{file} has no object of ours");
         for object in objects {
             let kind = object["kind"].as_str().unwrap();
-            let schema = schemas
-                .get(kind)
-                .unwrap_or_else(|| panic!("{file}: unknown kind {kind}"));
+            let schema = schemas.get(kind).unwrap_or_else(|| panic!("{file}: unknown kind {kind}"));
             assert_eq!(schema.unknown_fields(object), Vec::<String>::new(), "{file}");
             assert_eq!(judge(&schemas, object, None), [], "{file}");
-            assert_eq!(
-                judge(&schemas, object, Some(object)),
-                [],
-                "{file}, updated with itself"
-            );
+            assert_eq!(judge(&schemas, object, Some(object)), [], "{file}, updated with itself");
             kinds.insert(kind.to_owned());
         }
     }
     for crd in causeway_api::crds() {
-        assert!(
-            kinds.contains(&crd.spec.names.kind),
-            "no sample of {}",
-            crd.spec.names.kind
-        );
+        assert!(kinds.contains(&crd.spec.names.kind), "no sample of {}", crd.spec.names.kind);
     }
 }
 
@@ -138,34 +120,18 @@ fn refuses_every_bad_spec_and_says_why() {
     for case in &cases {
         let sample = samples[&case.sample].last().unwrap();
         let mut object = sample.clone();
-        case.set
-            .iter()
-            .for_each(|(pointer, value)| set(&mut object, pointer, value.clone()));
-        case.remove
-            .iter()
-            .for_each(|pointer| remove(&mut object, pointer));
+        case.set.iter().for_each(|(pointer, value)| set(&mut object, pointer, value.clone()));
+        case.remove.iter().for_each(|pointer| remove(&mut object, pointer));
         let errors = judge(&schemas, &object, case.update.then_some(sample));
         // A rule that could not be evaluated is a fault of ours, whatever else was found.
         let sound = errors.iter().all(|e| !e.detail.contains("evaluating rule"));
-        let hit = sound
-            && errors
-                .iter()
-                .any(|e| e.path == case.path && e.body().contains(&case.says));
+        let hit = sound && errors.iter().any(|e| e.path == case.path && e.body().contains(&case.says));
         if !hit {
             let got: Vec<_> = errors.iter().map(ToString::to_string).collect();
-            failures.push(format!(
-                "{}: wanted {}: …{}…\n  got {got:#?}",
-                case.name, case.path, case.says
-            ));
+            failures.push(format!("{}: wanted {}: …{}…\n  got {got:#?}", case.name, case.path, case.says));
         }
     }
-    assert!(
-        failures.is_empty(),
-        "{} of {}:\n{}",
-        failures.len(),
-        cases.len(),
-        failures.join("\n")
-    );
+    assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), cases.len(), failures.join("\n"));
 }
 
 /// The ordering of addresses is worked out in CEL bit by bit; it must be the one that everybody knows.
@@ -242,8 +208,7 @@ fn refuses_lists_without_end() {
     let errors = judge(&schemas(), &object, None);
     let text: Vec<_> = errors.iter().map(ToString::to_string).collect();
     assert!(
-        text.iter()
-            .any(|t| t.contains("spec.tunnels: Too many: 10000: must have at most 1024 items")),
+        text.iter().any(|t| t.contains("spec.tunnels: Too many: 10000: must have at most 1024 items")),
         "{text:#?}"
     );
 }
@@ -251,9 +216,7 @@ fn refuses_lists_without_end() {
 /// Writes at a JSON pointer whose parent exists, or is made as an object.
 fn set(object: &mut Value, pointer: &str, value: Value) {
     let (parent, key) = pointer.rsplit_once('/').unwrap();
-    let parent = object
-        .pointer_mut(parent)
-        .unwrap_or_else(|| panic!("no parent of {pointer}"));
+    let parent = object.pointer_mut(parent).unwrap_or_else(|| panic!("no parent of {pointer}"));
     match parent {
         Value::Array(items) => items[key.parse::<usize>().unwrap()] = value,
         Value::Object(map) => drop(map.insert(key.to_owned(), value)),

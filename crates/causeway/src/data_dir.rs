@@ -42,7 +42,8 @@ impl DataDirArg {
         if let Some(dir) = std::env::var_os("XDG_DATA_HOME").filter(|d| !d.is_empty()) {
             return Ok(PathBuf::from(dir).join("causeway"));
         }
-        let home = std::env::home_dir().context("there is no home directory; say where with --data-dir DIR")?;
+        let home =
+            std::env::home_dir().context("there is no home directory; say where with --data-dir DIR")?;
         Ok(home.join(".local/share/causeway"))
     }
 }
@@ -53,11 +54,9 @@ pub fn kubeconfig(dir: &Path) -> PathBuf {
 
 /// Makes the directory if needed and holds it, or says who does.
 pub fn hold(dir: &Path) -> anyhow::Result<Held> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .with_context(|| format!("can't make the data directory {}; choose another with --data-dir DIR", dir.display()))?;
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).with_context(|| {
+        format!("can't make the data directory {}; choose another with --data-dir DIR", dir.display())
+    })?;
     let path = dir.join("lock");
     let lock = OpenOptions::new()
         .read(true)
@@ -67,7 +66,10 @@ pub fn hold(dir: &Path) -> anyhow::Result<Held> {
         .mode(0o600)
         .open(&path)
         .with_context(|| {
-            format!("the data directory {} is not writable; choose another with --data-dir DIR", dir.display())
+            format!(
+                "the data directory {} is not writable; choose another with --data-dir DIR",
+                dir.display()
+            )
         })?;
     if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
         let who = holder(dir)?.map_or_else(String::new, |h| format!(" (pid {}, {})", h.pid, h.server));
@@ -84,7 +86,8 @@ pub fn hold(dir: &Path) -> anyhow::Result<Held> {
 impl Held {
     /// Writes who holds the directory, for `down` and for a second `up`.
     pub fn describe(&self, server: &str) -> anyhow::Result<()> {
-        let holder = Holder { pid: rustix::process::getpid().as_raw_nonzero().get(), server: server.to_owned() };
+        let holder =
+            Holder { pid: rustix::process::getpid().as_raw_nonzero().get(), server: server.to_owned() };
         let mut file = &self.lock;
         let text = serde_json::to_vec(&holder)?;
         file.rewind()?;

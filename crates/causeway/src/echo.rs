@@ -19,9 +19,9 @@ pub struct Args {
 }
 
 pub async fn run(args: Args) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(args.listen)
-        .await
-        .with_context(|| format!("can't listen on {}; choose another with --listen ADDR:PORT", args.listen))?;
+    let listener = TcpListener::bind(args.listen).await.with_context(|| {
+        format!("can't listen on {}; choose another with --listen ADDR:PORT", args.listen)
+    })?;
     println!("{} listening on {}", args.name, listener.local_addr()?);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -24,7 +24,10 @@ pub async fn serve(listener: TcpListener, registry: Registry, health: Health, sh
     let live = health.clone();
     let router = Router::new()
         .route("/metrics", get(move || metrics(registry.clone())))
-        .route("/healthz", get(move || answer(if live.is_live() { Vec::new() } else { vec!["stopped".into()] })))
+        .route(
+            "/healthz",
+            get(move || answer(if live.is_live() { Vec::new() } else { vec!["stopped".into()] })),
+        )
         .route("/readyz", get(move || answer(health.missing())));
     let stop = async move { shutdown.cancelled().await };
     if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(stop).await {

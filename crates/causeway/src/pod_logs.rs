@@ -33,7 +33,9 @@ impl PodLogs for NodeLogs {
             let since_time = match options.since_time.as_deref() {
                 None | Some("") => None,
                 Some(text) => Some(text.parse().map_err(|_| {
-                    ApiError::bad_request(format!("sinceTime: Invalid value: {text:?}: write an RFC 3339 time"))
+                    ApiError::bad_request(format!(
+                        "sinceTime: Invalid value: {text:?}: write an RFC 3339 time"
+                    ))
                 })?),
             };
             let wanted = causeway_node::LogOptions {

@@ -47,7 +47,10 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         match api.list(&ListParams::default()).await {
             Ok(list) => rows.extend(list.iter().map(|object| Row::of(&names.kind, object))),
             Err(kube::Error::Api(status)) if status.code == 404 => {
-                bail!("this cluster does not know {}; install Causeway's definitions (deploy/crds)", names.plural)
+                bail!(
+                    "this cluster does not know {}; install Causeway's definitions (deploy/crds)",
+                    names.plural
+                )
             }
             Err(error) => return Err(error).with_context(|| format!("can't list {}", names.plural)),
         }
@@ -74,7 +77,8 @@ async fn client(args: &Args) -> anyhow::Result<Client> {
             data_dir::kubeconfig(&dir)
         }
     };
-    let kubeconfig = Kubeconfig::read_from(&path).with_context(|| format!("can't read {}", path.display()))?;
+    let kubeconfig =
+        Kubeconfig::read_from(&path).with_context(|| format!("can't read {}", path.display()))?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .with_context(|| format!("can't use {}", path.display()))?;
@@ -115,7 +119,8 @@ fn table(rows: &[Row]) -> String {
     let cells: Vec<[&str; 6]> = std::iter::once(head)
         .chain(rows.iter().map(|r| [&*r.kind, &*r.namespace, &*r.name, &*r.ready, &*r.reason, &*r.message]))
         .collect();
-    let widths: Vec<usize> = (0..5).map(|i| cells.iter().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
+    let widths: Vec<usize> =
+        (0..5).map(|i| cells.iter().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
     let mut text = String::new();
     for row in &cells {
         for (cell, width) in row.iter().zip(&widths) {
@@ -143,9 +148,13 @@ mod tests {
         };
         let condition = json!({"status": {"conditions": [
             {"type": "Ready", "status": "False", "reason": "InvalidSpec", "message": "spec.cidr: write a CIDR"}]}});
-        let rows = [Row::of("Infra", &object("x", condition)), Row::of("Infra", &object("longer-name", json!({})))];
+        let rows =
+            [Row::of("Infra", &object("x", condition)), Row::of("Infra", &object("longer-name", json!({})))];
         let text = table(&rows);
-        assert!(text.contains("Infra  a          x            False  InvalidSpec  spec.cidr: write a CIDR"), "{text}");
+        assert!(
+            text.contains("Infra  a          x            False  InvalidSpec  spec.cidr: write a CIDR"),
+            "{text}"
+        );
         assert!(text.contains("longer-name  -      NotYetSeen\n"), "{text}");
     }
 }

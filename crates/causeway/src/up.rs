@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use causeway_api::names;
+use causeway_apiserver::kubeconfig;
 use causeway_apiserver::serve::{ServerTls, serve};
 use causeway_apiserver::server::{Server, Storage};
-use causeway_apiserver::kubeconfig;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -44,7 +44,10 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let dir = args.data_dir.path()?;
     let held = data_dir::hold(&dir)?;
     let listener = TcpListener::bind(args.listen).await.with_context(|| {
-        format!("can't listen on {}; choose another address with --listen ADDR:PORT (port 0 takes a free one)", args.listen)
+        format!(
+            "can't listen on {}; choose another address with --listen ADDR:PORT (port 0 takes a free one)",
+            args.listen
+        )
     })?;
     let address = listener.local_addr()?;
     let url = format!("https://{}", reachable(address));
@@ -122,7 +125,8 @@ fn start_operator(parts: &mut JoinSet<Part>, server: &Arc<Server>, shutdown: &Ca
 
 fn node_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
-    let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
+    let name: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
     let name = name.trim_matches(['-', '.']).to_owned();
     if name.is_empty() { "localhost".to_owned() } else { name }
 }

@@ -133,11 +133,7 @@ impl Wanted {
         };
         body.remove("status");
         body.values_mut().for_each(compare::strip_nulls);
-        Self {
-            kind,
-            name: object.meta().name.clone().unwrap_or_default(),
-            body,
-        }
+        Self { kind, name: object.meta().name.clone().unwrap_or_default(), body }
     }
 
     fn stamped(&self, owner: &Owner) -> Map<String, Value> {
@@ -167,29 +163,18 @@ pub struct Report {
 impl Report {
     /// What happened to the object of this kind and name, if the pass had one.
     pub fn of(&self, kind: ChildKind, name: &str) -> Option<&Result<Action, Error>> {
-        self.results
-            .iter()
-            .find(|(k, n, _)| *k == kind && n == name)
-            .map(|(_, _, result)| result)
+        self.results.iter().find(|(k, n, _)| *k == kind && n == name).map(|(_, _, result)| result)
     }
 
     /// The pass as a whole: an error when some object failed, which asks for the most eager retry among them.
     pub fn into_result(self) -> Result<(), error::Error> {
         let total = self.results.len();
-        let mut errors: Vec<_> = self
-            .results
-            .into_iter()
-            .filter_map(|(_, _, result)| result.err())
-            .collect();
+        let mut errors: Vec<_> = self.results.into_iter().filter_map(|(_, _, result)| result.err()).collect();
         let failed = errors.len();
         errors.sort_by_key(|error| error.category().retry());
-        errors.pop().map_or(Ok(()), |source| {
-            Err(error::Error::Objects {
-                failed,
-                total,
-                source: Box::new(source),
-            })
-        })
+        errors
+            .pop()
+            .map_or(Ok(()), |source| Err(error::Error::Objects { failed, total, source: Box::new(source) }))
     }
 }
 
@@ -225,11 +210,7 @@ impl Applier {
             .collect();
         let applied = join_all(wanted.iter().map(|wanted| async move {
             let live = children.get(wanted.kind, &owner.namespace, &wanted.name);
-            (
-                wanted.kind,
-                wanted.name.clone(),
-                self.apply(owner, wanted, live).await,
-            )
+            (wanted.kind, wanted.name.clone(), self.apply(owner, wanted, live).await)
         }));
         let deleted = join_all(orphans.into_iter().map(|(kind, object)| async move {
             (kind, object.name_any(), self.delete(kind, &object).await)
@@ -259,22 +240,14 @@ impl Applier {
             None => api
                 .get_opt(&wanted.name)
                 .await
-                .map_err(|source| Error::LookUp {
-                    kind,
-                    name: full_name.clone(),
-                    source,
-                })?
+                .map_err(|source| Error::LookUp { kind, name: full_name.clone(), source })?
                 .map(Arc::new),
         };
         let body = wanted.stamped(owner);
         let mut params = PatchParams::apply(self.manager);
         if let Some(live) = &live {
             if let Some(holder) = foreign_holder(live, owner) {
-                return Err(Error::Foreign {
-                    kind,
-                    name: full_name,
-                    holder,
-                });
+                return Err(Error::Foreign { kind, name: full_name, holder });
             }
             if live.metadata.deletion_timestamp.is_some() {
                 return Ok(Action::Waiting);
@@ -288,17 +261,8 @@ impl Applier {
         let applied = api
             .patch(&wanted.name, &params, &Patch::Apply(Value::Object(body)))
             .await
-            .map_err(|source| Error::Apply {
-                kind,
-                name: full_name.clone(),
-                source,
-            })?;
-        tracing::info!(
-            kind,
-            name = full_name,
-            version = applied.resource_version(),
-            "applied object"
-        );
+            .map_err(|source| Error::Apply { kind, name: full_name.clone(), source })?;
+        tracing::info!(kind, name = full_name, version = applied.resource_version(), "applied object");
         Ok(Action::Applied(Arc::new(applied)))
     }
 
@@ -312,28 +276,17 @@ impl Applier {
         let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &namespace, &kind.resource());
         // The uid guards an object that someone made under the same name a moment ago.
         let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: object.uid(),
-                resource_version: None,
-            }),
+            preconditions: Some(Preconditions { uid: object.uid(), resource_version: None }),
             propagation_policy: Some(PropagationPolicy::Background),
             ..DeleteParams::default()
         };
         match api.delete(&name, &params).await {
             Ok(_) => {
-                tracing::info!(
-                    kind = kind.kind,
-                    name = full_name,
-                    "deleted object that is no longer wanted"
-                );
+                tracing::info!(kind = kind.kind, name = full_name, "deleted object that is no longer wanted");
                 Ok(Action::Deleted)
             }
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(Action::Deleted),
-            Err(source) => Err(Error::Delete {
-                kind: kind.kind,
-                name: full_name,
-                source,
-            }),
+            Err(source) => Err(Error::Delete { kind: kind.kind, name: full_name, source }),
         }
     }
 }
@@ -344,33 +297,17 @@ fn foreign_holder(live: &DynamicObject, owner: &Owner) -> Option<String> {
         if uid == owner.uid() {
             return None;
         }
-        let reference = live
-            .owner_references()
-            .iter()
-            .find(|reference| reference.uid == uid)?;
+        let reference = live.owner_references().iter().find(|reference| reference.uid == uid)?;
         let namesake = reference.kind == owner.reference.kind && reference.name == owner.reference.name;
         let holder = format!("{} {}", reference.kind, reference.name);
-        return Some(if namesake {
-            format!("an earlier {holder} that is being cleaned up")
-        } else {
-            holder
-        });
+        return Some(if namesake { format!("an earlier {holder} that is being cleaned up") } else { holder });
     }
-    let orphaned = live
-        .labels()
-        .get(names::LABEL_MANAGED_BY)
-        .is_some_and(|value| value == names::MANAGED_BY);
+    let orphaned = live.labels().get(names::LABEL_MANAGED_BY).is_some_and(|value| value == names::MANAGED_BY);
     if orphaned {
         return None;
     }
-    let manager = live
-        .managed_fields()
-        .iter()
-        .find_map(|entry| entry.manager.as_deref());
-    Some(manager.map_or_else(
-        || "nobody".to_owned(),
-        |manager| format!("nobody (written by {manager})"),
-    ))
+    let manager = live.managed_fields().iter().find_map(|entry| entry.manager.as_deref());
+    Some(manager.map_or_else(|| "nobody".to_owned(), |manager| format!("nobody (written by {manager})")))
 }
 
 fn object_in<'a>(parent: &'a mut Map<String, Value>, key: &str) -> &'a mut Map<String, Value> {

@@ -17,10 +17,7 @@ pub struct Backoff {
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self {
-            first: Duration::from_millis(500),
-            most: Duration::from_mins(5),
-        }
+        Self { first: Duration::from_millis(500), most: Duration::from_mins(5) }
     }
 }
 
@@ -53,18 +50,12 @@ mod tests {
 
     #[test]
     fn doubles_until_the_bound_and_never_passes_it() {
-        let backoff = Backoff {
-            first: Duration::from_secs(1),
-            most: Duration::from_mins(1),
-        };
+        let backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_mins(1) };
         for (failures, full) in [(1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (500, 60)] {
             let full = Duration::from_secs(full);
             assert_eq!(backoff.delay(failures, 0), full / 2, "{failures} failures, least");
             let most = backoff.delay(failures, u64::MAX);
-            assert!(
-                most <= full && most > full.mul_f64(0.99),
-                "{failures} failures, most: {most:?}"
-            );
+            assert!(most <= full && most > full.mul_f64(0.99), "{failures} failures, most: {most:?}");
         }
     }
 

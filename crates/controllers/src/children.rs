@@ -74,12 +74,7 @@ impl Children {
             };
             watches.push((resource, fill(api, &selector, writer).boxed()));
         }
-        (
-            Self {
-                caches: caches.into(),
-            },
-            watches,
-        )
+        (Self { caches: caches.into() }, watches)
     }
 
     /// Caches that hold exactly `objects`, for tests of pure steps.
@@ -94,9 +89,7 @@ impl Children {
             writer.apply_watcher_event(&watcher::Event::InitDone);
             (*kind, writer.as_reader())
         });
-        Self {
-            caches: caches.collect(),
-        }
+        Self { caches: caches.collect() }
     }
 
     /// Waits until every cache has had its first list, for at most `patience`.
@@ -106,10 +99,7 @@ impl Children {
             match tokio::time::timeout_at(deadline, cache.wait_until_ready()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) | Err(_) => {
-                    return Err(Error::NotSynced {
-                        kind: kind.kind,
-                        seconds: patience.as_secs(),
-                    });
+                    return Err(Error::NotSynced { kind: kind.kind, seconds: patience.as_secs() });
                 }
             }
         }
@@ -150,10 +140,7 @@ impl Children {
 /// The uid of the object's controller, if it has one.
 pub fn controller_uid(object: &impl Resource) -> Option<&str> {
     let owners = object.meta().owner_references.as_deref()?;
-    owners
-        .iter()
-        .find(|owner| owner.controller == Some(true))
-        .map(|owner| owner.uid.as_str())
+    owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
 }
 
 fn fill(

@@ -137,11 +137,7 @@ mod tests {
     use super::*;
 
     fn answer(code: u16, cause: &str) -> kube::Error {
-        let causes = vec![StatusCause {
-            reason: cause.into(),
-            message: String::new(),
-            field: String::new(),
-        }];
+        let causes = vec![StatusCause { reason: cause.into(), message: String::new(), field: String::new() }];
         let details = StatusDetails {
             name: String::new(),
             group: String::new(),
@@ -150,12 +146,7 @@ mod tests {
             causes,
             retry_after_seconds: 0,
         };
-        kube::Error::Api(
-            Status::failure("no", "Reason")
-                .with_code(code)
-                .with_details(details)
-                .boxed(),
-        )
+        kube::Error::Api(Status::failure("no", "Reason").with_code(code).with_details(details).boxed())
     }
 
     #[test]

@@ -74,10 +74,7 @@ impl Recorder {
 
     /// Publishes `note` about `object`; failures are logged.
     pub async fn publish(&self, object: &ObjectReference, note: Note) {
-        let note = Note {
-            text: report::cut(&note.text, report::NOTE_LIMIT),
-            ..note
-        };
+        let note = Note { text: report::cut(&note.text, report::NOTE_LIMIT), ..note };
         if let Err(error) = self.try_publish(object, &note).await {
             let error: &dyn std::error::Error = &error;
             tracing::warn!(
@@ -96,10 +93,7 @@ impl Recorder {
         if let Some(series) = self.continued(&key) {
             let body =
                 json!({"series": {"count": series.count, "lastObservedTime": MicroTime(Timestamp::now())}});
-            match api
-                .patch(&series.name, &PatchParams::default(), &Patch::Merge(&body))
-                .await
-            {
+            match api.patch(&series.name, &PatchParams::default(), &Patch::Merge(&body)).await {
                 // The API server forgets Events after a while: tell it anew.
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
                 other => return other.map(drop),
@@ -108,14 +102,7 @@ impl Recorder {
         let event = self.build(object, note, Timestamp::now());
         let name = event.metadata.name.clone().unwrap_or_default();
         api.create(&PostParams::default(), &event).await?;
-        self.lock().insert(
-            key,
-            Series {
-                name,
-                count: 1,
-                last: Instant::now(),
-            },
-        );
+        self.lock().insert(key, Series { name, count: 1, last: Instant::now() });
         Ok(())
     }
 
@@ -135,11 +122,7 @@ impl Recorder {
         Event {
             metadata: ObjectMeta {
                 // The nanoseconds keep names apart; the object's name is cut so that both fit a resource name.
-                name: Some(format!(
-                    "{}.{:x}",
-                    &subject[..subject.len().min(230)],
-                    now.as_nanosecond()
-                )),
+                name: Some(format!("{}.{:x}", &subject[..subject.len().min(230)], now.as_nanosecond())),
                 namespace: Some(object.namespace.clone().unwrap_or_else(|| "default".to_owned())),
                 ..ObjectMeta::default()
             },
@@ -157,9 +140,7 @@ impl Recorder {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(String, Note), Series>> {
-        self.recent
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.recent.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

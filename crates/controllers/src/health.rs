@@ -50,9 +50,7 @@ impl Health {
             Phase::Stopped => vec!["the operator has stopped".to_owned()],
             Phase::Leading => {
                 let unfilled = state.controllers.iter().filter(|(_, synced)| !**synced);
-                unfilled
-                    .map(|(name, _)| format!("the caches of controller {name} are not filled"))
-                    .collect()
+                unfilled.map(|(name, _)| format!("the caches of controller {name} are not filled")).collect()
             }
         }
     }
@@ -86,10 +84,7 @@ mod tests {
         assert!(health.missing().is_empty());
         health.enter(Phase::Leading);
         health.synced("infra", false);
-        assert_eq!(
-            health.missing(),
-            ["the caches of controller infra are not filled"]
-        );
+        assert_eq!(health.missing(), ["the caches of controller infra are not filled"]);
         health.synced("infra", true);
         assert!(health.missing().is_empty() && health.is_live());
         health.enter(Phase::Stopped);

@@ -48,12 +48,7 @@ impl Component {
             Self::Dns => ("DNSServer", "dnsservers"),
             Self::Proxy => ("ProxyServer", "proxyservers"),
         };
-        ChildKind {
-            group: names::GROUP,
-            version: names::VERSION,
-            kind,
-            plural,
-        }
+        ChildKind { group: names::GROUP, version: names::VERSION, kind, plural }
     }
 
     /// Its field in `spec.infraComponents`, also the ending of its child's name.
@@ -104,11 +99,8 @@ impl Controller {
 impl Reconciler for Controller {
     type Primary = Infra;
     const NAME: &'static str = NAME;
-    const CHILDREN: &'static [ChildKind] = &[
-        Component::Dhcp.kind(),
-        Component::Dns.kind(),
-        Component::Proxy.kind(),
-    ];
+    const CHILDREN: &'static [ChildKind] =
+        &[Component::Dhcp.kind(), Component::Dns.kind(), Component::Proxy.kind()];
 
     async fn reconcile(&self, infra: Arc<Infra>, children: Children) -> Result<(), Error> {
         // The children of an Infra that is going away go with it: they are owned.
@@ -119,10 +111,7 @@ impl Reconciler for Controller {
         let observed = observe::observe(&infra, &owner, &previous, &children);
         let valid = validate::validate(&infra, &observed);
         let desired = desired::desired(&infra, &valid, &observed);
-        let report = self
-            .applier
-            .converge(&owner, &desired.wanted(), &desired.keep, &children)
-            .await;
+        let report = self.applier.converge(&owner, &desired.wanted(), &desired.keep, &children).await;
 
         let states = status::component_states(&infra, &valid, &observed, &report);
         let generation = infra.metadata.generation.unwrap_or_default();
@@ -137,8 +126,7 @@ impl Reconciler for Controller {
     }
 
     fn forget(&self, infra: &Infra) {
-        self.status
-            .forget(infra.metadata.uid.as_deref().unwrap_or_default());
+        self.status.forget(infra.metadata.uid.as_deref().unwrap_or_default());
     }
 }
 
@@ -157,23 +145,13 @@ mod tests {
     #[test]
     fn the_table_of_child_kinds_matches_the_types() {
         fn row<K: Resource<DynamicType = ()>>() -> (String, String, String, String) {
-            (
-                K::group(&()).into(),
-                K::version(&()).into(),
-                K::kind(&()).into(),
-                K::plural(&()).into(),
-            )
+            (K::group(&()).into(), K::version(&()).into(), K::kind(&()).into(), K::plural(&()).into())
         }
         let types = [row::<DHCPServer>(), row::<DNSServer>(), row::<ProxyServer>()];
         let table: Vec<_> = Controller::CHILDREN
             .iter()
             .map(|kind| {
-                (
-                    kind.group.to_owned(),
-                    kind.version.to_owned(),
-                    kind.kind.to_owned(),
-                    kind.plural.to_owned(),
-                )
+                (kind.group.to_owned(), kind.version.to_owned(), kind.kind.to_owned(), kind.plural.to_owned())
             })
             .collect();
         assert_eq!(table, types);

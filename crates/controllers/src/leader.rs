@@ -105,11 +105,7 @@ pub struct Elector {
 impl Elector {
     /// A candidate that has not looked at the lease.
     pub fn new(client: Client, config: Config) -> Self {
-        Self {
-            api: Api::namespaced(client, &config.namespace),
-            config,
-            observed: None,
-        }
+        Self { api: Api::namespaced(client, &config.namespace), config, observed: None }
     }
 
     /// Waits until this replica leads; false if it was told to stop before. Calls `follows` with each other leader seen.
@@ -230,39 +226,25 @@ impl Elector {
                 lease_transitions: Some(0),
                 ..LeaseSpec::default()
             };
-            let metadata = ObjectMeta {
-                name: Some(self.config.name.clone()),
-                ..ObjectMeta::default()
-            };
-            return Step::Write(Box::new(Lease {
-                metadata,
-                spec: Some(spec),
-            }));
+            let metadata = ObjectMeta { name: Some(self.config.name.clone()), ..ObjectMeta::default() };
+            return Step::Write(Box::new(Lease { metadata, spec: Some(spec) }));
         };
         self.observe(lease, now);
         let unchanged_since = self.observed.as_ref().map_or(now, |(_, since)| *since);
         let holder = holder_of(lease).unwrap_or_default();
         let spec = lease.spec.clone().unwrap_or_default();
         // The duration that counts is the one the holder promised; a replica with another setting must honour it.
-        let promised = spec
-            .lease_duration_seconds
-            .and_then(|seconds| u64::try_from(seconds).ok());
+        let promised = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let promised = promised.map_or(self.config.lease, Duration::from_secs);
         let is_mine = holder == self.config.identity;
         if !is_mine && !holder.is_empty() && now < unchanged_since + promised {
-            return Step::Follow {
-                holder: holder.to_owned(),
-            };
+            return Step::Follow { holder: holder.to_owned() };
         }
         let mut next = lease.clone();
         next.spec = Some(LeaseSpec {
             holder_identity: Some(self.config.identity.clone()),
             lease_duration_seconds: Some(self.seconds()),
-            acquire_time: if is_mine {
-                spec.acquire_time.clone()
-            } else {
-                Some(stamp.clone())
-            },
+            acquire_time: if is_mine { spec.acquire_time.clone() } else { Some(stamp.clone()) },
             renew_time: Some(stamp),
             lease_transitions: Some(spec.lease_transitions.unwrap_or(0) + i32::from(!is_mine)),
             ..spec
@@ -279,22 +261,15 @@ impl Elector {
     }
 
     async fn read(&self) -> Result<Option<Lease>, Error> {
-        self.api
-            .get_opt(&self.config.name)
-            .await
-            .map_err(|source| Error::Read {
-                namespace: self.config.namespace.clone(),
-                name: self.config.name.clone(),
-                source,
-            })
-    }
-
-    fn write_error(&self, source: kube::Error) -> Error {
-        Error::Write {
+        self.api.get_opt(&self.config.name).await.map_err(|source| Error::Read {
             namespace: self.config.namespace.clone(),
             name: self.config.name.clone(),
             source,
-        }
+        })
+    }
+
+    fn write_error(&self, source: kube::Error) -> Error {
+        Error::Write { namespace: self.config.namespace.clone(), name: self.config.name.clone(), source }
     }
 
     fn seconds(&self) -> i32 {

@@ -52,11 +52,7 @@ impl Metrics {
             watch_failures: Family::default(),
             leader: Gauge::default(),
         };
-        registry.register(
-            "reconciles",
-            "Reconciles that ended, by controller",
-            metrics.reconciles.clone(),
-        );
+        registry.register("reconciles", "Reconciles that ended, by controller", metrics.reconciles.clone());
         registry.register(
             "reconcile_failures",
             "Reconciles that ended with an error, by controller and category",
@@ -68,11 +64,7 @@ impl Metrics {
             Unit::Seconds,
             metrics.durations.clone(),
         );
-        registry.register(
-            "reconciles_running",
-            "Reconciles under way",
-            metrics.running.clone(),
-        );
+        registry.register("reconciles_running", "Reconciles under way", metrics.running.clone());
         registry.register(
             "objects_retrying",
             "Objects that wait for a retry after a failure",
@@ -97,22 +89,16 @@ impl Metrics {
         self.reconciles.get_or_create(&labels).inc();
         self.durations.get_or_create(&labels).observe(took.as_secs_f64());
         if let Some(category) = failure {
-            self.failures
-                .get_or_create(&Failure { controller, category })
-                .inc();
+            self.failures.get_or_create(&Failure { controller, category }).inc();
         }
     }
 
     pub(crate) fn retrying(&self, controller: &'static str, objects: usize) {
-        self.retrying
-            .get_or_create(&Controller { controller })
-            .set(objects as i64);
+        self.retrying.get_or_create(&Controller { controller }).set(objects as i64);
     }
 
     pub(crate) fn watch_failed(&self, controller: &'static str) {
-        self.watch_failures
-            .get_or_create(&Controller { controller })
-            .inc();
+        self.watch_failures.get_or_create(&Controller { controller }).inc();
     }
 
     pub(crate) fn leads(&self, leads: bool) {

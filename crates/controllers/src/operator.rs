@@ -28,11 +28,7 @@ impl Config {
     /// The usual settings of a replica that takes part in the election in `namespace`.
     pub fn new(namespace: &str, identity: &str) -> Self {
         Self {
-            leader: Some(leader::Config::new(
-                namespace,
-                causeway_api::names::LEADER_LEASE,
-                identity,
-            )),
+            leader: Some(leader::Config::new(namespace, causeway_api::names::LEADER_LEASE, identity)),
             identity: identity.to_owned(),
             runner: runner::Config::default(),
         }
@@ -61,20 +57,9 @@ impl Operator {
     pub fn new(client: Client, config: Config, registry: &mut Registry) -> Self {
         let metrics = Metrics::register(registry.sub_registry_with_prefix("causeway_operator"));
         let health = Health::default();
-        let mut runner = Runner::new(
-            client.clone(),
-            config.runner.clone(),
-            metrics.clone(),
-            health.clone(),
-        );
+        let mut runner = Runner::new(client.clone(), config.runner.clone(), metrics.clone(), health.clone());
         runner.register(infra::Controller::new(client.clone(), &config.identity));
-        Self {
-            client,
-            config,
-            runner,
-            metrics,
-            health,
-        }
+        Self { client, config, runner, metrics, health }
     }
 
     /// What to serve on `/healthz` and `/readyz`.
@@ -104,10 +89,7 @@ impl Operator {
         let mut elector = leader::Elector::new(self.client.clone(), config);
         loop {
             let health = self.health.clone();
-            if !elector
-                .acquire(shutdown, |_| health.enter(Phase::StandingBy))
-                .await
-            {
+            if !elector.acquire(shutdown, |_| health.enter(Phase::StandingBy)).await {
                 return Ok(());
             }
             self.begin_term();
@@ -148,9 +130,5 @@ impl Operator {
 }
 
 fn ended(shutdown: &CancellationToken) -> Result<(), Error> {
-    if shutdown.is_cancelled() {
-        Ok(())
-    } else {
-        Err(Error::ControllerEnded)
-    }
+    if shutdown.is_cancelled() { Ok(()) } else { Err(Error::ControllerEnded) }
 }

@@ -60,13 +60,8 @@ mod tests {
 
     #[test]
     fn joins_the_chain_once() {
-        let error = Outer {
-            source: std::io::Error::other("connection refused"),
-        };
-        assert_eq!(
-            chain(&error),
-            "failed to apply DNSServer lab/a-dns: connection refused"
-        );
+        let error = Outer { source: std::io::Error::other("connection refused") };
+        assert_eq!(chain(&error), "failed to apply DNSServer lab/a-dns: connection refused");
     }
 
     #[test]
@@ -77,13 +72,8 @@ mod tests {
             source: kube::Error,
         }
         let status = kube::core::Status::failure("infras.causeway.dev \"lab\" not found", "NotFound").boxed();
-        let text = chain(&Write {
-            source: kube::Error::Api(status),
-        });
-        assert_eq!(
-            text,
-            "failed to write the status: infras.causeway.dev \"lab\" not found"
-        );
+        let text = chain(&Write { source: kube::Error::Api(status) });
+        assert_eq!(text, "failed to write the status: infras.causeway.dev \"lab\" not found");
     }
 
     #[test]

@@ -96,13 +96,7 @@ pub struct Runner {
 impl Runner {
     /// A runner without controllers.
     pub fn new(client: Client, config: Config, metrics: Metrics, health: Health) -> Self {
-        Self {
-            client,
-            config,
-            metrics,
-            health,
-            controllers: Vec::new(),
-        }
+        Self { client, config, metrics, health, controllers: Vec::new() }
     }
 
     /// Adds a controller.
@@ -129,18 +123,10 @@ impl Runner {
 
     /// Runs every controller until `stop` is cancelled and the reconciles under way have ended. Each call starts afresh.
     pub async fn run(&self, stop: &CancellationToken) {
-        let mut running: FuturesUnordered<_> = self
-            .controllers
-            .iter()
-            .map(|start| tokio::spawn(start(stop.child_token())))
-            .collect();
+        let mut running: FuturesUnordered<_> =
+            self.controllers.iter().map(|start| tokio::spawn(start(stop.child_token()))).collect();
         // Dropping this future must end the controllers too: a lost lease cannot wait.
-        let aborts = AbortAll(
-            running
-                .iter()
-                .map(tokio::task::JoinHandle::abort_handle)
-                .collect(),
-        );
+        let aborts = AbortAll(running.iter().map(tokio::task::JoinHandle::abort_handle).collect());
         while let Some(ended) = running.next().await {
             if let Err(error) = ended
                 && error.is_panic()
@@ -253,17 +239,10 @@ where
         }
         .instrument(span)
         .await;
-        self.metrics.ended(
-            R::NAME,
-            started.elapsed(),
-            result.as_ref().err().map(Error::category),
-        );
+        self.metrics.ended(R::NAME, started.elapsed(), result.as_ref().err().map(Error::category));
         result?;
         self.set_failures(&key(&*object), None);
-        Ok(controller::Action::requeue(backoff::spread(
-            self.config.resync,
-            backoff::random(),
-        )))
+        Ok(controller::Action::requeue(backoff::spread(self.config.resync, backoff::random())))
     }
 
     /// The one error policy.

@@ -32,19 +32,12 @@ pub struct Writer<S> {
 impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Writer<S> {
     /// A writer that owns status fields as `manager`.
     pub fn new(client: Client, manager: &'static str) -> Self {
-        Self {
-            client,
-            manager,
-            ahead: Mutex::default(),
-        }
+        Self { client, manager, ahead: Mutex::default() }
     }
 
     /// The newest status known of `object`: its own, or the one written since it was read.
     pub fn latest<K: HasStatus<Status = S> + Resource>(&self, object: &K) -> Option<S> {
-        let mut ahead = self
-            .ahead
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut ahead = self.ahead.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let uid = object.meta().uid.as_deref().unwrap_or_default();
         if let Some((version, status)) = ahead.get(uid) {
             if version_of(object).is_some_and(|seen| seen < *version) {
@@ -73,11 +66,7 @@ impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Writer<S> {
             "status": next,
         });
         let written = match api
-            .patch_status(
-                &name,
-                &PatchParams::apply(self.manager).force(),
-                &Patch::Apply(&body),
-            )
+            .patch_status(&name, &PatchParams::apply(self.manager).force(), &Patch::Apply(&body))
             .await
         {
             Ok(written) => written,
@@ -86,10 +75,7 @@ impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Writer<S> {
             Err(source) => return Err(Error::WriteStatus { source }),
         };
         if let (Some(uid), Some(version)) = (written.uid(), version_of(&written)) {
-            let mut ahead = self
-                .ahead
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut ahead = self.ahead.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             ahead.insert(uid, (version, next.clone()));
         }
         Ok(true)
@@ -97,10 +83,7 @@ impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Writer<S> {
 
     /// Forgets an object that is gone.
     pub fn forget(&self, uid: &str) {
-        self.ahead
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .remove(uid);
+        self.ahead.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(uid);
     }
 }
 

@@ -72,10 +72,7 @@ impl Config {
         Self {
             name: name.into(),
             data_dir: data_dir.into(),
-            shim: ShimCommand {
-                program: program.clone(),
-                args: vec!["pod-shim".into()],
-            },
+            shim: ShimCommand { program: program.clone(), args: vec!["pod-shim".into()] },
             program,
             own_image: "causeway.dev/causeway".to_owned(),
             pod_address: IpAddr::V4(Ipv4Addr::LOCALHOST),

@@ -35,21 +35,13 @@ struct Context {
 
 /// Runs the controller until `shutdown`.
 pub async fn run(client: Client, shutdown: CancellationToken) {
-    let context = Arc::new(Context {
-        client: client.clone(),
-        failures: Failures::default(),
-    });
+    let context = Arc::new(Context { client: client.clone(), failures: Failures::default() });
     let controller = Controller::new(Api::<Service>::all(client.clone()), watcher::Config::default());
     let store = controller.store();
     controller
         .with_config(Config::default().concurrency(4))
-        .owns(
-            Api::<EndpointSlice>::all(client.clone()),
-            watcher::Config::default(),
-        )
-        .watches(Api::<Pod>::all(client), watcher::Config::default(), move |pod| {
-            selecting(&store, &pod)
-        })
+        .owns(Api::<EndpointSlice>::all(client.clone()), watcher::Config::default())
+        .watches(Api::<Pod>::all(client), watcher::Config::default(), move |pod| selecting(&store, &pod))
         .graceful_shutdown_on(async move { shutdown.cancelled().await })
         .run(reconcile, on_error, context)
         .for_each(|_| async {})
@@ -62,10 +54,7 @@ fn selecting(store: &Store<Service>, pod: &Pod) -> Vec<ObjectRef<Service>> {
         service.namespace() == pod.namespace()
             && service.spec.as_ref().is_some_and(|spec| spec.selector.is_some())
     });
-    services
-        .iter()
-        .map(|service| ObjectRef::from_obj(service.as_ref()))
-        .collect()
+    services.iter().map(|service| ObjectRef::from_obj(service.as_ref())).collect()
 }
 
 fn on_error(service: Arc<Service>, error: &Error, context: Arc<Context>) -> Action {
@@ -78,20 +67,14 @@ async fn reconcile(service: Arc<Service>, context: Arc<Context>) -> Result<Actio
     let key = ObjectRef::from_obj(service.as_ref());
     let (namespace, name) = (service.namespace().unwrap_or_default(), service.name_any());
     let services: Api<Service> = Api::namespaced(context.client.clone(), &namespace);
-    let read = services
-        .get_opt(&name)
-        .await
-        .map_err(Error::api("read", "Service", &namespace, &name))?;
+    let read = services.get_opt(&name).await.map_err(Error::api("read", "Service", &namespace, &name))?;
     // What belongs to a deleted Service goes with it, by its owner reference.
     let Some(service) = read.filter(|service| service.metadata.deletion_timestamp.is_none()) else {
         context.failures.succeeded(&key);
         return Ok(Action::await_change());
     };
-    let selector = service
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.selector.clone())
-        .filter(|selector| !selector.is_empty());
+    let selector =
+        service.spec.as_ref().and_then(|spec| spec.selector.clone()).filter(|selector| !selector.is_empty());
     let external = service.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("ExternalName");
     let Some(selector) = selector.filter(|_| !external) else {
         // Without a selector somebody else keeps the endpoints; only what was made here is removed.
@@ -101,29 +84,10 @@ async fn reconcile(service: Arc<Service>, context: Arc<Context>) -> Result<Actio
     };
     let selector = Selector::from_iter(selector);
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
-    let pods = pods
-        .list(&ListParams::default())
-        .await
-        .map_err(Error::api("list", "Pods", &namespace, ""))?;
-    let selected: Vec<Pod> = pods
-        .items
-        .into_iter()
-        .filter(|pod| selector.matches(pod.labels()))
-        .collect();
-    write_slices(
-        &context.client,
-        &namespace,
-        &name,
-        &slice::build_slices(&service, &selected),
-    )
-    .await?;
-    write_endpoints(
-        &context.client,
-        &namespace,
-        &name,
-        &slice::build_endpoints(&service, &selected),
-    )
-    .await?;
+    let pods = pods.list(&ListParams::default()).await.map_err(Error::api("list", "Pods", &namespace, ""))?;
+    let selected: Vec<Pod> = pods.items.into_iter().filter(|pod| selector.matches(pod.labels())).collect();
+    write_slices(&context.client, &namespace, &name, &slice::build_slices(&service, &selected)).await?;
+    write_endpoints(&context.client, &namespace, &name, &slice::build_endpoints(&service, &selected)).await?;
     context.failures.succeeded(&key);
     Ok(Action::await_change())
 }
@@ -135,16 +99,13 @@ async fn write_slices(
     wanted: &[EndpointSlice],
 ) -> Result<(), Error> {
     let api: Api<EndpointSlice> = Api::namespaced(client.clone(), namespace);
-    let labels = format!(
-        "{}={service},{}={}",
-        slice::SERVICE_NAME,
-        slice::MANAGED_BY,
-        slice::MANAGER
-    );
-    let listed = api
-        .list(&ListParams::default().labels(&labels))
-        .await
-        .map_err(Error::api("list", "EndpointSlices", namespace, service))?;
+    let labels = format!("{}={service},{}={}", slice::SERVICE_NAME, slice::MANAGED_BY, slice::MANAGER);
+    let listed = api.list(&ListParams::default().labels(&labels)).await.map_err(Error::api(
+        "list",
+        "EndpointSlices",
+        namespace,
+        service,
+    ))?;
     for slice in wanted {
         let name = slice.name_any();
         let failed = |error| Error::api("write", "EndpointSlice", namespace, &name)(error);
@@ -152,13 +113,8 @@ async fn write_slices(
             Some(known) if slice::same(known, slice) => {}
             Some(known) => {
                 let mut slice = slice.clone();
-                slice
-                    .metadata
-                    .resource_version
-                    .clone_from(&known.metadata.resource_version);
-                api.replace(&name, &PostParams::default(), &slice)
-                    .await
-                    .map_err(failed)?;
+                slice.metadata.resource_version.clone_from(&known.metadata.resource_version);
+                api.replace(&name, &PostParams::default(), &slice).await.map_err(failed)?;
             }
             None => match api.create(&PostParams::default(), slice).await {
                 Ok(_) => {}
@@ -166,21 +122,14 @@ async fn write_slices(
             },
         }
     }
-    for known in listed
-        .items
-        .iter()
-        .filter(|known| !wanted.iter().any(|slice| slice.name_any() == known.name_any()))
+    for known in
+        listed.items.iter().filter(|known| !wanted.iter().any(|slice| slice.name_any() == known.name_any()))
     {
         match api.delete(&known.name_any(), &DeleteParams::default()).await {
             Ok(_) => {}
             Err(error) if is_code(&error, 404) => {}
             Err(error) => {
-                return Err(Error::api(
-                    "delete",
-                    "EndpointSlice",
-                    namespace,
-                    &known.name_any(),
-                )(error));
+                return Err(Error::api("delete", "EndpointSlice", namespace, &known.name_any())(error));
             }
         }
     }
@@ -205,10 +154,7 @@ async fn write_endpoints(
             let patch = Patch::Merge(
                 json!({"metadata": {"labels": wanted.metadata.labels}, "subsets": wanted.subsets}),
             );
-            api.patch(name, &PatchParams::default(), &patch)
-                .await
-                .map(drop)
-                .map_err(failed)
+            api.patch(name, &PatchParams::default(), &patch).await.map(drop).map_err(failed)
         }
         None => match api.create(&PostParams::default(), wanted).await {
             Ok(_) => Ok(()),

@@ -45,24 +45,17 @@ pub struct Recorder {
 
 impl Recorder {
     pub fn new(client: Client, component: &'static str, host: &str) -> Self {
-        Self {
-            client,
-            component,
-            host: host.into(),
-            said: Arc::default(),
-        }
+        Self { client, component, host: host.into(), said: Arc::default() }
     }
 
     /// Says that something went as it should.
     pub async fn normal<K: Resource<DynamicType = ()>>(&self, object: &K, reason: &str, message: &str) {
-        self.record("Normal", object.object_ref(&()), reason, message)
-            .await;
+        self.record("Normal", object.object_ref(&()), reason, message).await;
     }
 
     /// Says that something needs attention.
     pub async fn warning<K: Resource<DynamicType = ()>>(&self, object: &K, reason: &str, message: &str) {
-        self.record("Warning", object.object_ref(&()), reason, message)
-            .await;
+        self.record("Warning", object.object_ref(&()), reason, message).await;
     }
 
     /// Writes one Event; a failure only costs the Event.
@@ -74,10 +67,7 @@ impl Recorder {
             reason: reason.to_owned(),
             message: message.to_owned(),
         };
-        let namespace = regarding
-            .namespace
-            .clone()
-            .unwrap_or_else(|| "default".to_owned());
+        let namespace = regarding.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
         let now = Timestamp::now();
         if let Some(said) = self.count(&key) {
@@ -99,11 +89,9 @@ impl Recorder {
         let name = event.name_any();
         match events.create(&PostParams::default(), &event).await {
             Ok(_) => self.remember(key, name),
-            Err(error) => tracing::debug!(
-                error = &error as &dyn std::error::Error,
-                reason,
-                "cannot write an event"
-            ),
+            Err(error) => {
+                tracing::debug!(error = &error as &dyn std::error::Error, reason, "cannot write an event")
+            }
         }
     }
 
@@ -137,16 +125,8 @@ fn build(
         ^ u64::from(crate::retry::jitter(std::time::Duration::from_secs(5)).subsec_nanos());
     Event {
         metadata: ObjectMeta {
-            name: Some(format!(
-                "{}.{unique:x}",
-                regarding.name.clone().unwrap_or_default()
-            )),
-            namespace: Some(
-                regarding
-                    .namespace
-                    .clone()
-                    .unwrap_or_else(|| "default".to_owned()),
-            ),
+            name: Some(format!("{}.{unique:x}", regarding.name.clone().unwrap_or_default())),
+            namespace: Some(regarding.namespace.clone().unwrap_or_else(|| "default".to_owned())),
             ..ObjectMeta::default()
         },
         involved_object: regarding,
@@ -156,10 +136,7 @@ fn build(
         count: Some(1),
         first_timestamp: Some(Time(now)),
         last_timestamp: Some(Time(now)),
-        source: Some(EventSource {
-            component: Some(component.to_owned()),
-            host: Some(host.to_owned()),
-        }),
+        source: Some(EventSource { component: Some(component.to_owned()), host: Some(host.to_owned()) }),
         reporting_component: Some(component.to_owned()),
         reporting_instance: Some(host.to_owned()),
         ..Event::default()

@@ -42,14 +42,11 @@ impl PodDir {
     /// The newest pod of this name.
     pub fn find(data_dir: &Path, namespace: &str, name: &str) -> io::Result<Option<Self>> {
         let uids = subdirectories(&data_dir.join("pods").join(namespace).join(name))?;
-        Ok(uids
-            .into_iter()
-            .map(|uid| Self::new(data_dir, namespace, name, &uid))
-            .max_by_key(|dir| {
-                fs::metadata(dir.path.join("created"))
-                    .and_then(|meta| meta.modified())
-                    .unwrap_or(SystemTime::UNIX_EPOCH)
-            }))
+        Ok(uids.into_iter().map(|uid| Self::new(data_dir, namespace, name, &uid)).max_by_key(|dir| {
+            fs::metadata(dir.path.join("created"))
+                .and_then(|meta| meta.modified())
+                .unwrap_or(SystemTime::UNIX_EPOCH)
+        }))
     }
 
     pub fn create(&self) -> io::Result<()> {

@@ -48,11 +48,7 @@ pub enum LogError {
     NoPrevious { pod: String, container: String },
     /// A 500 in the API.
     #[error("cannot read the log of container {container:?} in {path}")]
-    Read {
-        container: String,
-        path: PathBuf,
-        source: io::Error,
-    },
+    Read { container: String, path: PathBuf, source: io::Error },
 }
 
 /// Opens the logs below a node's data directory.
@@ -64,9 +60,7 @@ pub struct LogReader {
 impl LogReader {
     /// A reader for the node with this data directory.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
-        Self {
-            data_dir: data_dir.into(),
-        }
+        Self { data_dir: data_dir.into() }
     }
 
     /// Starts reading; the stream ends at the end of the log, or with the container when following.
@@ -82,10 +76,7 @@ impl LogReader {
             path: path.to_owned(),
             source,
         };
-        let not_started = || LogError::NotStarted {
-            pod: pod.to_owned(),
-            container: container.to_owned(),
-        };
+        let not_started = || LogError::NotStarted { pod: pod.to_owned(), container: container.to_owned() };
         let dir = PodDir::find(&self.data_dir, namespace, pod)
             .map_err(|source| failed(&self.data_dir, source))?
             .ok_or_else(not_started)?;
@@ -113,11 +104,7 @@ fn stream(source: Source, options: LogOptions) -> impl Stream<Item = io::Result<
     let since_seconds = options
         .since_seconds
         .and_then(|seconds| Timestamp::now().checked_sub(Duration::from_secs(seconds)).ok());
-    let filter = Filter::new(
-        options.since_time.max(since_seconds),
-        options.timestamps,
-        options.limit_bytes,
-    );
+    let filter = Filter::new(options.since_time.max(since_seconds), options.timestamps, options.limit_bytes);
     // log task → response body; the bound holds the reader back when the client is slow
     let (chunk_tx, chunk_rx) = mpsc::channel(4);
     tokio::spawn(async move {

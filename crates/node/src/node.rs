@@ -31,10 +31,7 @@ pub struct Node {
 impl Node {
     /// A node with this setup; its data directory is made if it is not there.
     pub fn new(mut config: Config) -> Result<Self, NodeError> {
-        let unusable = |source| NodeError::DataDir {
-            path: config.data_dir.clone(),
-            source,
-        };
+        let unusable = |source| NodeError::DataDir { path: config.data_dir.clone(), source };
         create_private(&config.data_dir).map_err(unusable)?;
         // Children have another working directory, so every path they get is absolute.
         config.data_dir = fs::canonicalize(&config.data_dir).map_err(unusable)?;
@@ -68,10 +65,7 @@ impl Node {
 /// The API server's address from the kubeconfig; without one, pods get no way to it.
 fn api_server(config: &Config) -> Option<ApiServer> {
     let kubeconfig = Kubeconfig::read_from(&config.kubeconfig).ok()?;
-    let url = kubeconfig
-        .clusters
-        .into_iter()
-        .find_map(|cluster| cluster.cluster?.server)?;
+    let url = kubeconfig.clusters.into_iter().find_map(|cluster| cluster.cluster?.server)?;
     let uri: Uri = url.parse().ok()?;
     let host = uri.host()?.trim_matches(['[', ']']).to_owned();
     let port = uri.port_u16().unwrap_or(443);

@@ -69,12 +69,7 @@ pub struct Shared {
 impl Shared {
     fn host(&self) -> Host<'_> {
         let (cpus, memory) = self.machine;
-        Host {
-            node: &self.config.name,
-            address: self.config.pod_address,
-            cpus,
-            memory,
-        }
+        Host { node: &self.config.name, address: self.config.pod_address, cpus, memory }
     }
 }
 
@@ -107,9 +102,8 @@ async fn watch_sources<K>(client: Client, kind: Kind, change_tx: broadcast::Send
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let stream = watcher(Api::<K>::all(client), watcher::Config::default())
-        .default_backoff()
-        .touched_objects();
+    let stream =
+        watcher(Api::<K>::all(client), watcher::Config::default()).default_backoff().touched_objects();
     let mut objects = std::pin::pin!(stream);
     while let Some(object) = objects.next().await {
         match object {
@@ -138,11 +132,8 @@ struct Pods {
 
 impl Pods {
     async fn watch(&mut self) {
-        let stream = watcher(
-            Api::<Pod>::all(self.shared.client.clone()),
-            watcher::Config::default(),
-        )
-        .default_backoff();
+        let stream = watcher(Api::<Pod>::all(self.shared.client.clone()), watcher::Config::default())
+            .default_backoff();
         let mut events = std::pin::pin!(stream);
         let mut listed: Option<HashSet<String>> = None;
         let mut first = true;
@@ -181,11 +172,7 @@ impl Pods {
     /// Hands a pod to its worker, or to the placement.
     fn deliver(&mut self, pod: Pod) {
         let uid = pod.uid().unwrap_or_default();
-        let node = pod
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.node_name.clone())
-            .filter(|node| !node.is_empty());
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).filter(|node| !node.is_empty());
         let pod = Arc::new(pod);
         match node {
             Some(node) if node != self.shared.config.name => return,
@@ -196,8 +183,7 @@ impl Pods {
                     .and_then(|spec| spec.scheduling_gates.as_ref())
                     .is_some_and(|gates| !gates.is_empty());
                 if !gated {
-                    self.tasks
-                        .spawn(place(self.shared.clone(), pod, self.shutdown.clone()));
+                    self.tasks.spawn(place(self.shared.clone(), pod, self.shutdown.clone()));
                 }
                 return;
             }
@@ -222,8 +208,7 @@ impl Pods {
         };
         let (update_tx, update_rx) = watch::channel(Update::Present(pod));
         self.known.insert(uid, update_tx);
-        self.tasks
-            .spawn(worker.run(update_rx, self.change_tx.subscribe(), self.shutdown.clone()));
+        self.tasks.spawn(worker.run(update_rx, self.change_tx.subscribe(), self.shutdown.clone()));
         // Finished tasks are collected as new ones come.
         while self.tasks.try_join_next().is_some() {}
     }
@@ -231,11 +216,8 @@ impl Pods {
 
 /// Puts a pod on this node, the only one there is.
 async fn place(shared: Arc<Shared>, pod: Arc<Pod>, shutdown: CancellationToken) {
-    let (namespace, name, node) = (
-        pod.namespace().unwrap_or_default(),
-        pod.name_any(),
-        shared.config.name.clone(),
-    );
+    let (namespace, name, node) =
+        (pod.namespace().unwrap_or_default(), pod.name_any(), shared.config.name.clone());
     let pods: Api<Pod> = Api::namespaced(shared.client.clone(), &namespace);
     loop {
         let binding = json!({
@@ -261,12 +243,7 @@ async fn place(shared: Arc<Shared>, pod: Arc<Pod>, shutdown: CancellationToken) 
             }
             Err(error) if is_code(&error, 404) || is_code(&error, 409) => return,
             Err(error) => {
-                tracing::warn!(
-                    pod = name,
-                    namespace,
-                    error = &error as &dyn Error,
-                    "cannot place a pod"
-                );
+                tracing::warn!(pod = name, namespace, error = &error as &dyn Error, "cannot place a pod");
             }
         }
         tokio::select! {

@@ -48,11 +48,7 @@ pub async fn run(client: Client, name: String, address: IpAddr, shutdown: Cancel
                 HEARTBEAT
             }
             Err(error) => {
-                tracing::warn!(
-                    node = name,
-                    error = &error as &dyn StdError,
-                    "cannot report the node"
-                );
+                tracing::warn!(node = name, error = &error as &dyn StdError, "cannot report the node");
                 Duration::from_secs(1)
             }
         };
@@ -75,21 +71,8 @@ async fn register(client: &Client, name: &str, address: IpAddr, ready: bool) -> 
             Err(error) => return Err(error),
         },
     };
-    let status = build_status(
-        node.status.as_ref(),
-        name,
-        address,
-        ready,
-        &Machine::read(),
-        Timestamp::now(),
-    );
-    nodes
-        .patch_status(
-            name,
-            &PatchParams::default(),
-            &Patch::Merge(json!({"status": status})),
-        )
-        .await?;
+    let status = build_status(node.status.as_ref(), name, address, ready, &Machine::read(), Timestamp::now());
+    nodes.patch_status(name, &PatchParams::default(), &Patch::Merge(json!({"status": status}))).await?;
     Ok(())
 }
 
@@ -106,10 +89,7 @@ async fn renew_lease(client: &Client, name: &str) -> kube::Result<()> {
     }
     let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": LEASE_NAMESPACE}}))
         .map_err(kube::Error::SerdeError)?;
-    match Api::<Namespace>::all(client.clone())
-        .create(&PostParams::default(), &namespace)
-        .await
-    {
+    match Api::<Namespace>::all(client.clone()).create(&PostParams::default(), &namespace).await {
         Err(error) if !is_code(&error, 409) => return Err(error),
         _ => {}
     }
@@ -153,13 +133,7 @@ impl Machine {
             cpus: std::thread::available_parallelism().map_or(1, Into::into),
             memory_kib: memory
                 .lines()
-                .find_map(|line| {
-                    line.strip_prefix("MemTotal:")?
-                        .split_whitespace()
-                        .next()?
-                        .parse()
-                        .ok()
-                })
+                .find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok())
                 .unwrap_or(0),
             kernel: text("/proc/sys/kernel/osrelease"),
             os: text("/etc/os-release")
@@ -189,12 +163,8 @@ fn build_node(name: &str) -> Node {
     ];
     let mut node = Node::default();
     node.metadata.name = Some(name.to_owned());
-    node.metadata.labels = Some(
-        labels
-            .into_iter()
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect(),
-    );
+    node.metadata.labels =
+        Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect());
     node
 }
 
@@ -215,9 +185,7 @@ fn build_status(
     .map(|(key, value)| (key.to_owned(), Quantity(value)))
     .collect();
     let condition = |type_: &str, status: &str, reason: &str, message: &str| {
-        let known = before
-            .and_then(|status| status.conditions.as_deref())
-            .unwrap_or_default();
+        let known = before.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
         let since = known
             .iter()
             .find(|known| known.type_ == type_ && known.status == status)
@@ -241,10 +209,7 @@ fn build_status(
             "the local node was stopped; start it again with `causeway up`",
         )
     };
-    let address_of = |type_: &str, address: String| NodeAddress {
-        type_: type_.to_owned(),
-        address,
-    };
+    let address_of = |type_: &str, address: String| NodeAddress { type_: type_.to_owned(), address };
     let version = format!("v1.34.0+causeway-{}", env!("CARGO_PKG_VERSION"));
     NodeStatus {
         capacity: Some(quantities.clone()),
@@ -298,41 +263,15 @@ mod tests {
     #[test]
     fn keeps_the_transition_time_while_ready() {
         let address = "127.0.0.1".parse().unwrap();
-        let machine = Machine {
-            cpus: 2,
-            memory_kib: 1024,
-            ..Machine::default()
-        };
-        let first = build_status(
-            None,
-            "n",
-            address,
-            true,
-            &machine,
-            Timestamp::from_second(100).unwrap(),
-        );
-        let second = build_status(
-            Some(&first),
-            "n",
-            address,
-            true,
-            &machine,
-            Timestamp::from_second(200).unwrap(),
-        );
-        let stopped = build_status(
-            Some(&second),
-            "n",
-            address,
-            false,
-            &machine,
-            Timestamp::from_second(300).unwrap(),
-        );
+        let machine = Machine { cpus: 2, memory_kib: 1024, ..Machine::default() };
+        let first = build_status(None, "n", address, true, &machine, Timestamp::from_second(100).unwrap());
+        let second =
+            build_status(Some(&first), "n", address, true, &machine, Timestamp::from_second(200).unwrap());
+        let stopped =
+            build_status(Some(&second), "n", address, false, &machine, Timestamp::from_second(300).unwrap());
         let ready = |status: &NodeStatus| {
             let conditions = status.conditions.clone().unwrap();
-            let ready = conditions
-                .into_iter()
-                .find(|condition| condition.type_ == "Ready")
-                .unwrap();
+            let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready").unwrap();
             (
                 ready.status,
                 ready.last_transition_time.unwrap().0.as_second(),

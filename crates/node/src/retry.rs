@@ -67,10 +67,7 @@ mod tests {
     #[test]
     fn doubles_up_to_the_longest_delay() {
         let at = |times| exponential(Duration::from_secs(10), Duration::from_mins(5), times).as_secs();
-        assert_eq!(
-            [at(0), at(1), at(2), at(4), at(5), at(40)],
-            [10, 20, 40, 160, 300, 300]
-        );
+        assert_eq!([at(0), at(1), at(2), at(4), at(5), at(40)], [10, 20, 40, 160, 300, 300]);
     }
 
     #[test]

@@ -69,10 +69,7 @@ fn become_program(attempt: &Attempt) -> Box<dyn Error> {
             .envs(launch.env)
             .current_dir(&launch.working_dir)
             .exec();
-        Ok(io::Error::new(
-            error.kind(),
-            format!("cannot execute {}: {error}", launch.program.display()),
-        ))
+        Ok(io::Error::new(error.kind(), format!("cannot execute {}: {error}", launch.program.display())))
     })();
     let error = match failed {
         Ok(error) => error.into(),
@@ -85,10 +82,7 @@ fn become_program(attempt: &Attempt) -> Box<dyn Error> {
 fn keep(attempt: &Attempt) -> Result<(), Box<dyn Error>> {
     // Out of the terminal's reach: Ctrl-C is for the node, which decides what its pods do then.
     setsid()?;
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(keep_process(attempt))
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(keep_process(attempt))
 }
 
 async fn keep_process(attempt: &Attempt) -> Result<(), Box<dyn Error>> {
@@ -109,10 +103,7 @@ async fn keep_process(attempt: &Attempt) -> Result<(), Box<dyn Error>> {
             return Ok(());
         }
     };
-    let pid = child
-        .id()
-        .and_then(|id| Pid::from_raw(id as i32))
-        .ok_or("the process has no pid")?;
+    let pid = child.id().and_then(|id| Pid::from_raw(id as i32)).ok_or("the process has no pid")?;
     if let Ok(identity) = Identity::of(pid.as_raw_pid()) {
         attempt.write_child(&identity)?;
     }

@@ -18,13 +18,7 @@ use crate::{events::Recorder, retry::chain};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot {verb} {kind} {namespace}/{name}")]
-    Api {
-        verb: &'static str,
-        kind: &'static str,
-        namespace: String,
-        name: String,
-        source: Box<kube::Error>,
-    },
+    Api { verb: &'static str, kind: &'static str, namespace: String, name: String, source: Box<kube::Error> },
 }
 
 impl Error {

@@ -15,12 +15,8 @@ fn package(name: &str, dependencies: &[(&str, Option<&str>, &[&str])]) -> Packag
 }
 
 fn workspace(subject: Package) -> Vec<Package> {
-    let mut all: Vec<Package> = FENCES
-        .iter()
-        .map(|f| f.name)
-        .chain([BINARY])
-        .map(|n| package(n, &[]))
-        .collect();
+    let mut all: Vec<Package> =
+        FENCES.iter().map(|f| f.name).chain([BINARY]).map(|n| package(n, &[])).collect();
     all.retain(|p| p.name != subject.name);
     all.push(subject);
     all
@@ -28,93 +24,33 @@ fn workspace(subject: Package) -> Vec<Package> {
 
 #[test]
 fn refuses_forbidden_arrows() {
-    type Case = (
-        &'static str,
-        (&'static str, Option<&'static str>, &'static [&'static str]),
-        &'static str,
-    );
+    type Case = (&'static str, (&'static str, Option<&'static str>, &'static [&'static str]), &'static str);
     let cases: &[Case] = &[
-        (
-            "causeway-api",
-            ("tokio", None, &[]),
-            "causeway-api must never see tokio",
-        ),
-        (
-            "causeway-api",
-            ("kube-client", None, &[]),
-            "must never see kube-client",
-        ),
-        (
-            "causeway-api",
-            ("kube", None, &["derive", "client"]),
-            "must not switch on kube's feature client",
-        ),
-        (
-            "causeway-api",
-            ("causeway-ir", None, &[]),
-            "causeway-api must not depend on causeway-ir",
-        ),
+        ("causeway-api", ("tokio", None, &[]), "causeway-api must never see tokio"),
+        ("causeway-api", ("kube-client", None, &[]), "must never see kube-client"),
+        ("causeway-api", ("kube", None, &["derive", "client"]), "must not switch on kube's feature client"),
+        ("causeway-api", ("causeway-ir", None, &[]), "causeway-api must not depend on causeway-ir"),
         ("causeway-ir", ("kube", None, &[]), "must never see kube"),
-        (
-            "causeway-ir",
-            ("kube-core", None, &[]),
-            "must never see kube-core",
-        ),
+        ("causeway-ir", ("kube-core", None, &[]), "must never see kube-core"),
         ("causeway-ir", ("tokio", None, &[]), "must never see tokio"),
-        (
-            "causeway-engine",
-            ("causeway-api", None, &[]),
-            "it may use causeway-ir, causeway-link only",
-        ),
-        (
-            "causeway-link",
-            ("causeway-ir", None, &[]),
-            "it stands alone in the workspace",
-        ),
-        (
-            "causeway-controllers",
-            ("causeway-engine", None, &[]),
-            "must not depend on causeway-engine",
-        ),
-        (
-            "causeway-controllers",
-            ("causeway-apiserver", None, &[]),
-            "must not depend on causeway-apiserver",
-        ),
-        (
-            "causeway-controllers",
-            ("causeway-node", Some("dev"), &[]),
-            "must not depend on causeway-node",
-        ),
+        ("causeway-engine", ("causeway-api", None, &[]), "it may use causeway-ir, causeway-link only"),
+        ("causeway-link", ("causeway-ir", None, &[]), "it stands alone in the workspace"),
+        ("causeway-controllers", ("causeway-engine", None, &[]), "must not depend on causeway-engine"),
+        ("causeway-controllers", ("causeway-apiserver", None, &[]), "must not depend on causeway-apiserver"),
+        ("causeway-controllers", ("causeway-node", Some("dev"), &[]), "must not depend on causeway-node"),
         (
             "causeway-apiserver",
             ("causeway-controllers", None, &[]),
             "must not depend on causeway-controllers",
         ),
-        (
-            "causeway-node",
-            ("causeway-controllers", None, &[]),
-            "must not depend on causeway-controllers",
-        ),
-        (
-            "causeway-node",
-            ("causeway", None, &[]),
-            "must not depend on causeway:",
-        ),
-        (
-            "causeway-new",
-            ("serde", None, &[]),
-            "causeway-new has no line in the table",
-        ),
+        ("causeway-node", ("causeway-controllers", None, &[]), "must not depend on causeway-controllers"),
+        ("causeway-node", ("causeway", None, &[]), "must not depend on causeway:"),
+        ("causeway-new", ("serde", None, &[]), "causeway-new has no line in the table"),
     ];
     for &(name, dependency, expected) in cases {
         let problems = violations(&workspace(package(name, &[dependency])));
         assert_eq!(problems.len(), 1, "{name} -> {}: {problems:?}", dependency.0);
-        assert!(
-            problems[0].contains(expected),
-            "{} does not say {expected:?}",
-            problems[0]
-        );
+        assert!(problems[0].contains(expected), "{} does not say {expected:?}", problems[0]);
     }
 }
 

@@ -13,24 +13,9 @@ fn moves_the_transition_time_only_with_the_status() {
         transition: i64,
     }
     let cases = [
-        Case {
-            name: "same",
-            to: (Status::True, Reason::Ready, "ok", 1),
-            changed: false,
-            transition: 10,
-        },
-        Case {
-            name: "message",
-            to: (Status::True, Reason::Ready, "fine", 1),
-            changed: true,
-            transition: 10,
-        },
-        Case {
-            name: "reason",
-            to: (Status::True, Reason::Accepted, "ok", 1),
-            changed: true,
-            transition: 10,
-        },
+        Case { name: "same", to: (Status::True, Reason::Ready, "ok", 1), changed: false, transition: 10 },
+        Case { name: "message", to: (Status::True, Reason::Ready, "fine", 1), changed: true, transition: 10 },
+        Case { name: "reason", to: (Status::True, Reason::Accepted, "ok", 1), changed: true, transition: 10 },
         Case {
             name: "generation",
             to: (Status::True, Reason::Ready, "ok", 2),
@@ -52,25 +37,9 @@ fn moves_the_transition_time_only_with_the_status() {
     ];
     for case in cases {
         let mut list = Vec::new();
-        assert!(set(
-            &mut list,
-            ConditionType::Ready,
-            Status::True,
-            Reason::Ready,
-            "ok",
-            1,
-            &at(10)
-        ));
+        assert!(set(&mut list, ConditionType::Ready, Status::True, Reason::Ready, "ok", 1, &at(10)));
         let (status, reason, message, generation) = case.to;
-        let changed = set(
-            &mut list,
-            ConditionType::Ready,
-            status,
-            reason,
-            message,
-            generation,
-            &at(20),
-        );
+        let changed = set(&mut list, ConditionType::Ready, status, reason, message, generation, &at(20));
         assert_eq!(changed, case.changed, "{}", case.name);
         assert_eq!(list.len(), 1, "{}", case.name);
         assert_eq!(list[0].last_transition_time, at(case.transition), "{}", case.name);
@@ -89,11 +58,7 @@ fn sorts_by_type_and_keeps_foreign_conditions() {
         observed_generation: None,
         last_transition_time: at(1),
     }];
-    for kind in [
-        ConditionType::Ready,
-        ConditionType::Accepted,
-        ConditionType::ProxyReady,
-    ] {
+    for kind in [ConditionType::Ready, ConditionType::Accepted, ConditionType::ProxyReady] {
         assert!(set(&mut list, kind, Status::True, Reason::Ready, "", 1, &at(2)));
     }
     let types: Vec<_> = list.iter().map(|c| c.type_.as_str()).collect();
@@ -106,15 +71,7 @@ fn sorts_by_type_and_keeps_foreign_conditions() {
 #[test]
 fn an_answer_for_an_older_generation_is_not_true() {
     let mut list = Vec::new();
-    set(
-        &mut list,
-        ConditionType::Ready,
-        Status::True,
-        Reason::Ready,
-        "",
-        3,
-        &at(1),
-    );
+    set(&mut list, ConditionType::Ready, Status::True, Reason::Ready, "", 3, &at(1));
     assert!(is_true(&list, ConditionType::Ready, 3));
     assert!(!is_true(&list, ConditionType::Ready, 4));
     assert!(!is_true(&list, ConditionType::Accepted, 3));
@@ -123,11 +80,7 @@ fn an_answer_for_an_older_generation_is_not_true() {
 #[test]
 fn words_are_unique_and_valid_in_kubernetes() {
     let mut reasons: Vec<_> = Reason::ALL.iter().map(|r| r.as_str()).collect();
-    assert!(
-        reasons
-            .iter()
-            .all(|r| r.chars().all(|c| c.is_ascii_alphanumeric()) && r.len() < 64)
-    );
+    assert!(reasons.iter().all(|r| r.chars().all(|c| c.is_ascii_alphanumeric()) && r.len() < 64));
     let count = reasons.len();
     reasons.sort_unstable();
     reasons.dedup();

@@ -15,10 +15,7 @@ pub const STANDARD_BACKENDS: &str = "['kube-apiserver', 'kube-apiserver-internal
 
 /// True when a field of a component is written.
 fn written(component: &str, field: &str) -> String {
-    format!(
-        "{} && has(self.infraComponents.{component}.{field})",
-        present(component)
-    )
+    format!("{} && has(self.infraComponents.{component}.{field})", present(component))
 }
 
 fn present(component: &str) -> String {
@@ -26,10 +23,7 @@ fn present(component: &str) -> String {
 }
 
 fn wanted(component: &str) -> String {
-    format!(
-        "{} && self.infraComponents.{component}.enabled",
-        present(component)
-    )
+    format!("{} && self.infraComponents.{component}.enabled", present(component))
 }
 
 fn server(component: &str) -> String {
@@ -52,10 +46,7 @@ pub fn additional_inside() -> Rule {
     rule(
         when(
             &written("proxy", "additionalServerIPs"),
-            &format!(
-                "self.infraComponents.proxy.additionalServerIPs.all(a, {})",
-                inside(CIDR, &bare("a"))
-            ),
+            &format!("self.infraComponents.proxy.additionalServerIPs.all(a, {})", inside(CIDR, &bare("a"))),
         ),
         ".infraComponents.proxy.additionalServerIPs",
         "every address must lie in networkConfig.cidr",
@@ -64,10 +55,7 @@ pub fn additional_inside() -> Rule {
 
 pub fn range_inside(field: &str) -> Rule {
     rule(
-        when(
-            &written("dhcp", field),
-            &inside(CIDR, &format!("self.infraComponents.dhcp.{field}")),
-        ),
+        when(&written("dhcp", field), &inside(CIDR, &format!("self.infraComponents.dhcp.{field}"))),
         &format!(".infraComponents.dhcp.{field}"),
         "must lie in networkConfig.cidr",
     )
@@ -99,11 +87,8 @@ pub fn addresses_differ() -> Rule {
         let both = format!("{} && {}", written(a, "serverIP"), written(b, "serverIP"));
         when(&both, &differ(&server(a), &server(b)))
     });
-    let all: Vec<String> = from_gateway
-        .iter()
-        .chain(&from_each_other)
-        .map(|pair| format!("({pair})"))
-        .collect();
+    let all: Vec<String> =
+        from_gateway.iter().chain(&from_each_other).map(|pair| format!("({pair})")).collect();
     rule(
         all.join(" && "),
         ".infraComponents",
@@ -125,11 +110,7 @@ pub fn domain_for(component: &str) -> Rule {
 pub fn plain_resolvers() -> Rule {
     rule(
         when(
-            &format!(
-                "{} && !({}) && has(self.networkConfig.dnsServers)",
-                wanted("dhcp"),
-                wanted("dns")
-            ),
+            &format!("{} && !({}) && has(self.networkConfig.dnsServers)", wanted("dhcp"), wanted("dns")),
             "self.networkConfig.dnsServers.all(s, isIP(s))",
         ),
         ".networkConfig.dnsServers",

@@ -69,7 +69,5 @@ fn describe(user: &User, a: &Attributes<'_>) -> String {
         )
     };
     // Parts of this come from the request; a browser that shows it must not run it.
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -26,11 +26,7 @@ impl PeerCertificate {
         if name.is_empty() {
             return None;
         }
-        let groups = subject
-            .iter_organization()
-            .filter_map(|o| o.as_str().ok())
-            .map(str::to_owned)
-            .collect();
+        let groups = subject.iter_organization().filter_map(|o| o.as_str().ok()).map(str::to_owned).collect();
         let mut fingerprint = String::new();
         for byte in digest::digest(&digest::SHA256, der).as_ref() {
             write!(fingerprint, "{byte:02x}").ok()?;

@@ -43,11 +43,7 @@ pub fn default_roles() -> Vec<Value> {
 
 fn cluster_roles() -> Vec<Value> {
     vec![
-        role(
-            "cluster-admin",
-            &[],
-            vec![rule(&["*"], &["*"], &["*"]), urls(&["*"], &["*"])],
-        ),
+        role("cluster-admin", &[], vec![rule(&["*"], &["*"], &["*"]), urls(&["*"], &["*"])]),
         role(
             "system:discovery",
             &[],
@@ -71,10 +67,7 @@ fn cluster_roles() -> Vec<Value> {
         role(
             "system:public-info-viewer",
             &[],
-            vec![urls(
-                &["get"],
-                &["/healthz", "/livez", "/readyz", "/version", "/version/"],
-            )],
+            vec![urls(&["get"], &["/healthz", "/livez", "/readyz", "/version", "/version/"])],
         ),
         role(
             "system:basic-user",
@@ -103,11 +96,7 @@ fn cluster_roles() -> Vec<Value> {
             "system:aggregate-to-admin",
             &["aggregate-to-admin"],
             vec![
-                rule(
-                    &["create"],
-                    &["authorization.k8s.io"],
-                    &["localsubjectaccessreviews"],
-                ),
+                rule(&["create"], &["authorization.k8s.io"], &["localsubjectaccessreviews"]),
                 rule(&all(), &[RBAC], &["rolebindings", "roles"]),
             ],
         ),
@@ -134,27 +123,10 @@ fn edit_rules() -> Vec<Value> {
         rule(
             READ,
             &[""],
-            &[
-                "pods/attach",
-                "pods/exec",
-                "pods/portforward",
-                "pods/proxy",
-                "secrets",
-                "services/proxy",
-            ],
+            &["pods/attach", "pods/exec", "pods/portforward", "pods/proxy", "secrets", "services/proxy"],
         ),
         rule(&["impersonate"], &[""], &["serviceaccounts"]),
-        rule(
-            WRITE,
-            &[""],
-            &[
-                "pods",
-                "pods/attach",
-                "pods/exec",
-                "pods/portforward",
-                "pods/proxy",
-            ],
-        ),
+        rule(WRITE, &[""], &["pods", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy"]),
         rule(&["create"], &[""], &["pods/eviction"]),
         rule(
             WRITE,
@@ -191,15 +163,8 @@ fn edit_rules() -> Vec<Value> {
     ]
 }
 
-const GATEWAY: &[&str] = &[
-    "gateways",
-    "grpcroutes",
-    "httproutes",
-    "referencegrants",
-    "tcproutes",
-    "tlsroutes",
-    "udproutes",
-];
+const GATEWAY: &[&str] =
+    &["gateways", "grpcroutes", "httproutes", "referencegrants", "tcproutes", "tlsroutes", "udproutes"];
 
 fn view_rules() -> Vec<Value> {
     vec![
@@ -250,11 +215,7 @@ fn view_rules() -> Vec<Value> {
                 "statefulsets/status",
             ],
         ),
-        rule(
-            READ,
-            &["autoscaling"],
-            &["horizontalpodautoscalers", "horizontalpodautoscalers/status"],
-        ),
+        rule(READ, &["autoscaling"], &["horizontalpodautoscalers", "horizontalpodautoscalers/status"]),
         rule(READ, &["networking.k8s.io"], &["networkpolicies"]),
         rule(READ, &["gateway.networking.k8s.io"], GATEWAY),
         rule(READ, &["k8s.cni.cncf.io"], &["network-attachment-definitions"]),
@@ -307,10 +268,8 @@ fn aggregate(name: &str, from: &str, aggregate_to: &[&str]) -> Value {
 }
 
 fn binding(role: &str, groups: &[&str]) -> Value {
-    let subjects: Vec<Value> = groups
-        .iter()
-        .map(|g| json!({ "apiGroup": RBAC, "kind": "Group", "name": g }))
-        .collect();
+    let subjects: Vec<Value> =
+        groups.iter().map(|g| json!({ "apiGroup": RBAC, "kind": "Group", "name": g })).collect();
     json!({
         "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding",
         "metadata": metadata(role, &[]),

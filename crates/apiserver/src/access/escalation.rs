@@ -49,23 +49,11 @@ impl Access {
         if role["aggregationRule"].is_object() {
             // Whatever will ever carry the selected labels is granted too.
             let everything = [
-                Rule {
-                    verbs: star(),
-                    groups: star(),
-                    resources: star(),
-                    ..Rule::default()
-                },
-                Rule {
-                    verbs: star(),
-                    urls: star(),
-                    ..Rule::default()
-                },
+                Rule { verbs: star(), groups: star(), resources: star(), ..Rule::default() },
+                Rule { verbs: star(), urls: star(), ..Rule::default() },
             ];
             let owned = policy.rights(user, "").rules;
-            if everything
-                .iter()
-                .any(|rule| !rule.not_covered_by(&owned).is_empty())
-            {
+            if everything.iter().any(|rule| !rule.not_covered_by(&owned).is_empty()) {
                 let why = "must have cluster-admin privileges to use the aggregationRule";
                 return Err(refused(RBAC, resource, name(role), why));
             }
@@ -126,10 +114,7 @@ fn check_rules(
     rules: &[Rule],
 ) -> Result<(), ApiError> {
     let rights = policy.rights(user, namespace(object));
-    let missing: Vec<Rule> = rules
-        .iter()
-        .flat_map(|rule| rule.not_covered_by(&rights.rules))
-        .collect();
+    let missing: Vec<Rule> = rules.iter().flat_map(|rule| rule.not_covered_by(&rights.rules)).collect();
     if missing.is_empty() {
         return Ok(());
     }

@@ -32,16 +32,8 @@ pub(super) fn apply(access: &Access, caller: User, headers: &HeaderMap) -> Resul
     let check = |group: &str, resource: &str, subresource: &str, namespace: &str, name: &str| {
         let verb = "impersonate";
         let path = None;
-        let attributes = Attributes {
-            verb,
-            group,
-            version: "",
-            resource,
-            subresource,
-            namespace,
-            name,
-            path,
-        };
+        let attributes =
+            Attributes { verb, group, version: "", resource, subresource, namespace, name, path };
         access.authorize(&caller, &attributes)
     };
     let account = split_service_account(&name);
@@ -67,19 +59,10 @@ pub(super) fn apply(access: &Access, caller: User, headers: &HeaderMap) -> Resul
     };
     // Whoever is impersonated is known, unless it is the anonymous user or the headers say otherwise.
     if !groups.iter().any(|g| g == AUTHENTICATED || g == UNAUTHENTICATED) {
-        let implied = if name == ANONYMOUS {
-            UNAUTHENTICATED
-        } else {
-            AUTHENTICATED
-        };
+        let implied = if name == ANONYMOUS { UNAUTHENTICATED } else { AUTHENTICATED };
         groups.push(implied.to_owned());
     }
-    Ok(User {
-        name,
-        uid,
-        groups,
-        extra,
-    })
+    Ok(User { name, uid, groups, extra })
 }
 
 /// Namespace and name of `system:serviceaccount:NAMESPACE:NAME`.
@@ -93,11 +76,7 @@ fn text(headers: &HeaderMap, name: &str) -> Result<String, ApiError> {
 }
 
 fn texts(headers: &HeaderMap, name: &str) -> Result<Vec<String>, ApiError> {
-    headers
-        .get_all(name)
-        .iter()
-        .map(|value| utf8(name, value.as_bytes()))
-        .collect()
+    headers.get_all(name).iter().map(|value| utf8(name, value.as_bytes())).collect()
 }
 
 fn extra(headers: &HeaderMap) -> Result<BTreeMap<String, Vec<String>>, ApiError> {
@@ -127,9 +106,8 @@ fn percent_decode(text: &str) -> String {
             rest = tail;
             continue;
         }
-        let decoded = tail
-            .get(..2)
-            .and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        let decoded =
+            tail.get(..2).and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
         let Some(byte) = decoded else {
             return text.to_owned();
         };

@@ -73,25 +73,17 @@ impl Policy {
     fn compile(objects: &dyn Objects) -> Self {
         let [cluster_roles, cluster_bindings, roles, bindings] =
             COLLECTIONS.map(|plural| objects.objects(RBAC, plural));
-        let mut policy = Self {
-            cluster_roles: resolve_aggregation(&cluster_roles),
-            ..Self::default()
-        };
+        let mut policy = Self { cluster_roles: resolve_aggregation(&cluster_roles), ..Self::default() };
         for role in &roles {
             let key = (namespace(role).to_owned(), name(role).to_owned());
             policy.roles.insert(key, Rule::list(role).into());
         }
-        policy.cluster_bindings = cluster_bindings
-            .iter()
-            .map(|b| policy.binding(b, "ClusterRoleBinding"))
-            .collect();
+        policy.cluster_bindings =
+            cluster_bindings.iter().map(|b| policy.binding(b, "ClusterRoleBinding")).collect();
         let mut by_namespace: HashMap<String, Vec<Binding>> = HashMap::new();
         for binding in &bindings {
             let compiled = policy.binding(binding, "RoleBinding");
-            by_namespace
-                .entry(namespace(binding).to_owned())
-                .or_default()
-                .push(compiled);
+            by_namespace.entry(namespace(binding).to_owned()).or_default().push(compiled);
         }
         policy.bindings = by_namespace;
         policy
@@ -100,11 +92,7 @@ impl Policy {
     fn binding(&self, binding: &Value, kind: &str) -> Binding {
         let place = namespace(binding);
         let own_name = name(binding);
-        let own_title = if place.is_empty() {
-            own_name.to_owned()
-        } else {
-            format!("{own_name}/{place}")
-        };
+        let own_title = if place.is_empty() { own_name.to_owned() } else { format!("{own_name}/{place}") };
         let role_kind = binding["roleRef"]["kind"].as_str().unwrap_or_default();
         let role_name = binding["roleRef"]["name"].as_str().unwrap_or_default();
         Binding {
@@ -117,10 +105,7 @@ impl Policy {
                 .collect(),
             rules: self.role_rules(role_kind, role_name, place).ok_or_else(|| {
                 if matches!(role_kind, "Role" | "ClusterRole") {
-                    format!(
-                        "{} {role_name:?} not found",
-                        qualified(RBAC, &role_kind.to_lowercase())
-                    )
+                    format!("{} {role_name:?} not found", qualified(RBAC, &role_kind.to_lowercase()))
                 } else {
                     format!("unsupported role reference kind: {role_kind:?}")
                 }
@@ -143,10 +128,7 @@ impl Policy {
             match &binding.rules {
                 Ok(rules) if rules.iter().any(|rule| rule.allows(attributes)) => {
                     let reason = format!("RBAC: allowed by {} to {}", binding.title, subject.title);
-                    return Decision {
-                        allowed: true,
-                        reason,
-                    };
+                    return Decision { allowed: true, reason };
                 }
                 Ok(_) => {}
                 Err(error) => push_once(&mut errors, error),
@@ -157,18 +139,12 @@ impl Policy {
             [one] => format!("RBAC: {one}"),
             many => format!("RBAC: [{}]", many.join(", ")),
         };
-        Decision {
-            allowed: false,
-            reason,
-        }
+        Decision { allowed: false, reason }
     }
 
     /// Everything `user` may do in `namespace`, with what holds in all of them.
     pub fn rights(&self, user: &User, namespace: &str) -> Rights {
-        let mut rights = Rights {
-            rules: Vec::new(),
-            errors: Vec::new(),
-        };
+        let mut rights = Rights { rules: Vec::new(), errors: Vec::new() };
         for (binding, _) in self.applying(user, namespace) {
             match &binding.rules {
                 Ok(rules) => rights.rules.extend(rules.iter().cloned()),
@@ -184,16 +160,9 @@ impl Policy {
         namespace: &str,
     ) -> impl Iterator<Item = (&'a Binding, &'a Subject)> {
         let local = self.bindings.get(namespace).into_iter().flatten();
-        self.cluster_bindings
-            .iter()
-            .chain(local)
-            .filter_map(move |binding| {
-                binding
-                    .subjects
-                    .iter()
-                    .find(|s| s.is(user))
-                    .map(|subject| (binding, subject))
-            })
+        self.cluster_bindings.iter().chain(local).filter_map(move |binding| {
+            binding.subjects.iter().find(|s| s.is(user)).map(|subject| (binding, subject))
+        })
     }
 }
 
@@ -212,14 +181,8 @@ fn subject(subject: &Value, binding_namespace: &str) -> Option<Subject> {
     let (kind, name) = (text("kind"), text("name"));
     let title = |name: &str| format!("{kind} {name:?}");
     match kind {
-        "User" => Some(Subject {
-            title: title(name),
-            matcher: Matcher::User(name.to_owned()),
-        }),
-        "Group" => Some(Subject {
-            title: title(name),
-            matcher: Matcher::Group(name.to_owned()),
-        }),
+        "User" => Some(Subject { title: title(name), matcher: Matcher::User(name.to_owned()) }),
+        "Group" => Some(Subject { title: title(name), matcher: Matcher::Group(name.to_owned()) }),
         "ServiceAccount" => {
             let namespace = match text("namespace") {
                 "" => binding_namespace,
@@ -249,26 +212,17 @@ fn resolve_aggregation(cluster_roles: &[Value]) -> BTreeMap<String, Arc<[Rule]>>
     let labels: Vec<_> = cluster_roles.iter().map(|role| object::labels(role)).collect();
     let matching = |role: &Value| {
         let selectors = selectors(role);
-        (0..labels.len())
-            .filter(|&i| selectors.iter().any(|s| selects(s, &labels[i])))
-            .collect::<Vec<_>>()
+        (0..labels.len()).filter(|&i| selectors.iter().any(|s| selects(s, &labels[i]))).collect::<Vec<_>>()
     };
     let mut resolved = BTreeMap::new();
     for (start, role) in cluster_roles.iter().enumerate() {
         let mut reached = BTreeSet::from([start]);
         let mut waiting = vec![start];
         while let Some(index) = waiting.pop() {
-            waiting.extend(
-                matching(cluster_roles[index])
-                    .into_iter()
-                    .filter(|&i| reached.insert(i)),
-            );
+            waiting.extend(matching(cluster_roles[index]).into_iter().filter(|&i| reached.insert(i)));
         }
         let mut rules: Vec<Rule> = Vec::new();
-        let own = reached
-            .into_iter()
-            .map(|i| cluster_roles[i])
-            .filter(|role| selectors(role).is_empty());
+        let own = reached.into_iter().map(|i| cluster_roles[i]).filter(|role| selectors(role).is_empty());
         for rule in own.flat_map(Rule::list) {
             if !rules.contains(&rule) {
                 rules.push(rule);
@@ -297,9 +251,7 @@ pub(super) fn stale_aggregates(cluster_roles: &[Value]) -> Vec<Value> {
 }
 
 fn selectors(role: &Value) -> &[Value] {
-    role["aggregationRule"]["clusterRoleSelectors"]
-        .as_array()
-        .map_or(&[], Vec::as_slice)
+    role["aggregationRule"]["clusterRoleSelectors"].as_array().map_or(&[], Vec::as_slice)
 }
 
 /// Whether a `LabelSelector` selects an object with these labels.
@@ -309,12 +261,7 @@ fn selects(selector: &Value, labels: &BTreeMap<String, String>) -> bool {
         .into_iter()
         .flatten()
         .all(|(key, value)| labels.get(key).map(String::as_str) == value.as_str());
-    equal
-        && selector["matchExpressions"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .all(|e| satisfies(e, labels))
+    equal && selector["matchExpressions"].as_array().into_iter().flatten().all(|e| satisfies(e, labels))
 }
 
 fn satisfies(expression: &Value, labels: &BTreeMap<String, String>) -> bool {

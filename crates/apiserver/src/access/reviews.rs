@@ -36,9 +36,7 @@ impl ReviewKind {
 
     /// The kind served at a group and plural; all are of version `v1`.
     pub fn find(group: &str, plural: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.group() == group && kind.plural() == plural)
+        Self::ALL.into_iter().find(|kind| kind.group() == group && kind.plural() == plural)
     }
 
     pub fn group(self) -> &'static str {
@@ -124,9 +122,7 @@ impl Access {
     fn review_token(&self, spec: &Value) -> Result<Value, ApiError> {
         let token = spec["token"].as_str().unwrap_or_default();
         if token.is_empty() {
-            return Err(ApiError::bad_request(
-                "token is required for TokenReview in authentication",
-            ));
+            return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
         }
         let mut audiences = strings(&spec["audiences"]);
         if audiences.is_empty() {
@@ -174,14 +170,7 @@ impl Access {
         if non_resource.is_object() {
             let verb = text(&non_resource["verb"]);
             let path = Some(text(&non_resource["path"]));
-            return self.decide(
-                user,
-                &Attributes {
-                    verb,
-                    path,
-                    ..Attributes::default()
-                },
-            );
+            return self.decide(user, &Attributes { verb, path, ..Attributes::default() });
         }
         let resource = &spec["resourceAttributes"];
         let attributes = Attributes {
@@ -203,19 +192,11 @@ fn check_spec(kind: ReviewKind, spec: &Value, names_user: bool) -> Result<(), Ap
     let mut errors = Vec::new();
     if resource.is_object() && non_resource.is_object() {
         let detail = "cannot be specified in combination with resourceAttributes";
-        errors.push(FieldError::invalid(
-            "spec.nonResourceAttributes",
-            non_resource,
-            detail,
-        ));
+        errors.push(FieldError::invalid("spec.nonResourceAttributes", non_resource, detail));
     }
     if !resource.is_object() && !non_resource.is_object() {
         let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-        errors.push(FieldError::invalid(
-            "spec.resourceAttributes",
-            &Value::Null,
-            detail,
-        ));
+        errors.push(FieldError::invalid("spec.resourceAttributes", &Value::Null, detail));
     }
     if names_user && text(&spec["user"]).is_empty() && strings(&spec["groups"]).is_empty() {
         let detail = "at least one of user or group must be specified";
@@ -237,11 +218,7 @@ fn check_local(kind: ReviewKind, body: &Value, request_namespace: &str) -> Resul
     let asked = &spec["resourceAttributes"]["namespace"];
     if spec["resourceAttributes"].is_object() && text(asked) != request_namespace {
         let path = "spec.resourceAttributes.namespace";
-        errors.push(FieldError::invalid(
-            path,
-            &json!(text(asked)),
-            "must match metadata.namespace",
-        ));
+        errors.push(FieldError::invalid(path, &json!(text(asked)), "must match metadata.namespace"));
     }
     if spec["nonResourceAttributes"].is_object() {
         let detail = "disallowed on this kind of request";
@@ -255,11 +232,7 @@ fn check_local(kind: ReviewKind, body: &Value, request_namespace: &str) -> Resul
 }
 
 fn invalid_if_any(kind: ReviewKind, errors: &[FieldError]) -> Result<(), ApiError> {
-    if errors.is_empty() {
-        Ok(())
-    } else {
-        Err(ApiError::invalid(kind.group(), kind.kind(), "", errors))
-    }
+    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(kind.group(), kind.kind(), "", errors)) }
 }
 
 fn access_status(decision: Decision) -> Value {
@@ -305,11 +278,5 @@ fn text(value: &Value) -> &str {
 }
 
 fn strings(value: &Value) -> Vec<String> {
-    value
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .map(str::to_owned)
-        .collect()
+    value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }

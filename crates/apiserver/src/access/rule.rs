@@ -19,12 +19,7 @@ pub(super) struct Rule {
 impl Rule {
     /// The `rules` of a Role or ClusterRole.
     pub fn list(object: &Value) -> Vec<Self> {
-        object["rules"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(Self::from_json)
-            .collect()
+        object["rules"].as_array().into_iter().flatten().map(Self::from_json).collect()
     }
 
     fn from_json(rule: &Value) -> Self {
@@ -59,10 +54,7 @@ impl Rule {
             Some(path) => self.urls.iter().any(|url| url_covers(url, path)),
             None => {
                 has(&self.groups, a.group)
-                    && self
-                        .resources
-                        .iter()
-                        .any(|r| resource_matches(r, a.resource, a.subresource))
+                    && self.resources.iter().any(|r| resource_matches(r, a.resource, a.subresource))
                     && (self.names.is_empty() || self.names.iter().any(|n| n == a.name))
             }
         }
@@ -70,10 +62,7 @@ impl Rule {
 
     /// The parts of this rule that `owned` rules do not grant: none means it is covered.
     pub fn not_covered_by(&self, owned: &[Self]) -> Vec<Self> {
-        self.broken_down()
-            .into_iter()
-            .filter(|part| !owned.iter().any(|rule| rule.covers(part)))
-            .collect()
+        self.broken_down().into_iter().filter(|part| !owned.iter().any(|rule| rule.covers(part))).collect()
     }
 
     /// Whether this rule grants all of `part`, which is a broken-down rule.
@@ -83,16 +72,11 @@ impl Rule {
             && contains_all(&self.groups, &part.groups)
             && part.resources.iter().all(|wanted| {
                 let (resource, subresource) = wanted.split_once('/').unwrap_or((wanted, ""));
-                self.resources
-                    .iter()
-                    .any(|r| resource_matches(r, resource, subresource))
+                self.resources.iter().any(|r| resource_matches(r, resource, subresource))
             })
             && (self.names.is_empty()
                 || (!part.names.is_empty() && part.names.iter().all(|n| self.names.contains(n))))
-            && part
-                .urls
-                .iter()
-                .all(|wanted| self.urls.iter().any(|url| url_covers(url, wanted)))
+            && part.urls.iter().all(|wanted| self.urls.iter().any(|url| url_covers(url, wanted)))
     }
 
     /// The same rights as rules with one verb and one group, resource and name, or one URL, each.
@@ -111,19 +95,12 @@ impl Rule {
                     if self.names.is_empty() {
                         parts.push(part);
                     } else {
-                        parts.extend(self.names.iter().map(|n| Self {
-                            names: one(n),
-                            ..part.clone()
-                        }));
+                        parts.extend(self.names.iter().map(|n| Self { names: one(n), ..part.clone() }));
                     }
                 }
             }
             for url in &self.urls {
-                parts.push(Self {
-                    verbs: one(verb),
-                    urls: one(url),
-                    ..Self::default()
-                });
+                parts.push(Self { verbs: one(verb), urls: one(url), ..Self::default() });
             }
         }
         parts
@@ -211,9 +188,5 @@ fn resource_matches(rule: &str, resource: &str, subresource: &str) -> bool {
 
 /// `*`, a path, or a path prefix that ends in `*`. `wanted` may itself be such a pattern.
 fn url_covers(url: &str, wanted: &str) -> bool {
-    url == "*"
-        || url == wanted
-        || url
-            .strip_suffix('*')
-            .is_some_and(|prefix| wanted.starts_with(prefix))
+    url == "*" || url == wanted || url.strip_suffix('*').is_some_and(|prefix| wanted.starts_with(prefix))
 }

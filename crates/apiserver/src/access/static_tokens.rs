@@ -16,11 +16,7 @@ pub enum TokenFileError {
         "token file {} line {line} {problem}; write token,user,uid or token,user,uid,\"group1,group2\"",
         path.display()
     )]
-    Line {
-        path: PathBuf,
-        line: usize,
-        problem: &'static str,
-    },
+    Line { path: PathBuf, line: usize, problem: &'static str },
 }
 
 /// Users by the hash of their token, so that a lookup's time tells nothing about the tokens.
@@ -31,10 +27,8 @@ pub(super) struct StaticTokens {
 
 impl StaticTokens {
     pub fn read(path: &Path) -> Result<Self, TokenFileError> {
-        let text = std::fs::read_to_string(path).map_err(|source| TokenFileError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| TokenFileError::Read { path: path.to_owned(), source })?;
         let mut users = HashMap::new();
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -60,9 +54,7 @@ impl StaticTokens {
 }
 
 fn hash(token: &str) -> Vec<u8> {
-    digest::digest(&digest::SHA256, token.as_bytes())
-        .as_ref()
-        .to_vec()
+    digest::digest(&digest::SHA256, token.as_bytes()).as_ref().to_vec()
 }
 
 fn parse(line: &str) -> Result<(String, User), &'static str> {
@@ -78,18 +70,9 @@ fn parse(line: &str) -> Result<(String, User), &'static str> {
     if name.is_empty() {
         return Err("has an empty user name");
     }
-    let groups = groups
-        .split(',')
-        .map(str::trim)
-        .filter(|g| !g.is_empty())
-        .map(str::to_owned)
-        .collect();
-    let user = User {
-        name: name.clone(),
-        uid: uid.clone(),
-        groups,
-        extra: std::collections::BTreeMap::new(),
-    };
+    let groups = groups.split(',').map(str::trim).filter(|g| !g.is_empty()).map(str::to_owned).collect();
+    let user =
+        User { name: name.clone(), uid: uid.clone(), groups, extra: std::collections::BTreeMap::new() };
     Ok((token.clone(), user))
 }
 
@@ -110,9 +93,5 @@ fn fields(line: &str) -> Result<Vec<String>, &'static str> {
             _ => field.push(c),
         }
     }
-    if quoted {
-        Err("has an unclosed quote")
-    } else {
-        Ok(fields)
-    }
+    if quoted { Err("has an unclosed quote") } else { Ok(fields) }
 }

@@ -44,9 +44,7 @@ impl Fake {
 
 impl Objects for Fake {
     fn object(&self, group: &str, plural: &str, ns: &str, wanted: &str) -> Option<Value> {
-        self.objects(group, plural)
-            .into_iter()
-            .find(|o| namespace(o) == ns && name(o) == wanted)
+        self.objects(group, plural).into_iter().find(|o| namespace(o) == ns && name(o) == wanted)
     }
 
     fn objects(&self, group: &str, plural: &str) -> Vec<Value> {
@@ -71,23 +69,11 @@ fn server() -> (Arc<Fake>, Access) {
         rbac(&objects, role);
     }
     let meta = |name: &str, uid: &str| json!({ "name": name, "namespace": "apps", "uid": uid });
-    objects.put(
-        "",
-        "serviceaccounts",
-        json!({ "metadata": meta("robot", "sa-1") }),
-    );
+    objects.put("", "serviceaccounts", json!({ "metadata": meta("robot", "sa-1") }));
     let spec = json!({ "serviceAccountName": "robot", "nodeName": "here" });
-    objects.put(
-        "",
-        "pods",
-        json!({ "metadata": meta("robot-0", "pod-1"), "spec": spec }),
-    );
+    objects.put("", "pods", json!({ "metadata": meta("robot-0", "pod-1"), "spec": spec }));
     objects.put("", "secrets", json!({ "metadata": meta("keys", "secret-1") }));
-    objects.put(
-        "",
-        "nodes",
-        json!({ "metadata": { "name": "here", "uid": "node-1" } }),
-    );
+    objects.put("", "nodes", json!({ "metadata": { "name": "here", "uid": "node-1" } }));
     let access = Access::new(&Pki::ephemeral().unwrap(), objects.clone());
     (objects, access)
 }
@@ -105,11 +91,7 @@ fn role(ns: &str, name: &str, rules: Value) -> Value {
 
 /// Binds a ClusterRole, or a Role as `Role/name`, to a user.
 fn bind(ns: &str, role: &str, user: &str) -> Value {
-    let kind = if ns.is_empty() {
-        "ClusterRoleBinding"
-    } else {
-        "RoleBinding"
-    };
+    let kind = if ns.is_empty() { "ClusterRoleBinding" } else { "RoleBinding" };
     let (role_kind, role) = role.split_once('/').unwrap_or(("ClusterRole", role));
     json!({
         "kind": kind,
@@ -122,10 +104,7 @@ fn bind(ns: &str, role: &str, user: &str) -> Value {
 fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
     let mut map = HeaderMap::new();
     for (key, value) in pairs {
-        map.append(
-            HeaderName::try_from(*key).unwrap(),
-            HeaderValue::from_str(value).unwrap(),
-        );
+        map.append(HeaderName::try_from(*key).unwrap(), HeaderValue::from_str(value).unwrap());
     }
     map
 }
@@ -135,19 +114,14 @@ fn bearer(token: &str) -> HeaderMap {
 }
 
 fn robot_token(access: &Access, spec: Value) -> String {
-    let answer = access
-        .request_token("apps", "robot", json!({ "spec": spec }))
-        .unwrap();
+    let answer = access.request_token("apps", "robot", json!({ "spec": spec })).unwrap();
     answer["status"]["token"].as_str().unwrap().to_owned()
 }
 
 /// `verb resource[/subresource][.group] [in NAMESPACE] [named NAME]`, or `verb /path`.
 fn parse(text: &str) -> Attributes<'_> {
     let mut words = text.split(' ');
-    let mut attributes = Attributes {
-        verb: words.next().unwrap(),
-        ..Attributes::default()
-    };
+    let mut attributes = Attributes { verb: words.next().unwrap(), ..Attributes::default() };
     let target = words.next().unwrap();
     if target.starts_with('/') {
         attributes.path = Some(target);

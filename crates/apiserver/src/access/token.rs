@@ -83,10 +83,7 @@ pub(super) struct Ref {
 
 impl Ref {
     pub fn to(object: &Value) -> Self {
-        Self {
-            name: meta(object, "name").to_owned(),
-            uid: meta(object, "uid").to_owned(),
-        }
+        Self { name: meta(object, "name").to_owned(), uid: meta(object, "uid").to_owned() }
     }
 }
 
@@ -129,11 +126,7 @@ impl ServiceAccountTokens {
             jti: new_id()?,
             nbf: issued,
             sub: service_account_name(&namespace, &account.name),
-            kubernetes: KubernetesClaims {
-                namespace,
-                bound: request.binding,
-                serviceaccount: account,
-            },
+            kubernetes: KubernetesClaims { namespace, bound: request.binding, serviceaccount: account },
         };
         let mut header = Header::new(Algorithm::ES256);
         header.typ = None;
@@ -159,18 +152,11 @@ impl ServiceAccountTokens {
         if now.as_second() < claims.nbf {
             return Err(Error::NotYetValid);
         }
-        let matching: Vec<String> = claims
-            .aud
-            .iter()
-            .filter(|a| audiences.contains(&a.as_str()))
-            .cloned()
-            .collect();
+        let matching: Vec<String> =
+            claims.aud.iter().filter(|a| audiences.contains(&a.as_str())).cloned().collect();
         if matching.is_empty() {
             let wanted = audiences.iter().map(|&a| a.to_owned()).collect();
-            return Err(Error::Audience {
-                token: claims.aud,
-                wanted,
-            });
+            return Err(Error::Audience { token: claims.aud, wanted });
         }
         check_objects(&claims.kubernetes, objects, now)?;
         Ok((user_of(&claims), matching))
@@ -194,11 +180,7 @@ fn check_objects(claims: &KubernetesClaims, objects: &dyn Objects, now: Timestam
     let namespace = claims.namespace.as_str();
     let account = Some(&claims.serviceaccount);
     // A pod's token also names its node, which may be gone before the pod is.
-    let node = if claims.bound.pod.is_none() {
-        claims.bound.node.as_ref()
-    } else {
-        None
-    };
+    let node = if claims.bound.pod.is_none() { claims.bound.node.as_ref() } else { None };
     let bound = [
         ("service account", "serviceaccounts", namespace, account),
         ("pod", "pods", namespace, claims.bound.pod.as_ref()),
@@ -211,10 +193,7 @@ fn check_objects(claims: &KubernetesClaims, objects: &dyn Objects, now: Timestam
             .object("", plural, namespace, &reference.name)
             .is_some_and(|object| meta(&object, "uid") == reference.uid && !is_deleted(&object, now));
         if !valid {
-            return Err(Error::BoundObject {
-                what,
-                name: reference.name.clone(),
-            });
+            return Err(Error::BoundObject { what, name: reference.name.clone() });
         }
     }
     Ok(())
@@ -238,17 +217,11 @@ fn user_of(claims: &Claims) -> User {
         let Some(reference) = reference else { continue };
         for (field, value) in [("name", &reference.name), ("uid", &reference.uid)] {
             if !value.is_empty() {
-                extra.insert(
-                    format!("authentication.kubernetes.io/{what}-{field}"),
-                    vec![value.clone()],
-                );
+                extra.insert(format!("authentication.kubernetes.io/{what}-{field}"), vec![value.clone()]);
             }
         }
     }
-    User {
-        extra,
-        ..User::service_account(&kubernetes.namespace, &account.name, &account.uid)
-    }
+    User { extra, ..User::service_account(&kubernetes.namespace, &account.name, &account.uid) }
 }
 
 /// A random (version 4) UUID.

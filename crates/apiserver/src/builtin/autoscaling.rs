@@ -12,18 +12,13 @@ use crate::resource::{Resource, Strategy};
 
 pub fn kinds() -> Vec<Resource> {
     vec![
-        Kind::new(
-            "autoscaling",
-            "v2",
-            "HorizontalPodAutoscaler",
-            "horizontalpodautoscalers",
-        )
-        .short(&["hpa"])
-        .in_all()
-        .status()
-        .columns(print::AUTOSCALER, print::autoscaler)
-        .strategy(Autoscaler)
-        .build(),
+        Kind::new("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+            .short(&["hpa"])
+            .in_all()
+            .status()
+            .columns(print::AUTOSCALER, print::autoscaler)
+            .strategy(Autoscaler)
+            .build(),
     ]
 }
 
@@ -57,10 +52,7 @@ impl Strategy for Autoscaler {
     fn validate(&self, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = Errors::default();
         let spec = &new["spec"];
-        let (min, max) = (
-            int(spec, "minReplicas"),
-            int(spec, "maxReplicas").unwrap_or_default(),
-        );
+        let (min, max) = (int(spec, "minReplicas"), int(spec, "maxReplicas").unwrap_or_default());
         if let Some(min) = min.filter(|&m| m < 1) {
             errors.invalid("spec.minReplicas", min, "must be greater than or equal to 1");
         }
@@ -70,11 +62,7 @@ impl Strategy for Autoscaler {
             _ => {}
         }
         if min.is_some_and(|min| max < min) {
-            errors.invalid(
-                "spec.maxReplicas",
-                max,
-                "must be greater than or equal to `minReplicas`",
-            );
+            errors.invalid("spec.maxReplicas", max, "must be greater than or equal to `minReplicas`");
         }
         target(&spec["scaleTargetRef"], &mut errors);
         for (i, item) in items(spec, "metrics").iter().enumerate() {
@@ -121,10 +109,7 @@ fn metric(metric: &Value, path: &str, errors: &mut Errors) {
         errors.required(join(path, source), detail);
         return;
     }
-    for (_, other) in SOURCES
-        .into_iter()
-        .filter(|(_, s)| *s != source && is_set(metric, s))
-    {
+    for (_, other) in SOURCES.into_iter().filter(|(_, s)| *s != source && is_set(metric, s)) {
         let detail = "must populate the given metric source only";
         errors.forbidden(join(path, other), detail);
     }
@@ -140,11 +125,7 @@ fn metric(metric: &Value, path: &str, errors: &mut Errors) {
     let types = ["AverageValue", "Utilization", "Value"];
     errors.one_of(&source["target"], &join(&at, "target"), "type", &types, true);
     if let Some(share) = int(&source["target"], "averageUtilization").filter(|&s| s < 1) {
-        errors.invalid(
-            join(&at, "target.averageUtilization"),
-            share,
-            "must be greater than 0",
-        );
+        errors.invalid(join(&at, "target.averageUtilization"), share, "must be greater than 0");
     }
 }
 
@@ -169,11 +150,7 @@ fn rules(rules: &Value, path: &str, errors: &mut Errors) {
         if period <= 0 {
             errors.invalid(join(&path, "periodSeconds"), period, "must be greater than zero");
         } else if period > 1800 {
-            errors.invalid(
-                join(&path, "periodSeconds"),
-                period,
-                "must be less than or equal to 1800",
-            );
+            errors.invalid(join(&path, "periodSeconds"), period, "must be less than or equal to 1800");
         }
     }
 }

@@ -130,10 +130,8 @@ impl Errors {
             let path = format!("{path}.matchExpressions[{i}]");
             let values = items(rule, "values");
             match text(rule, "operator") {
-                "In" | "NotIn" if values.is_empty() => self.required(
-                    join(&path, "values"),
-                    "must be specified when `operator` is 'In' or 'NotIn'",
-                ),
+                "In" | "NotIn" if values.is_empty() => self
+                    .required(join(&path, "values"), "must be specified when `operator` is 'In' or 'NotIn'"),
                 "Exists" | "DoesNotExist" if !values.is_empty() => self.forbidden(
                     join(&path, "values"),
                     "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
@@ -153,11 +151,7 @@ impl Errors {
 
 /// `path.key`, or `key` at the root.
 pub fn join(path: &str, key: &str) -> String {
-    if path.is_empty() {
-        key.to_owned()
-    } else {
-        format!("{path}.{key}")
-    }
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
 /// Whether a label selector picks an object with these labels. An absent selector picks nothing.

@@ -7,18 +7,13 @@ use crate::resource::Resource;
 
 pub fn kinds() -> Vec<Resource> {
     vec![
-        Kind::new(
-            "apiextensions.k8s.io",
-            "v1",
-            "CustomResourceDefinition",
-            "customresourcedefinitions",
-        )
-        .cluster_scoped()
-        .short(&["crd", "crds"])
-        .categories(&["api-extensions"])
-        .status()
-        .columns(print::CREATED, print::created)
-        .strategy(Definition)
-        .build(),
+        Kind::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions")
+            .cluster_scoped()
+            .short(&["crd", "crds"])
+            .categories(&["api-extensions"])
+            .status()
+            .columns(print::CREATED, print::created)
+            .strategy(Definition)
+            .build(),
     ]
 }

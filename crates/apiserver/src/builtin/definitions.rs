@@ -55,9 +55,7 @@ pub fn definitions() -> &'static BTreeMap<String, Value> {
 pub fn node(name: &str) -> Arc<Node> {
     static ALL: OnceLock<BTreeMap<String, Arc<Node>>> = OnceLock::new();
     let all = ALL.get_or_init(|| nodes::convert(&generate()));
-    all.get(name)
-        .expect("callers name types that k8s-openapi defines")
-        .clone()
+    all.get(name).expect("callers name types that k8s-openapi defines").clone()
 }
 
 /// The name of the definition of a built-in kind.
@@ -83,12 +81,7 @@ struct Tops(Vec<Top>);
 impl Visitor for Tops {
     fn kind<T: JsonSchema + k8s_openapi::Resource>(&mut self) {
         let name = T::schema_name().into_owned();
-        self.0.push(Top {
-            group: T::GROUP,
-            version: T::VERSION,
-            kind: T::KIND,
-            name,
-        });
+        self.0.push(Top { group: T::GROUP, version: T::VERSION, kind: T::KIND, name });
     }
 }
 
@@ -171,18 +164,12 @@ fn annotate(name: &str, schema: &mut Value) {
         return;
     };
     if name.ends_with(".resource.Quantity") {
-        object.insert(
-            "oneOf".into(),
-            json!([{ "type": "string" }, { "type": "number" }]),
-        );
+        object.insert("oneOf".into(), json!([{ "type": "string" }, { "type": "number" }]));
         return;
     }
     if name.ends_with(".intstr.IntOrString") {
         object.insert("format".into(), "int-or-string".into());
-        object.insert(
-            "oneOf".into(),
-            json!([{ "type": "integer" }, { "type": "string" }]),
-        );
+        object.insert("oneOf".into(), json!([{ "type": "integer" }, { "type": "string" }]));
         return;
     }
     if is_any_json(name) {

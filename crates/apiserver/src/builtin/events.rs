@@ -12,15 +12,8 @@ use crate::error::FieldError;
 use crate::object;
 use crate::resource::{Resource, Strategy};
 
-const REFERENCE: [&str; 7] = [
-    "kind",
-    "namespace",
-    "name",
-    "uid",
-    "apiVersion",
-    "resourceVersion",
-    "fieldPath",
-];
+const REFERENCE: [&str; 7] =
+    ["kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"];
 
 /// Field names in the core group and in `events.k8s.io`.
 const RENAMED: [(&str, &str); 7] = [
@@ -36,20 +29,14 @@ const RENAMED: [(&str, &str); 7] = [
 pub fn kinds() -> Vec<Resource> {
     let fields = |reference: &str, others: &[&str]| -> Vec<String> {
         let of_reference = REFERENCE.map(|f| format!("{reference}.{f}"));
-        of_reference
-            .into_iter()
-            .chain(others.iter().map(|&o| o.to_owned()))
-            .collect()
+        of_reference.into_iter().chain(others.iter().map(|&o| o.to_owned())).collect()
     };
     let mut core = Kind::new("", "v1", "Event", "events")
         .short(&["ev"])
         .columns(print::EVENT, print::core_event)
         .strategy(CoreEvent)
         .build();
-    core.selectable_fields = fields(
-        "involvedObject",
-        &["reason", "reportingComponent", "source", "type"],
-    );
+    core.selectable_fields = fields("involvedObject", &["reason", "reportingComponent", "source", "type"]);
     let mut group = Kind::new("events.k8s.io", "v1", "Event", "events")
         .short(&["ev"])
         .stored_in("", "v1")
@@ -110,14 +97,7 @@ impl Strategy for GroupEvent {
                         errors.invalid(core, new[group].clone(), super::check::IMMUTABLE);
                     }
                 }
-                for field in [
-                    "reason",
-                    "type",
-                    "eventTime",
-                    "action",
-                    "related",
-                    "reportingInstance",
-                ] {
+                for field in ["reason", "type", "eventTime", "action", "related", "reportingInstance"] {
                     errors.unchanged(new, old, "", field);
                 }
             }
@@ -173,10 +153,7 @@ fn rename(object: &mut Value, from: &str, to: &str) {
 
 /// The rules of both groups, on the core form. `reporter` is what the caller's group calls the reporting component.
 fn validate(event: &Value, reporter: &str, errors: &mut Errors) {
-    let (own, target) = (
-        object::namespace(event),
-        text(&event["involvedObject"], "namespace"),
-    );
+    let (own, target) = (object::namespace(event), text(&event["involvedObject"], "namespace"));
     let mismatch = if is_set(event, "eventTime") {
         target.is_empty() && !matches!(own, "default" | "kube-system")
     } else if target.is_empty() {
@@ -185,11 +162,7 @@ fn validate(event: &Value, reporter: &str, errors: &mut Errors) {
         own != target
     };
     if mismatch {
-        errors.invalid(
-            "involvedObject.namespace",
-            target,
-            "does not match event.namespace",
-        );
+        errors.invalid("involvedObject.namespace", target, "does not match event.namespace");
     }
     if !is_set(event, "eventTime") {
         return;

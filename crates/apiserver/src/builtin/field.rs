@@ -74,10 +74,5 @@ pub fn made<'a>(object: &'a mut Value, key: &str) -> Option<&'a mut Value> {
 
 /// The items of the list at `key`, for change.
 pub fn items_mut<'a>(object: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
-    object
-        .as_object_mut()
-        .and_then(|m| m.get_mut(key))
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
+    object.as_object_mut().and_then(|m| m.get_mut(key)).and_then(Value::as_array_mut).into_iter().flatten()
 }

@@ -11,18 +11,11 @@ pub fn field_value(resource: &Resource, object: &Value, path: &str) -> String {
     match (resource.group.as_str(), resource.plural.as_str(), path) {
         ("", "events", "source") => {
             let component = text(&object["source"], "component");
-            let source = if component.is_empty() {
-                text(object, "reportingComponent")
-            } else {
-                component
-            };
+            let source = if component.is_empty() { text(object, "reportingComponent") } else { component };
             return source.to_owned();
         }
         ("", "pods", "status.podIPs") => {
-            let ips: Vec<_> = items(&object["status"], "podIPs")
-                .iter()
-                .map(|ip| text(ip, "ip"))
-                .collect();
+            let ips: Vec<_> = items(&object["status"], "podIPs").iter().map(|ip| text(ip, "ip")).collect();
             return ips.join(",");
         }
         _ => {}

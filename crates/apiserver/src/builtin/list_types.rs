@@ -107,10 +107,8 @@ const ATOMIC_TYPES: &[&str] = &[
 ];
 
 /// Maps that server-side apply replaces as a whole.
-const ATOMIC_FIELDS: &[(&str, &str)] = &[
-    ("api.core.v1.PodSpec", "nodeSelector"),
-    ("api.core.v1.ServiceSpec", "selector"),
-];
+const ATOMIC_FIELDS: &[(&str, &str)] =
+    &[("api.core.v1.PodSpec", "nodeSelector"), ("api.core.v1.ServiceSpec", "selector")];
 
 /// Schema defaults; whatever needs more than a constant is up to the kind's strategy.
 const DEFAULTS: &[(&str, &str, &str)] = &[
@@ -123,11 +121,7 @@ const DEFAULTS: &[(&str, &str, &str)] = &[
     ("api.core.v1.RBDVolumeSource", "pool", "rbd"),
     ("api.core.v1.RBDVolumeSource", "user", "admin"),
     ("api.core.v1.ScaleIOVolumeSource", "fsType", "xfs"),
-    (
-        "api.core.v1.ScaleIOVolumeSource",
-        "storageMode",
-        "ThinProvisioned",
-    ),
+    ("api.core.v1.ScaleIOVolumeSource", "storageMode", "ThinProvisioned"),
     ("api.core.v1.ServicePort", "protocol", "TCP"),
 ];
 
@@ -155,22 +149,14 @@ pub(super) fn is_atomic_field(ty: &str, field: &str) -> bool {
 /// The default of a field.
 pub(super) fn default(ty: &str, field: &str) -> Option<&'static str> {
     let ty = short(ty);
-    DEFAULTS
-        .iter()
-        .find(|(t, f, _)| *t == ty && *f == field)
-        .map(|(_, _, value)| *value)
+    DEFAULTS.iter().find(|(t, f, _)| *t == ty && *f == field).map(|(_, _, value)| *value)
 }
 
 /// Every type and field that has a fact, for the test that they all exist.
 #[cfg(test)]
 pub(super) fn all() -> impl Iterator<Item = (String, Option<&'static str>)> {
     let full = |ty: &str| format!("io.k8s.{ty}");
-    let fields = MERGES
-        .iter()
-        .map(|(t, f, _)| (*t, *f))
-        .chain(ATOMIC_FIELDS.iter().copied());
+    let fields = MERGES.iter().map(|(t, f, _)| (*t, *f)).chain(ATOMIC_FIELDS.iter().copied());
     let fields = fields.chain(DEFAULTS.iter().map(|(t, f, _)| (*t, *f)));
-    fields
-        .map(move |(t, f)| (full(t), Some(f)))
-        .chain(ATOMIC_TYPES.iter().map(move |t| (full(t), None)))
+    fields.map(move |(t, f)| (full(t), Some(f))).chain(ATOMIC_TYPES.iter().map(move |t| (full(t), None)))
 }

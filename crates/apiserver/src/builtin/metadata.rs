@@ -95,11 +95,7 @@ fn owners(meta: &Value, errors: &mut Errors) {
         }
         let version = text(owner, "apiVersion");
         if version.split('/').count() > 2 || version.ends_with('/') {
-            errors.invalid(
-                join(&at, "apiVersion"),
-                version,
-                "must be <group>/<version> or <version>",
-            );
+            errors.invalid(join(&at, "apiVersion"), version, "must be <group>/<version> or <version>");
         }
         if version == "v1" && text(owner, "kind") == "Event" {
             let detail = "/v1, Kind=Event is disallowed from being an owner";
@@ -137,11 +133,8 @@ fn finalizers(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
     if let Some(old) = old.filter(|old| object::is_terminating(old)) {
         let before = object::finalizers(old);
-        let added: Vec<_> = finalizers
-            .iter()
-            .filter(|f| !before.contains(f))
-            .map(|f| format!("\"{f}\""))
-            .collect();
+        let added: Vec<_> =
+            finalizers.iter().filter(|f| !before.contains(f)).map(|f| format!("\"{f}\"")).collect();
         if !added.is_empty() {
             errors.forbidden(
                 path,

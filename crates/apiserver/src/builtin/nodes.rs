@@ -79,10 +79,7 @@ impl Strategy for Lease {
         errors.positive(spec, "spec", "leaseDurationSeconds");
         errors.not_negative(spec, "spec", "leaseTransitions");
         if !text(spec, "preferredHolder").is_empty() && text(spec, "strategy").is_empty() {
-            errors.forbidden(
-                "spec.preferredHolder",
-                "may only be specified if `strategy` is defined",
-            );
+            errors.forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined");
         }
         errors.into_vec()
     }

@@ -69,10 +69,7 @@ impl Strategy for Pod {
 
 /// The single address and the list say the same.
 fn sync_ips(status: &mut Value) {
-    let first = items(status, "podIPs")
-        .first()
-        .map(|ip| text(ip, "ip").to_owned())
-        .unwrap_or_default();
+    let first = items(status, "podIPs").first().map(|ip| text(ip, "ip").to_owned()).unwrap_or_default();
     match text(status, "podIP").to_owned() {
         ip if ip.is_empty() && !first.is_empty() => fill_empty(status, "podIP", first),
         ip if !ip.is_empty() && ip != first => status["podIPs"] = json!([{"ip": ip}]),

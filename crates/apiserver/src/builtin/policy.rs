@@ -27,11 +27,8 @@ impl Strategy for NetworkPolicy {
     fn default(&self, policy: &mut Value) {
         let Some(spec) = child(policy, "spec") else { return };
         fill(spec, "podSelector", json!({}));
-        let types = if items(spec, "egress").is_empty() {
-            json!(["Ingress"])
-        } else {
-            json!(["Ingress", "Egress"])
-        };
+        let types =
+            if items(spec, "egress").is_empty() { json!(["Ingress"]) } else { json!(["Ingress", "Egress"]) };
         fill_empty(spec, "policyTypes", types);
         for direction in ["ingress", "egress"] {
             for rule in items_mut(spec, direction) {
@@ -60,11 +57,7 @@ impl Strategy for NetworkPolicy {
         for (i, ty) in texts(spec, "policyTypes").into_iter().enumerate() {
             if !matches!(ty, "Ingress" | "Egress") {
                 let path = format!("spec.policyTypes[{i}]");
-                errors.push(FieldError::not_supported(
-                    path,
-                    &ty.into(),
-                    &["Ingress", "Egress"],
-                ));
+                errors.push(FieldError::not_supported(path, &ty.into(), &["Ingress", "Egress"]));
             }
         }
         errors.into_vec()
@@ -95,10 +88,8 @@ fn port(port: &Value, path: &str, errors: &mut Errors) {
 }
 
 fn peer(peer: &Value, path: &str, errors: &mut Errors) {
-    let selectors: Vec<_> = ["podSelector", "namespaceSelector"]
-        .into_iter()
-        .filter(|s| is_set(peer, s))
-        .collect();
+    let selectors: Vec<_> =
+        ["podSelector", "namespaceSelector"].into_iter().filter(|s| is_set(peer, s)).collect();
     for selector in &selectors {
         errors.selector(&peer[*selector], &join(path, selector));
     }

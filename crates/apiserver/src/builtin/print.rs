@@ -43,23 +43,11 @@ const IMAGES: ColumnDef = wide("Images", "Images of the containers in the templa
 const SELECTOR: ColumnDef = wide("Selector", "Labels of the pods this object selects.");
 
 const fn col(name: &'static str, ty: &'static str, description: &'static str) -> ColumnDef {
-    ColumnDef {
-        name,
-        ty,
-        format: "",
-        description,
-        priority: 0,
-    }
+    ColumnDef { name, ty, format: "", description, priority: 0 }
 }
 
 const fn wide(name: &'static str, description: &'static str) -> ColumnDef {
-    ColumnDef {
-        name,
-        ty: "string",
-        format: "",
-        description,
-        priority: 1,
-    }
+    ColumnDef { name, ty: "string", format: "", description, priority: 1 }
 }
 
 /// The object's name, as a cell.
@@ -88,9 +76,8 @@ fn or<'a>(text: &'a str, empty: &'a str) -> &'a str {
 
 /// A map of labels: `a=b,c=d`.
 fn labels(object: &Value, key: &str) -> String {
-    let mut pairs: Vec<_> = entries(object, key)
-        .map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default()))
-        .collect();
+    let mut pairs: Vec<_> =
+        entries(object, key).map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default())).collect();
     pairs.sort();
     or(&pairs.join(","), "<none>").to_owned()
 }

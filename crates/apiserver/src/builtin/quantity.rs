@@ -5,18 +5,8 @@ use serde_json::Value;
 
 const NANO: i128 = 1_000_000_000;
 const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
-const DECIMAL: [(&str, i32); 10] = [
-    ("n", -9),
-    ("u", -6),
-    ("m", -3),
-    ("", 0),
-    ("k", 3),
-    ("M", 6),
-    ("G", 9),
-    ("T", 12),
-    ("P", 15),
-    ("E", 18),
-];
+const DECIMAL: [(&str, i32); 10] =
+    [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 
 pub const COMPLAINT: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
@@ -62,9 +52,7 @@ impl Quantity {
             b'+' => (false, &text[1..]),
             _ => (false, text),
         };
-        let end = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
         let (number, suffix) = rest.split_at(end);
         let (multiplier, divisor, style) = scale(suffix)?;
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
@@ -76,10 +64,7 @@ impl Quantity {
         let divisor = divisor.checked_mul(10_i128.checked_pow(fraction.len() as u32)?)?;
         // What is finer than a billionth is rounded up.
         let nanos = scaled / divisor + i128::from(scaled % divisor != 0);
-        Some(Self {
-            nanos: if negative { -nanos } else { nanos },
-            style,
-        })
+        Some(Self { nanos: if negative { -nanos } else { nanos }, style })
     }
 
     pub fn is_zero(self) -> bool {

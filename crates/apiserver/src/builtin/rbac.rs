@@ -85,16 +85,10 @@ impl Role {
             return;
         }
         if empty("apiGroups") {
-            errors.required(
-                join(path, "apiGroups"),
-                "resource rules must supply at least one api group",
-            );
+            errors.required(join(path, "apiGroups"), "resource rules must supply at least one api group");
         }
         if empty("resources") {
-            errors.required(
-                join(path, "resources"),
-                "resource rules must supply at least one resource",
-            );
+            errors.required(join(path, "resources"), "resource rules must supply at least one resource");
         }
     }
 }
@@ -119,11 +113,7 @@ impl Strategy for Binding {
         let mut errors = Errors::default();
         let role = &new["roleRef"];
         one_of(role, "roleRef", "apiGroup", &[GROUP], &mut errors);
-        let kinds: &[&str] = if self.namespaced {
-            &["Role", "ClusterRole"]
-        } else {
-            &["ClusterRole"]
-        };
+        let kinds: &[&str] = if self.namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
         one_of(role, "roleRef", "kind", kinds, &mut errors);
         if errors.need(role, "roleRef", "name") {
             let name = text(role, "name");
@@ -160,13 +150,7 @@ impl Binding {
                 }
             }
             "User" | "Group" => one_of(subject, path, "apiGroup", &[GROUP], errors),
-            _ => one_of(
-                subject,
-                path,
-                "kind",
-                &["ServiceAccount", "User", "Group"],
-                errors,
-            ),
+            _ => one_of(subject, path, "kind", &["ServiceAccount", "User", "Group"], errors),
         }
     }
 }

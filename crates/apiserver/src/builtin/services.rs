@@ -54,10 +54,7 @@ pub fn cluster_ip_wanted(service: &Value) -> ClusterIpWish {
         return ClusterIpWish::None;
     }
     let first = texts(spec, "clusterIPs").first().copied().unwrap_or_default();
-    match [text(spec, "clusterIP"), first]
-        .into_iter()
-        .find(|ip| !ip.is_empty())
-    {
+    match [text(spec, "clusterIP"), first].into_iter().find(|ip| !ip.is_empty()) {
         None => ClusterIpWish::Allocate,
         Some("None") => ClusterIpWish::Headless,
         Some(ip) => ip.parse().map_or(ClusterIpWish::None, ClusterIpWish::Fixed),
@@ -97,11 +94,7 @@ fn defaults(spec: &mut Value) {
     fill_empty(spec, "type", "ClusterIP");
     fill_empty(spec, "sessionAffinity", "None");
     if text(spec, "sessionAffinity") == "ClientIP" {
-        fill(
-            spec,
-            "sessionAffinityConfig",
-            json!({"clientIP": {"timeoutSeconds": 10800}}),
-        );
+        fill(spec, "sessionAffinityConfig", json!({"clientIP": {"timeoutSeconds": 10800}}));
     } else if let Some(map) = spec.as_object_mut() {
         map.remove("sessionAffinityConfig");
     }
@@ -122,11 +115,7 @@ fn defaults(spec: &mut Value) {
         let v6 = text(spec, "clusterIP").contains(':');
         fill_empty(spec, "ipFamilies", json!([if v6 { "IPv6" } else { "IPv4" }]));
         let dual = items(spec, "ipFamilies").len() > 1;
-        fill(
-            spec,
-            "ipFamilyPolicy",
-            if dual { "RequireDualStack" } else { "SingleStack" },
-        );
+        fill(spec, "ipFamilyPolicy", if dual { "RequireDualStack" } else { "SingleStack" });
     }
 }
 
@@ -145,13 +134,7 @@ fn keep_allocated(spec: &mut Value, old: &Value) {
         let Some(map) = spec.as_object_mut().filter(|_| has_ip(old)) else {
             return;
         };
-        for field in [
-            "clusterIP",
-            "clusterIPs",
-            "ipFamilies",
-            "ipFamilyPolicy",
-            "internalTrafficPolicy",
-        ] {
+        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] {
             if map.get(field) == old.get(field) {
                 map.remove(field);
             }
@@ -161,10 +144,7 @@ fn keep_allocated(spec: &mut Value, old: &Value) {
     if has_ip(old) {
         let (ip, old_ip) = (text(spec, "clusterIP").to_owned(), text(old, "clusterIP"));
         if ip.is_empty() && items(spec, "clusterIPs").is_empty() {
-            for field in ["clusterIP", "clusterIPs"]
-                .into_iter()
-                .filter(|f| !old[*f].is_null())
-            {
+            for field in ["clusterIP", "clusterIPs"].into_iter().filter(|f| !old[*f].is_null()) {
                 fill_empty(spec, field, old[field].clone());
             }
         } else if ip != old_ip && spec["clusterIPs"] == old["clusterIPs"] {
@@ -178,10 +158,7 @@ fn keep_allocated(spec: &mut Value, old: &Value) {
         for port in items_mut(spec, "ports") {
             let protocol = |p: &Value| or_tcp(text(p, "protocol")).to_owned();
             let same = |p: &&Value| p["port"] == port["port"] && protocol(p) == protocol(port);
-            let before = items(old, "ports")
-                .iter()
-                .find(same)
-                .and_then(|p| int(p, "nodePort"));
+            let before = items(old, "ports").iter().find(same).and_then(|p| int(p, "nodePort"));
             if let Some(number) = before.filter(|&n| n != 0) {
                 fill_empty(port, "nodePort", number);
             }
@@ -204,11 +181,7 @@ fn drop_unneeded(spec: &mut Value, old: &Value) {
         }
     }
     if balanced(old) && !balanced(spec) {
-        fields.extend([
-            "allocateLoadBalancerNodePorts",
-            "loadBalancerClass",
-            "healthCheckNodePort",
-        ]);
+        fields.extend(["allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort"]);
     }
     if let Some(map) = spec.as_object_mut() {
         for field in fields {

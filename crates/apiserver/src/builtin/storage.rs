@@ -28,9 +28,7 @@ pub fn claim_defaults(claim: &mut Value) {
         fill(spec, "volumeMode", "Filesystem");
         if let Some(resources) = child(spec, "resources") {
             for list in ["limits", "requests"] {
-                child(resources, list)
-                    .into_iter()
-                    .for_each(quantity::canonicalize);
+                child(resources, list).into_iter().for_each(quantity::canonicalize);
             }
         }
     }
@@ -67,34 +65,19 @@ impl Strategy for Claim {
 }
 
 fn validate(spec: &Value, errors: &mut Errors) {
-    const MODES: [&str; 4] = [
-        "ReadOnlyMany",
-        "ReadWriteMany",
-        "ReadWriteOnce",
-        "ReadWriteOncePod",
-    ];
+    const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
     let modes = texts(spec, "accessModes");
     if modes.is_empty() {
         errors.required("spec.accessModes", "at least 1 access mode is required");
     }
     for mode in modes.iter().filter(|m| !MODES.contains(m)) {
-        errors.push(FieldError::not_supported(
-            "spec.accessModes",
-            &(*mode).into(),
-            &MODES,
-        ));
+        errors.push(FieldError::not_supported("spec.accessModes", &(*mode).into(), &MODES));
     }
     if modes.contains(&"ReadWriteOncePod") && modes.len() > 1 {
-        errors.forbidden(
-            "spec.accessModes",
-            "may not use ReadWriteOncePod with other access modes",
-        );
+        errors.forbidden("spec.accessModes", "may not use ReadWriteOncePod with other access modes");
     }
     errors.selector(&spec["selector"], "spec.selector");
-    let (size, path) = (
-        &spec["resources"]["requests"]["storage"],
-        "spec.resources[storage]",
-    );
+    let (size, path) = (&spec["resources"]["requests"]["storage"], "spec.resources[storage]");
     match Quantity::of(size) {
         _ if size.is_null() => errors.required(path, ""),
         None => errors.invalid(path, size.clone(), quantity::COMPLAINT),

@@ -60,9 +60,7 @@ fn is_word(text: &str) -> bool {
     let ends = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
     ends(bytes.first())
         && ends(bytes.last())
-        && bytes
-            .iter()
-            .all(|&b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+        && bytes.iter().all(|&b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
 }
 
 pub fn label(text: &str) -> Complaints {
@@ -178,11 +176,7 @@ pub fn config_key(text: &str) -> Complaints {
     if text.len() > 253 {
         complaints.push(too_long(253));
     }
-    if text.is_empty()
-        || !text
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
-    {
+    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
         complaints.push(
             "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or \
              'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
@@ -248,9 +242,7 @@ pub fn between(value: i64, low: i64, high: i64) -> Complaints {
 
 /// `25%`
 pub fn percent(text: &str) -> Complaints {
-    let ok = text
-        .strip_suffix('%')
-        .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
+    let ok = text.strip_suffix('%').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
     if ok {
         return Vec::new();
     }

@@ -9,19 +9,14 @@ use super::{field_value, resources};
 use crate::resource::{Columns, Resource};
 
 fn find(group: &str, plural: &str) -> Resource {
-    resources()
-        .into_iter()
-        .find(|r| r.group == group && r.plural == plural)
-        .unwrap()
+    resources().into_iter().find(|r| r.group == group && r.plural == plural).unwrap()
 }
 
 #[test]
 fn every_kind_is_served_once() {
     let all = resources();
-    let kinds: BTreeSet<_> = all
-        .iter()
-        .map(|r| (r.group.clone(), r.version.clone(), r.plural.clone()))
-        .collect();
+    let kinds: BTreeSet<_> =
+        all.iter().map(|r| (r.group.clone(), r.version.clone(), r.plural.clone())).collect();
     assert_eq!(kinds.len(), all.len());
     assert_eq!(all.len(), 24);
 }
@@ -33,10 +28,7 @@ fn every_row_fits_its_columns() {
         let Columns::Printer(columns, row) = resource.columns else {
             panic!("{} has no columns", resource.kind)
         };
-        for object in [
-            json!({}),
-            json!({"metadata": {"name": "x"}, "spec": 1, "status": []}),
-        ] {
+        for object in [json!({}), json!({"metadata": {"name": "x"}, "spec": 1, "status": []})] {
             assert_eq!(row(&object, now).len(), columns.len(), "{}", resource.kind);
         }
     }
@@ -44,36 +36,11 @@ fn every_row_fits_its_columns() {
 
 #[test]
 fn defaults_and_rules_survive_values_of_the_wrong_type() {
-    let odd = [
-        json!(null),
-        json!(1),
-        json!("x"),
-        json!([1]),
-        json!([[]]),
-        json!([{"name": 1}]),
-        json!({"a": 1}),
-    ];
-    let fields = [
-        "spec",
-        "status",
-        "metadata",
-        "data",
-        "subsets",
-        "ports",
-        "rules",
-        "roleRef",
-        "stringData",
-    ];
-    let inner = [
-        "template",
-        "containers",
-        "volumes",
-        "ports",
-        "selector",
-        "strategy",
-        "resources",
-        "metrics",
-    ];
+    let odd =
+        [json!(null), json!(1), json!("x"), json!([1]), json!([[]]), json!([{"name": 1}]), json!({"a": 1})];
+    let fields = ["spec", "status", "metadata", "data", "subsets", "ports", "rules", "roleRef", "stringData"];
+    let inner =
+        ["template", "containers", "volumes", "ports", "selector", "strategy", "resources", "metrics"];
     for resource in resources() {
         for value in &odd {
             let mut object = json!({});
@@ -112,11 +79,7 @@ fn defaulting_twice_changes_nothing() {
             json!({"spec": {"containers": [{"name": "a", "image": "b",
             "resources": {"limits": {"cpu": "1000m"}}, "ports": [{"containerPort": 1}]}], "volumes": [{"name": "v"}]}}),
         ),
-        (
-            "apps",
-            "deployments",
-            json!({"spec": {"template": {"spec": {"containers": [{"name": "a"}]}}}}),
-        ),
+        ("apps", "deployments", json!({"spec": {"template": {"spec": {"containers": [{"name": "a"}]}}}})),
         (
             "apps",
             "statefulsets",
@@ -124,11 +87,7 @@ fn defaulting_twice_changes_nothing() {
         ),
         ("", "services", json!({"spec": {"ports": [{"port": 80}]}})),
         ("", "secrets", json!({"stringData": {"a": "b"}})),
-        (
-            "autoscaling",
-            "horizontalpodautoscalers",
-            json!({"spec": {"behavior": {"scaleUp": {}}}}),
-        ),
+        ("autoscaling", "horizontalpodautoscalers", json!({"spec": {"behavior": {"scaleUp": {}}}})),
     ];
     for (group, plural, mut object) in samples {
         let strategy = find(group, plural).strategy;
@@ -144,42 +103,14 @@ fn absent_fields_are_selectable_by_what_they_mean() {
     let cases = [
         ("", "pods", "spec.hostNetwork", json!({}), "false"),
         ("", "pods", "spec.nodeName", json!({}), ""),
-        (
-            "",
-            "nodes",
-            "spec.unschedulable",
-            json!({"spec": {"unschedulable": true}}),
-            "true",
-        ),
+        ("", "nodes", "spec.unschedulable", json!({"spec": {"unschedulable": true}}), "true"),
         ("apps", "replicasets", "status.replicas", json!({}), "0"),
-        (
-            "",
-            "events",
-            "source",
-            json!({"source": {"component": "kubelet"}}),
-            "kubelet",
-        ),
-        (
-            "",
-            "events",
-            "source",
-            json!({"reportingComponent": "node"}),
-            "node",
-        ),
-        (
-            "events.k8s.io",
-            "events",
-            "regarding.kind",
-            json!({"regarding": {"kind": "Pod"}}),
-            "Pod",
-        ),
+        ("", "events", "source", json!({"source": {"component": "kubelet"}}), "kubelet"),
+        ("", "events", "source", json!({"reportingComponent": "node"}), "node"),
+        ("events.k8s.io", "events", "regarding.kind", json!({"regarding": {"kind": "Pod"}}), "Pod"),
     ];
     for (group, plural, path, object, want) in cases {
-        assert_eq!(
-            field_value(&find(group, plural), &object, path),
-            want,
-            "{plural} {path}"
-        );
+        assert_eq!(field_value(&find(group, plural), &object, path), want, "{plural} {path}");
     }
 }
 

@@ -14,10 +14,7 @@ use crate::resource::{Resource, Strategy};
 
 pub fn kinds() -> Vec<Resource> {
     let kind = |kind: &str, plural: &str, short: &str| {
-        Kind::new("apps", "v1", kind, plural)
-            .short(&[short])
-            .in_all()
-            .status()
+        Kind::new("apps", "v1", kind, plural).short(&[short]).in_all().status()
     };
     vec![
         kind("Deployment", "deployments", "deploy")

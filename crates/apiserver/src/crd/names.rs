@@ -48,11 +48,7 @@ pub fn check(spec: &Value, errors: &mut Vec<FieldError>) {
     }
     if names["kind"].is_string() && names["kind"] == names["listKind"] {
         let detail = "kind and listKind may not be the same";
-        errors.push(FieldError::invalid(
-            "spec.names.listKind",
-            &names["listKind"],
-            detail,
-        ));
+        errors.push(FieldError::invalid("spec.names.listKind", &names["listKind"], detail));
     }
 }
 
@@ -79,27 +75,16 @@ pub fn name_conflict<'a>(crd: &Value, others: impl IntoIterator<Item = &'a Value
         let names = &other["status"]["acceptedNames"];
         let short = names["shortNames"].as_array().into_iter().flatten();
         resources.extend(
-            [&names["plural"], &names["singular"]]
-                .into_iter()
-                .chain(short)
-                .filter_map(Value::as_str),
+            [&names["plural"], &names["singular"]].into_iter().chain(short).filter_map(Value::as_str),
         );
-        kinds.extend(
-            [&names["kind"], &names["listKind"]]
-                .into_iter()
-                .filter_map(Value::as_str),
-        );
+        kinds.extend([&names["kind"], &names["listKind"]].into_iter().filter_map(Value::as_str));
     }
     let names = &crd["spec"]["names"];
     let taken = |value: &Value, used: &HashSet<&str>| value.as_str().is_some_and(|n| used.contains(n));
     let short = names["shortNames"].as_array().into_iter().flatten();
-    let conflict = [&names["listKind"], &names["kind"]]
-        .into_iter()
-        .find(|name| taken(name, &kinds))
-        .or_else(|| {
-            short
-                .chain([&names["singular"], &names["plural"]])
-                .find(|name| taken(name, &resources))
+    let conflict =
+        [&names["listKind"], &names["kind"]].into_iter().find(|name| taken(name, &kinds)).or_else(|| {
+            short.chain([&names["singular"], &names["plural"]]).find(|name| taken(name, &resources))
         })?;
     Some(format!("{conflict} is already in use"))
 }
@@ -108,11 +93,7 @@ pub fn name_conflict<'a>(crd: &Value, others: impl IntoIterator<Item = &'a Value
 pub fn conflict_reason(crd: &Value, message: &str) -> &'static str {
     let names = &crd["spec"]["names"];
     let named = |value: &Value| value.is_string() && message.contains(&value.to_string());
-    let short = names["shortNames"]
-        .as_array()
-        .unwrap_or(&Vec::new())
-        .iter()
-        .any(named);
+    let short = names["shortNames"].as_array().unwrap_or(&Vec::new()).iter().any(named);
     if named(&names["listKind"]) {
         "ListKindConflict"
     } else if named(&names["kind"]) {
@@ -129,31 +110,18 @@ pub fn conflict_reason(crd: &Value, message: &str) -> &'static str {
 /// `metadata.name` follows from the names; groups of the Kubernetes project need its approval.
 pub fn check_object_name(crd: &Value, errors: &mut Vec<FieldError>) {
     let spec = &crd["spec"];
-    let (plural, group) = (
-        spec["names"]["plural"].as_str().unwrap_or_default(),
-        spec["group"].as_str().unwrap_or_default(),
-    );
+    let (plural, group) =
+        (spec["names"]["plural"].as_str().unwrap_or_default(), spec["group"].as_str().unwrap_or_default());
     if crd["metadata"]["name"] != json!(format!("{plural}.{group}")) {
         let detail = r#"must be spec.names.plural+"."+spec.group"#;
-        errors.push(FieldError::invalid(
-            "metadata.name",
-            &crd["metadata"]["name"],
-            detail,
-        ));
+        errors.push(FieldError::invalid("metadata.name", &crd["metadata"]["name"], detail));
     }
-    let protected = [".k8s.io", ".kubernetes.io"]
-        .iter()
-        .any(|suffix| group.ends_with(suffix))
+    let protected = [".k8s.io", ".kubernetes.io"].iter().any(|suffix| group.ends_with(suffix))
         || matches!(group, "k8s.io" | "kubernetes.io");
-    let approved = crd["metadata"]["annotations"]["api-approved.kubernetes.io"]
-        .as_str()
-        .unwrap_or_default();
+    let approved = crd["metadata"]["annotations"]["api-approved.kubernetes.io"].as_str().unwrap_or_default();
     if protected && approved.is_empty() {
         let detail = "protected groups must have approval annotation \"api-approved.kubernetes.io\", see \
                       https://github.com/kubernetes/enhancements/pull/1111";
-        errors.push(FieldError::required(
-            "metadata.annotations[api-approved.kubernetes.io]",
-            detail,
-        ));
+        errors.push(FieldError::required("metadata.annotations[api-approved.kubernetes.io]", detail));
     }
 }

@@ -19,9 +19,7 @@ pub fn accepted_status(crd: &Value, conflicts: Option<String>, now: &str) -> Val
                     "message": "the initial names have been accepted" }),
         ),
         Some(message) => (
-            old.get("acceptedNames")
-                .cloned()
-                .unwrap_or_else(|| json!({ "kind": "", "plural": "" })),
+            old.get("acceptedNames").cloned().unwrap_or_else(|| json!({ "kind": "", "plural": "" })),
             json!({ "status": "False", "reason": conflict_reason(crd, message), "message": message }),
             json!({ "status": "False", "reason": "NotAccepted", "message": "not all names are accepted" }),
         ),
@@ -41,15 +39,9 @@ pub fn accepted_status(crd: &Value, conflicts: Option<String>, now: &str) -> Val
 
 /// Every version that objects may be stored in: those so far and the current one.
 fn stored_versions(crd: &Value) -> Value {
-    let mut stored = crd["status"]["storedVersions"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    let current = crd["spec"]["versions"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .find(|v| v["storage"] == json!(true));
+    let mut stored = crd["status"]["storedVersions"].as_array().cloned().unwrap_or_default();
+    let current =
+        crd["spec"]["versions"].as_array().into_iter().flatten().find(|v| v["storage"] == json!(true));
     if let Some(version) = current
         && !stored.contains(&version["name"])
     {

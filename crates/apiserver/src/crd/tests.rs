@@ -67,36 +67,16 @@ fn refuses_a_bad_definition() {
             json!("Galaxy"),
             r#"spec.scope: Unsupported value: "Galaxy": supported values: "Cluster", "Namespaced""#.into(),
         ),
-        (
-            "/spec/names/kind".into(),
-            json!("Wid get"),
-            "spec.names.kind: Invalid value".into(),
-        ),
-        (
-            "/spec/names/shortNames".into(),
-            json!(["W"]),
-            "spec.names.shortNames[0]: Invalid value".into(),
-        ),
+        ("/spec/names/kind".into(), json!("Wid get"), "spec.names.kind: Invalid value".into()),
+        ("/spec/names/shortNames".into(), json!(["W"]), "spec.names.shortNames[0]: Invalid value".into()),
         (
             "/spec/conversion/strategy".into(),
             json!("Webhook"),
             r#"spec.conversion.strategy: Invalid value: "Webhook": this server calls no webhooks"#.into(),
         ),
-        (
-            "/spec/versions".into(),
-            json!([]),
-            "spec.versions: Required value".into(),
-        ),
-        (
-            at("/storage"),
-            json!(false),
-            "must have exactly one version marked as storage version".into(),
-        ),
-        (
-            at("/schema"),
-            json!({}),
-            format!("{schema}: Required value: schemas are required"),
-        ),
+        ("/spec/versions".into(), json!([]), "spec.versions: Required value".into()),
+        (at("/storage"), json!(false), "must have exactly one version marked as storage version".into()),
+        (at("/schema"), json!({}), format!("{schema}: Required value: schemas are required")),
         (
             spec("/type"),
             Value::Null,
@@ -104,11 +84,7 @@ fn refuses_a_bad_definition() {
                 "{schema}.properties[spec].type: Required value: must not be empty for specified object fields"
             ),
         ),
-        (
-            spec("/properties/size/type"),
-            json!("int"),
-            r#"Unsupported value: "int""#.into(),
-        ),
+        (spec("/properties/size/type"), json!("int"), r#"Unsupported value: "int""#.into()),
         (
             spec("/properties/color/default"),
             json!(5),
@@ -131,21 +107,13 @@ fn refuses_a_bad_definition() {
             "x-kubernetes-list-map-keys": ["n"], "items": { "type": "object", "properties": { "n": { "type": "string" } } } }),
             "so it must have a default or be a required property".into(),
         ),
-        (
-            spec("/properties/ref"),
-            json!({ "$ref": "#/x", "type": "object" }),
-            "$ref is not supported".into(),
-        ),
+        (spec("/properties/ref"), json!({ "$ref": "#/x", "type": "object" }), "$ref is not supported".into()),
         (
             spec("/properties/re"),
             json!({ "type": "string", "pattern": "(" }),
             "must be a valid regular expression".into(),
         ),
-        (
-            spec("/properties/o"),
-            json!({ "type": "object", "default": { "x": 1 } }),
-            "must be pruned".into(),
-        ),
+        (spec("/properties/o"), json!({ "type": "object", "default": { "x": 1 } }), "must be pruned".into()),
         (
             spec("/properties/o"),
             json!({ "type": "object", "properties": {}, "anyOf": [{ "required": ["a"], "type": "object" }] }),
@@ -167,33 +135,18 @@ fn refuses_a_bad_definition() {
             json!([{ "rule": "self.nope == 1" }]),
             "undefined field 'nope'".into(),
         ),
-        (
-            at("/additionalPrinterColumns/0/jsonPath"),
-            json!(".spec["),
-            "invalid JSON path".into(),
-        ),
-        (
-            at("/additionalPrinterColumns/0/type"),
-            json!("text"),
-            "must be one of boolean,date,integer".into(),
-        ),
+        (at("/additionalPrinterColumns/0/jsonPath"), json!(".spec["), "invalid JSON path".into()),
+        (at("/additionalPrinterColumns/0/type"), json!("text"), "must be one of boolean,date,integer".into()),
         (
             at("/subresources/scale/specReplicasPath"),
             json!(".status.x"),
             "should be a json path under .spec".into(),
         ),
-        (
-            at("/selectableFields/0/jsonPath"),
-            json!(".spec"),
-            "must point to a field of type string".into(),
-        ),
+        (at("/selectableFields/0/jsonPath"), json!(".spec"), "must point to a field of type string".into()),
     ];
     for (pointer, value, expected) in cases {
         let errors = texts(&validate(&with(&pointer, value.clone()), None));
-        assert!(
-            errors.iter().any(|e| e.contains(&expected)),
-            "{pointer} = {value}: {errors:#?}"
-        );
+        assert!(errors.iter().any(|e| e.contains(&expected)), "{pointer} = {value}: {errors:#?}");
     }
 }
 
@@ -202,10 +155,7 @@ fn refuses_a_bad_pattern_in_a_branch() {
     let place = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/x";
     let schema = json!({ "type": "string", "anyOf": [{ "pattern": "[" }] });
     let errors = texts(&validate(&with(place, schema), None));
-    assert!(
-        errors[0].contains("properties[x].anyOf[0].pattern: Invalid value"),
-        "{errors:?}"
-    );
+    assert!(errors[0].contains("properties[x].anyOf[0].pattern: Invalid value"), "{errors:?}");
 }
 
 #[test]
@@ -223,11 +173,7 @@ fn accepts_what_generators_write() {
         json!({ "type": "object", "properties": { "a": { "type": "string" }, "b": { "type": "string" } },
                 "oneOf": [{ "required": ["a"] }, { "required": ["b"] }] }),
     ] {
-        assert_eq!(
-            texts(&validate(&with(spec, schema.clone()), None)),
-            Vec::<String>::new(),
-            "{schema}"
-        );
+        assert_eq!(texts(&validate(&with(spec, schema.clone()), None)), Vec::<String>::new(), "{schema}");
     }
 }
 
@@ -235,10 +181,7 @@ fn accepts_what_generators_write() {
 fn keeps_what_stored_objects_hang_on() {
     let old = widget();
     let errors = texts(&validate(&with("/spec/scope", json!("Cluster")), Some(&old)));
-    assert_eq!(
-        errors,
-        [r#"spec.scope: Invalid value: "Cluster": field is immutable"#]
-    );
+    assert_eq!(errors, [r#"spec.scope: Invalid value: "Cluster": field is immutable"#]);
     let dropped = with("/status", json!({ "storedVersions": ["v0"] }));
     assert_eq!(
         texts(&validate(&dropped, Some(&old))),
@@ -256,22 +199,12 @@ fn becomes_a_resource_for_each_served_version() {
     let mut hidden = second.clone();
     hidden["name"] = json!("v3");
     hidden["served"] = json!(false);
-    crd["spec"]["versions"]
-        .as_array_mut()
-        .unwrap()
-        .extend([second, hidden]);
+    crd["spec"]["versions"].as_array_mut().unwrap().extend([second, hidden]);
     let resources = resources(&crd).unwrap();
-    assert_eq!(
-        resources.iter().map(|r| r.version.as_str()).collect::<Vec<_>>(),
-        ["v1", "v2"]
-    );
+    assert_eq!(resources.iter().map(|r| r.version.as_str()).collect::<Vec<_>>(), ["v1", "v2"]);
     let first = &resources[0];
     assert_eq!(
-        (
-            first.kind.as_str(),
-            first.list_kind.as_str(),
-            first.singular.as_str()
-        ),
+        (first.kind.as_str(), first.list_kind.as_str(), first.singular.as_str()),
         ("Widget", "WidgetList", "widget")
     );
     assert_eq!(
@@ -279,20 +212,12 @@ fn becomes_a_resource_for_each_served_version() {
         (vec!["wd".to_owned()], vec!["all".to_owned()])
     );
     assert!(first.namespaced && first.subresources.status);
-    assert_eq!(
-        first.subresources.scale.as_ref().unwrap().spec_replicas,
-        "spec.size"
-    );
+    assert_eq!(first.subresources.scale.as_ref().unwrap().spec_replicas, "spec.size");
     assert_eq!(first.selectable_fields, ["spec.color"]);
-    let Columns::Paths(columns) = &first.columns else {
-        panic!("not paths")
-    };
+    let Columns::Paths(columns) = &first.columns else { panic!("not paths") };
     assert_eq!((columns[0].name.as_str(), columns[0].priority), ("Size", 1));
     assert_eq!(first.deprecation_warning, None);
-    assert_eq!(
-        resources[1].deprecation_warning.as_deref(),
-        Some("example.com/v2 Widget is deprecated")
-    );
+    assert_eq!(resources[1].deprecation_warning.as_deref(), Some("example.com/v2 Widget is deprecated"));
     assert_eq!(resources[1].storage_version, "v1");
     let mut object = json!({ "spec": {} });
     first.schema.default(&mut object);
@@ -317,10 +242,7 @@ fn is_established_and_keeps_its_times() {
     );
     assert_eq!(accepted_status(&crd, None, "2027-01-01T00:00:00Z"), crd["status"]);
     crd["spec"]["versions"][0]["name"] = json!("v2");
-    assert_eq!(
-        accepted_status(&crd, None, "x")["storedVersions"],
-        json!(["v1", "v2"])
-    );
+    assert_eq!(accepted_status(&crd, None, "x")["storedVersions"], json!(["v1", "v2"]));
 }
 
 #[test]
@@ -387,12 +309,7 @@ fn accepts_every_definition_of_this_project() {
     for definition in causeway_api::crds() {
         let mut crd = serde_json::to_value(definition).unwrap();
         default(&mut crd);
-        assert_eq!(
-            texts(&validate(&crd, None)),
-            Vec::<String>::new(),
-            "{}",
-            crd["metadata"]["name"]
-        );
+        assert_eq!(texts(&validate(&crd, None)), Vec::<String>::new(), "{}", crd["metadata"]["name"]);
         assert_eq!(resources(&crd).unwrap().len(), 1);
     }
 }

@@ -27,21 +27,13 @@ pub fn validate(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
         None | Some("") => errors.push(FieldError::required("spec.scope", "")),
         Some("Cluster" | "Namespaced") => {}
         Some(_) => {
-            errors.push(FieldError::not_supported(
-                "spec.scope",
-                &spec["scope"],
-                &["Cluster", "Namespaced"],
-            ));
+            errors.push(FieldError::not_supported("spec.scope", &spec["scope"], &["Cluster", "Namespaced"]));
         }
     }
     if spec["preserveUnknownFields"] == json!(true) {
         let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
                       spec.versions[*].schema instead";
-        errors.push(FieldError::invalid(
-            "spec.preserveUnknownFields",
-            &json!(true),
-            detail,
-        ));
+        errors.push(FieldError::invalid("spec.preserveUnknownFields", &json!(true), detail));
     }
     conversion(&spec["conversion"], &mut errors);
     versions(spec, &mut errors);
@@ -63,22 +55,13 @@ fn conversion(conversion: &Value, errors: &mut Vec<FieldError>) {
         }
         Some(_) => {
             let allowed = ["None", "Webhook"];
-            errors.push(FieldError::not_supported(
-                "spec.conversion.strategy",
-                strategy,
-                &allowed,
-            ));
+            errors.push(FieldError::not_supported("spec.conversion.strategy", strategy, &allowed));
         }
     }
 }
 
 pub fn no_storage_version(spec: &Value) -> FieldError {
-    let names: Vec<&Value> = spec["versions"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|v| &v["name"])
-        .collect();
+    let names: Vec<&Value> = spec["versions"].as_array().into_iter().flatten().map(|v| &v["name"]).collect();
     FieldError::invalid(
         "spec.versions",
         &json!(names),
@@ -89,10 +72,7 @@ pub fn no_storage_version(spec: &Value) -> FieldError {
 fn versions(spec: &Value, errors: &mut Vec<FieldError>) {
     let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
     if versions.is_empty() {
-        errors.push(FieldError::required(
-            "spec.versions",
-            "must have at least one version",
-        ));
+        errors.push(FieldError::required("spec.versions", "must have at least one version"));
     }
     let mut seen = HashSet::new();
     let mut schemas: Vec<(&Value, Rc<Option<Schema>>)> = Vec::new();
@@ -105,10 +85,7 @@ fn versions(spec: &Value, errors: &mut Vec<FieldError>) {
         }
         for field in ["served", "storage"] {
             if !version[field].is_boolean() {
-                errors.push(FieldError::required(
-                    format!("{path}.{field}"),
-                    "must be true or false",
-                ));
+                errors.push(FieldError::required(format!("{path}.{field}"), "must be true or false"));
             }
         }
         if version["deprecationWarning"].is_string() && version["deprecated"] != json!(true) {
@@ -118,10 +95,7 @@ fn versions(spec: &Value, errors: &mut Vec<FieldError>) {
         }
         let openapi = &version["schema"]["openAPIV3Schema"];
         // A schema that an earlier version has too is not compiled, and its errors not told, again.
-        let known = schemas
-            .iter()
-            .find(|(other, _)| *other == openapi)
-            .map(|(_, schema)| Rc::clone(schema));
+        let known = schemas.iter().find(|(other, _)| *other == openapi).map(|(_, schema)| Rc::clone(schema));
         let schema = known.unwrap_or_else(|| Rc::new(schema(&path, openapi, errors)));
         schemas.push((openapi, Rc::clone(&schema)));
         columns(&path, &version["additionalPrinterColumns"], errors);
@@ -160,18 +134,8 @@ fn schema(path: &str, openapi: &Value, errors: &mut Vec<FieldError>) -> Option<S
 
 fn columns(path: &str, columns: &Value, errors: &mut Vec<FieldError>) {
     const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
-    const FORMATS: [&str; 10] = [
-        "int32",
-        "int64",
-        "float",
-        "double",
-        "byte",
-        "date",
-        "date-time",
-        "password",
-        "",
-        "name",
-    ];
+    const FORMATS: [&str; 10] =
+        ["int32", "int64", "float", "double", "byte", "date", "date-time", "password", "", "name"];
     for (i, column) in columns.as_array().into_iter().flatten().enumerate() {
         let path = format!("{path}.additionalPrinterColumns[{i}]");
         for field in ["name", "type", "jsonPath"] {
@@ -180,16 +144,9 @@ fn columns(path: &str, columns: &Value, errors: &mut Vec<FieldError>) {
             }
         }
         let one_of = |field: &str, allowed: &[&str], errors: &mut Vec<FieldError>| {
-            if column[field]
-                .as_str()
-                .is_some_and(|t| !t.is_empty() && !allowed.contains(&t))
-            {
+            if column[field].as_str().is_some_and(|t| !t.is_empty() && !allowed.contains(&t)) {
                 let detail = format!("must be one of {}", allowed.join(","));
-                errors.push(FieldError::invalid(
-                    format!("{path}.{field}"),
-                    &column[field],
-                    detail,
-                ));
+                errors.push(FieldError::invalid(format!("{path}.{field}"), &column[field], detail));
             }
         };
         one_of("type", &TYPES, errors);
@@ -203,11 +160,7 @@ fn json_path(path: &str, value: &Value, errors: &mut Vec<FieldError>) -> Option<
     match JsonPath::parse(text) {
         Ok(parsed) => Some(parsed),
         Err(error) => {
-            errors.push(FieldError::invalid(
-                path,
-                value,
-                format!("invalid JSON path: {error}"),
-            ));
+            errors.push(FieldError::invalid(path, value, format!("invalid JSON path: {error}")));
             None
         }
     }
@@ -220,18 +173,8 @@ fn subresources(path: &str, subresources: &Value, errors: &mut Vec<FieldError>) 
     }
     let path = format!("{path}.subresources.scale");
     let fields: [(&str, bool, &[&str], &str); 3] = [
-        (
-            "specReplicasPath",
-            true,
-            &["spec"],
-            "should be a json path under .spec",
-        ),
-        (
-            "statusReplicasPath",
-            true,
-            &["status"],
-            "should be a json path under .status",
-        ),
+        ("specReplicasPath", true, &["spec"], "should be a json path under .spec"),
+        ("statusReplicasPath", true, &["status"], "should be a json path under .status"),
         (
             "labelSelectorPath",
             false,
@@ -250,9 +193,7 @@ fn subresources(path: &str, subresources: &Value, errors: &mut Vec<FieldError>) 
         let Some(parsed) = json_path(&path, &scale[field], errors) else {
             continue;
         };
-        let fits = parsed
-            .fields()
-            .is_some_and(|f| f.len() > 1 && roots.contains(&f[0]));
+        let fits = parsed.fields().is_some_and(|f| f.len() > 1 && roots.contains(&f[0]));
         if !fits {
             errors.push(FieldError::invalid(path, &scale[field], detail));
         }
@@ -284,17 +225,11 @@ fn selectable_fields(path: &str, fields: &Value, schema: Option<&Schema>, errors
         let Some(schema) = schema else { continue };
         let names = parsed.fields();
         let target = names.as_ref().and_then(|names| {
-            names.iter().try_fold(schema.root.as_ref(), |node, name| {
-                node.properties.get(*name).map(|n| &**n)
-            })
+            names.iter().try_fold(schema.root.as_ref(), |node, name| node.properties.get(*name).map(|n| &**n))
         });
         let scalar = |ty: Type| matches!(ty, Type::String | Type::Boolean | Type::Integer);
         if names.is_some_and(|n| n.first() == Some(&"metadata")) {
-            errors.push(FieldError::invalid(
-                path,
-                value,
-                "must not point to fields in metadata",
-            ));
+            errors.push(FieldError::invalid(path, value, "must not point to fields in metadata"));
         } else if !target.is_some_and(|node| node.ty.is_some_and(scalar)) {
             let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings \
                           with formats are allowed.";
@@ -304,18 +239,9 @@ fn selectable_fields(path: &str, fields: &Value, schema: Option<&Schema>, errors
 }
 
 fn stored_versions(crd: &Value, errors: &mut Vec<FieldError>) {
-    let names: Vec<&Value> = crd["spec"]["versions"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|v| &v["name"])
-        .collect();
-    for (i, stored) in crd["status"]["storedVersions"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .enumerate()
-    {
+    let names: Vec<&Value> =
+        crd["spec"]["versions"].as_array().into_iter().flatten().map(|v| &v["name"]).collect();
+    for (i, stored) in crd["status"]["storedVersions"].as_array().into_iter().flatten().enumerate() {
         if !names.contains(&stored) {
             let path = format!("status.storedVersions[{i}]");
             errors.push(FieldError::invalid(path, stored, "must appear in spec.versions"));
@@ -333,11 +259,7 @@ fn immutable(crd: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     ] {
         let value = crd.pointer(field);
         if value != old.pointer(field) {
-            errors.push(FieldError::invalid(
-                path,
-                value.unwrap_or(&Value::Null),
-                "field is immutable",
-            ));
+            errors.push(FieldError::invalid(path, value.unwrap_or(&Value::Null), "field is immutable"));
         }
     }
 }

@@ -24,10 +24,7 @@ pub(super) fn document(version: &str, groups: &[Group]) -> (String, Value) {
         "kind": "APIGroupDiscoveryList", "apiVersion": format!("apidiscovery.k8s.io/{version}"),
         "metadata": {}, "items": items,
     });
-    (
-        format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"),
-        document,
-    )
+    (format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"), document)
 }
 
 fn group(group: &Group) -> Value {
@@ -35,10 +32,6 @@ fn group(group: &Group) -> Value {
         let resources: Vec<Value> = entries.iter().map(Entry::aggregated).collect();
         json!({ "version": version, "resources": resources, "freshness": "Current" })
     });
-    let metadata = if group.name.is_empty() {
-        json!({})
-    } else {
-        json!({ "name": group.name })
-    };
+    let metadata = if group.name.is_empty() { json!({}) } else { json!({ "name": group.name }) };
     json!({ "metadata": metadata, "versions": versions.collect::<Vec<_>>() })
 }

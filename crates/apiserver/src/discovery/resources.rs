@@ -26,14 +26,7 @@ const fn review(
     singular: &'static str,
     namespaced: bool,
 ) -> Review {
-    Review {
-        group,
-        version: "v1",
-        kind,
-        plural,
-        singular,
-        namespaced,
-    }
+    Review { group, version: "v1", kind, plural, singular, namespaced }
 }
 
 const AUTHENTICATION: &str = "authentication.k8s.io";
@@ -41,20 +34,8 @@ const AUTHORIZATION: &str = "authorization.k8s.io";
 
 /// Every create-only resource.
 pub const REVIEWS: [Review; 6] = [
-    review(
-        AUTHENTICATION,
-        "SelfSubjectReview",
-        "selfsubjectreviews",
-        "selfsubjectreview",
-        false,
-    ),
-    review(
-        AUTHENTICATION,
-        "TokenReview",
-        "tokenreviews",
-        "tokenreview",
-        false,
-    ),
+    review(AUTHENTICATION, "SelfSubjectReview", "selfsubjectreviews", "selfsubjectreview", false),
+    review(AUTHENTICATION, "TokenReview", "tokenreviews", "tokenreview", false),
     review(
         AUTHORIZATION,
         "LocalSubjectAccessReview",
@@ -76,13 +57,7 @@ pub const REVIEWS: [Review; 6] = [
         "selfsubjectrulesreview",
         false,
     ),
-    review(
-        AUTHORIZATION,
-        "SubjectAccessReview",
-        "subjectaccessreviews",
-        "subjectaccessreview",
-        false,
-    ),
+    review(AUTHORIZATION, "SubjectAccessReview", "subjectaccessreviews", "subjectaccessreview", false),
 ];
 
 /// A resource of one version with its subresources.
@@ -109,26 +84,15 @@ pub(super) struct Subresource {
     pub verbs: &'static [&'static str],
 }
 
-const ALL_VERBS: &[&str] = &[
-    "create",
-    "delete",
-    "deletecollection",
-    "get",
-    "list",
-    "patch",
-    "update",
-    "watch",
-];
+const ALL_VERBS: &[&str] =
+    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 /// A collection of namespaces can't be deleted in one request.
 const NAMESPACE_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
 const PART_VERBS: &[&str] = &["get", "patch", "update"];
 
 /// Everything that is served, in no particular order.
 pub(super) fn entries(listing: &Listing) -> impl Iterator<Item = Entry> {
-    listing
-        .iter()
-        .map(|resource| stored(resource))
-        .chain(REVIEWS.iter().map(create_only))
+    listing.iter().map(|resource| stored(resource)).chain(REVIEWS.iter().map(create_only))
 }
 
 fn stored(resource: &Resource) -> Entry {
@@ -143,11 +107,7 @@ fn stored(resource: &Resource) -> Entry {
         short_names: resource.short_names.clone(),
         categories: resource.categories.clone(),
         verbs: if is_namespace { NAMESPACE_VERBS } else { ALL_VERBS },
-        storage_hash: Some(storage_hash(
-            &resource.group,
-            &resource.storage_version,
-            &resource.kind,
-        )),
+        storage_hash: Some(storage_hash(&resource.group, &resource.storage_version, &resource.kind)),
         subresources: subresources(resource),
     }
 }
@@ -173,19 +133,11 @@ fn subresources(resource: &Resource) -> Vec<Subresource> {
     let own = || named(&resource.group, &resource.version, &resource.kind);
     let mut parts = Vec::new();
     if resource.subresources.status {
-        parts.push(Subresource {
-            name: "status".into(),
-            kind: own(),
-            verbs: PART_VERBS,
-        });
+        parts.push(Subresource { name: "status".into(), kind: own(), verbs: PART_VERBS });
     }
     if resource.subresources.scale.is_some() {
         let kind = named("autoscaling", "v1", "Scale");
-        parts.push(Subresource {
-            name: "scale".into(),
-            kind,
-            verbs: PART_VERBS,
-        });
+        parts.push(Subresource { name: "scale".into(), kind, verbs: PART_VERBS });
     }
     for name in &resource.subresources.others {
         let (kind, verbs): (_, &[&str]) = match name.as_str() {
@@ -196,11 +148,7 @@ fn subresources(resource: &Resource) -> Vec<Subresource> {
             "log" => (own(), &["get"]),
             _ => (own(), PART_VERBS),
         };
-        parts.push(Subresource {
-            name: name.clone(),
-            kind,
-            verbs,
-        });
+        parts.push(Subresource { name: name.clone(), kind, verbs });
     }
     parts.sort_by(|a, b| a.name.cmp(&b.name));
     parts

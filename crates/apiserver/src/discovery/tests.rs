@@ -39,42 +39,23 @@ fn listing() -> Arc<Listing> {
         Resource {
             short_names: vec!["po".into()],
             categories: vec!["all".into()],
-            subresources: Subresources {
-                status: true,
-                scale: None,
-                others: others(&["log"]),
-            },
+            subresources: Subresources { status: true, scale: None, others: others(&["log"]) },
             ..resource("", "v1", "Pod", "pods")
         },
         Resource {
             namespaced: false,
-            subresources: Subresources {
-                status: true,
-                scale: None,
-                others: others(&["finalize"]),
-            },
+            subresources: Subresources { status: true, scale: None, others: others(&["finalize"]) },
             ..resource("", "v1", "Namespace", "namespaces")
         },
         Resource {
-            subresources: Subresources {
-                status: false,
-                scale: None,
-                others: others(&["token"]),
-            },
+            subresources: Subresources { status: false, scale: None, others: others(&["token"]) },
             ..resource("", "v1", "ServiceAccount", "serviceaccounts")
         },
         Resource {
-            subresources: Subresources {
-                status: true,
-                scale: Some(scale),
-                others: Vec::new(),
-            },
+            subresources: Subresources { status: true, scale: Some(scale), others: Vec::new() },
             ..resource("apps", "v1", "Deployment", "deployments")
         },
-        Resource {
-            storage_version: "v1".into(),
-            ..resource("a.example", "v1beta1", "Thing", "things")
-        },
+        Resource { storage_version: "v1".into(), ..resource("a.example", "v1beta1", "Thing", "things") },
         resource("a.example", "v1", "Thing", "things"),
     ])
     .listing()
@@ -85,12 +66,7 @@ fn get(path: &[&str], accept: &str) -> (String, Value) {
 }
 
 fn find<'a>(list: &'a Value, name: &str) -> &'a Value {
-    list["resources"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|r| r["name"] == name)
-        .unwrap()
+    list["resources"].as_array().unwrap().iter().find(|r| r["name"] == name).unwrap()
 }
 
 #[test]
@@ -98,21 +74,8 @@ fn lists_the_core_version_apart_from_the_groups() {
     assert_eq!(get(&["api"], "*/*").1["versions"], json!(["v1"]));
     let (content_type, groups) = get(&["apis"], "");
     assert_eq!(content_type, "application/json");
-    let names: Vec<_> = groups["groups"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|g| &g["name"])
-        .collect();
-    assert_eq!(
-        names,
-        [
-            "apps",
-            "authentication.k8s.io",
-            "authorization.k8s.io",
-            "a.example"
-        ]
-    );
+    let names: Vec<_> = groups["groups"].as_array().unwrap().iter().map(|g| &g["name"]).collect();
+    assert_eq!(names, ["apps", "authentication.k8s.io", "authorization.k8s.io", "a.example"]);
 }
 
 #[test]
@@ -135,11 +98,7 @@ fn shows_resources_with_the_hashes_that_kubernetes_shows() {
             "shortNames": ["po"], "categories": ["all"], "storageVersionHash": "xPOwRZ+Yhw8=",
         })
     );
-    assert!(
-        !find(&core, "namespaces")["verbs"]
-            .to_string()
-            .contains("deletecollection")
-    );
+    assert!(!find(&core, "namespaces")["verbs"].to_string().contains("deletecollection"));
     let (_, apps) = get(&["apis", "apps", "v1"], "");
     assert_eq!(find(&apps, "deployments")["storageVersionHash"], "8aSe+NMegvE=");
 }
@@ -153,29 +112,17 @@ fn shows_subresources_with_the_kind_they_answer() {
     );
     assert_eq!(find(&core, "namespaces/finalize")["verbs"], json!(["update"]));
     let token = find(&core, "serviceaccounts/token");
-    assert_eq!(
-        (&token["group"], &token["kind"]),
-        (&json!("authentication.k8s.io"), &json!("TokenRequest"))
-    );
+    assert_eq!((&token["group"], &token["kind"]), (&json!("authentication.k8s.io"), &json!("TokenRequest")));
     let (_, apps) = get(&["apis", "apps", "v1"], "");
     let scale = find(&apps, "deployments/scale");
-    assert_eq!(
-        (&scale["group"], &scale["version"]),
-        (&json!("autoscaling"), &json!("v1"))
-    );
-    assert_eq!(
-        find(&apps, "deployments/status")["verbs"],
-        json!(["get", "patch", "update"])
-    );
+    assert_eq!((&scale["group"], &scale["version"]), (&json!("autoscaling"), &json!("v1")));
+    assert_eq!(find(&apps, "deployments/status")["verbs"], json!(["get", "patch", "update"]));
 }
 
 #[test]
 fn offers_reviews_for_creation_only() {
     let (_, list) = get(&["apis", "authorization.k8s.io", "v1"], "");
-    assert_eq!(
-        find(&list, "selfsubjectaccessreviews")["verbs"],
-        json!(["create"])
-    );
+    assert_eq!(find(&list, "selfsubjectaccessreviews")["verbs"], json!(["create"]));
     assert_eq!(find(&list, "localsubjectaccessreviews")["namespaced"], true);
 }
 
@@ -184,10 +131,7 @@ fn aggregates_when_the_client_asks() {
     let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
                   application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
     let (content_type, list) = get(&["apis"], accept);
-    assert_eq!(
-        content_type,
-        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-    );
+    assert_eq!(content_type, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
     assert_eq!(list["apiVersion"], "apidiscovery.k8s.io/v2");
     let apps = &list["items"][0];
     assert_eq!(apps["metadata"]["name"], "apps");
@@ -208,22 +152,13 @@ fn aggregates_when_the_client_asks() {
 #[test]
 fn serves_the_beta_document_to_older_clients() {
     let accept = "application/json;as=APIGroupDiscoveryList;v=v2beta1;g=apidiscovery.k8s.io,application/json";
-    assert_eq!(
-        get(&["apis"], accept).1["apiVersion"],
-        "apidiscovery.k8s.io/v2beta1"
-    );
+    assert_eq!(get(&["apis"], accept).1["apiVersion"], "apidiscovery.k8s.io/v2beta1");
     assert_eq!(get(&["apis"], "application/json, */*").1["kind"], "APIGroupList");
 }
 
 #[test]
 fn knows_nothing_of_other_paths() {
-    for path in [
-        &["apis", "none"][..],
-        &["apis", "apps", "v2"],
-        &["api", "v2"],
-        &["apis", "", "v1"],
-        &[],
-    ] {
+    for path in [&["apis", "none"][..], &["apis", "apps", "v2"], &["api", "v2"], &["apis", "", "v1"], &[]] {
         assert!(respond(path, "", &listing()).is_none(), "{path:?}");
     }
 }

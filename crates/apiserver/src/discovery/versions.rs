@@ -30,10 +30,7 @@ fn parse(version: &str) -> Option<(u8, u64, u64)> {
 }
 
 fn number(text: &str) -> Option<u64> {
-    text.bytes()
-        .all(|b| b.is_ascii_digit())
-        .then(|| text.parse().ok())
-        .flatten()
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
 #[cfg(test)]
@@ -42,33 +39,12 @@ mod tests {
 
     #[test]
     fn prefers_stable_versions_then_higher_numbers() {
-        let mut versions = [
-            "foo1",
-            "v1alpha1",
-            "v10",
-            "v3beta1",
-            "v11beta2",
-            "v2",
-            "v12alpha1",
-            "v11alpha2",
-            "foo10",
-            "v1",
-        ];
+        let mut versions =
+            ["foo1", "v1alpha1", "v10", "v3beta1", "v11beta2", "v2", "v12alpha1", "v11alpha2", "foo10", "v1"];
         versions.sort_by(|a, b| compare(b, a));
         assert_eq!(
             versions,
-            [
-                "v10",
-                "v2",
-                "v1",
-                "v11beta2",
-                "v3beta1",
-                "v12alpha1",
-                "v11alpha2",
-                "v1alpha1",
-                "foo1",
-                "foo10"
-            ]
+            ["v10", "v2", "v1", "v11beta2", "v3beta1", "v12alpha1", "v11alpha2", "v1alpha1", "foo1", "foo10"]
         );
     }
 

@@ -60,12 +60,7 @@ impl FieldErrorKind {
 
 impl FieldError {
     pub fn new(kind: FieldErrorKind, path: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self {
-            kind,
-            path: path.into(),
-            value: None,
-            detail: detail.into(),
-        }
+        Self { kind, path: path.into(), value: None, detail: detail.into() }
     }
 
     /// Shows the offending value, as Kubernetes does for most kinds of error.
@@ -93,17 +88,8 @@ impl FieldError {
 
     /// `allowed` is shown as a quoted list.
     pub fn not_supported(path: impl Into<String>, value: &serde_json::Value, allowed: &[&str]) -> Self {
-        let list = allowed
-            .iter()
-            .map(|a| format!("\"{a}\""))
-            .collect::<Vec<_>>()
-            .join(", ");
-        Self::new(
-            FieldErrorKind::NotSupported,
-            path,
-            format!("supported values: {list}"),
-        )
-        .with_value(value)
+        let list = allowed.iter().map(|a| format!("\"{a}\"")).collect::<Vec<_>>().join(", ");
+        Self::new(FieldErrorKind::NotSupported, path, format!("supported values: {list}")).with_value(value)
     }
 
     /// The text after the path.

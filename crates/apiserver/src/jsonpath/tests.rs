@@ -26,19 +26,10 @@ fn finds_what_printer_columns_ask_for() {
         (".spec.ports[*].port", json!([1, 2])),
         (".spec.ports[7].port", json!([])),
         (".spec.missing.deeper", json!([])),
-        (
-            r#".status.conditions[?(@.type=="Ready")].status"#,
-            json!(["True"]),
-        ),
+        (r#".status.conditions[?(@.type=="Ready")].status"#, json!(["True"])),
         (".status.conditions[?(@.type=='Ready')].status", json!(["True"])),
-        (
-            r#".status.conditions[?(@.type == "Ready")].status"#,
-            json!(["True"]),
-        ),
-        (
-            r#".status.conditions[?(@.type!="Ready")].type"#,
-            json!(["Progressing"]),
-        ),
+        (r#".status.conditions[?(@.type == "Ready")].status"#, json!(["True"])),
+        (r#".status.conditions[?(@.type!="Ready")].type"#, json!(["Progressing"])),
         (".status.conditions[?(@.n>3)].type", json!(["Progressing"])),
         (".status.conditions[?(@.n<=3)].type", json!(["Ready"])),
         (".status.conditions[?(@.absent)].type", json!([])),
@@ -52,27 +43,14 @@ fn finds_what_printer_columns_ask_for() {
 
 #[test]
 fn refuses_what_is_not_a_path() {
-    for path in [
-        ".a[",
-        ".a[x]",
-        ".a['b",
-        ".a[?(@.b=)]",
-        ".a[?(b)]",
-        ".a[0",
-        ".a]",
-        "...a",
-        r".a\",
-    ] {
+    for path in [".a[", ".a[x]", ".a['b", ".a[?(@.b=)]", ".a[?(b)]", ".a[0", ".a]", "...a", r".a\"] {
         assert!(JsonPath::parse(path).is_err(), "{path}");
     }
 }
 
 #[test]
 fn names_the_fields_of_a_plain_path_only() {
-    assert_eq!(
-        JsonPath::parse(".spec.a").unwrap().fields(),
-        Some(vec!["spec", "a"])
-    );
+    assert_eq!(JsonPath::parse(".spec.a").unwrap().fields(), Some(vec!["spec", "a"]));
     assert_eq!(JsonPath::parse(".spec.a[0]").unwrap().fields(), None);
 }
 

@@ -43,14 +43,9 @@ pub(super) fn meta_reference(kind: &str) -> Value {
 /// Every component of a group and version, with whatever they refer to.
 pub(super) fn of(group: &str, version: &str, listing: &Listing) -> Map<String, Value> {
     let mut schemas = Map::new();
-    let mut wanted: BTreeSet<String> = ["DeleteOptions", "Patch", "Status"]
-        .iter()
-        .map(|kind| format!("{META}.{kind}"))
-        .collect();
-    for resource in listing
-        .iter()
-        .filter(|r| r.group == group && r.version == version)
-    {
+    let mut wanted: BTreeSet<String> =
+        ["DeleteOptions", "Patch", "Status"].iter().map(|kind| format!("{META}.{kind}")).collect();
+    for resource in listing.iter().filter(|r| r.group == group && r.version == version) {
         let name = component(group, version, &resource.kind);
         if definitions().contains_key(&name) {
             wanted.insert(name);
@@ -65,10 +60,7 @@ pub(super) fn of(group: &str, version: &str, listing: &Listing) -> Map<String, V
             wanted.extend(name_of("authentication.k8s.io", "v1", "TokenRequest").map(str::to_owned));
         }
     }
-    for review in REVIEWS
-        .iter()
-        .filter(|r| r.group == group && r.version == version)
-    {
+    for review in REVIEWS.iter().filter(|r| r.group == group && r.version == version) {
         wanted.insert(component(group, version, review.kind));
     }
     for schema in schemas.values() {
@@ -89,10 +81,8 @@ pub(super) fn of(group: &str, version: &str, listing: &Listing) -> Map<String, V
 fn references(value: &Value, into: &mut BTreeSet<String>) {
     match value {
         Value::Object(map) => {
-            if let Some(name) = map
-                .get("$ref")
-                .and_then(Value::as_str)
-                .and_then(|r| r.strip_prefix(REF_PREFIX))
+            if let Some(name) =
+                map.get("$ref").and_then(Value::as_str).and_then(|r| r.strip_prefix(REF_PREFIX))
             {
                 into.insert(name.to_owned());
             }

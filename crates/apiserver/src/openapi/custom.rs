@@ -19,10 +19,7 @@ pub(super) fn schema(node: &Node) -> Value {
     put("format", node.format.as_ref().map(|format| json!(format)));
     put("nullable", flag(node.nullable));
     put("default", node.default.clone());
-    put(
-        "enum",
-        (!node.enumeration.is_empty()).then(|| json!(node.enumeration)),
-    );
+    put("enum", (!node.enumeration.is_empty()).then(|| json!(node.enumeration)));
     put("pattern", node.pattern.as_ref().map(|pattern| json!(pattern)));
     put("minimum", node.minimum.map(number));
     put("maximum", node.maximum.map(number));
@@ -36,38 +33,20 @@ pub(super) fn schema(node: &Node) -> Value {
     put("uniqueItems", flag(node.unique_items));
     put("minProperties", node.min_properties.map(Value::from));
     put("maxProperties", node.max_properties.map(Value::from));
-    put(
-        "required",
-        (!node.required.is_empty()).then(|| json!(node.required)),
-    );
+    put("required", (!node.required.is_empty()).then(|| json!(node.required)));
     put("items", node.items.as_ref().map(|items| schema(items)));
-    put(
-        "additionalProperties",
-        node.additional.as_ref().map(|values| schema(values)),
-    );
-    let properties = node
-        .properties
-        .iter()
-        .map(|(name, node)| (name.clone(), schema(node)));
-    put(
-        "properties",
-        (!node.properties.is_empty()).then(|| Value::Object(properties.collect())),
-    );
+    put("additionalProperties", node.additional.as_ref().map(|values| schema(values)));
+    let properties = node.properties.iter().map(|(name, node)| (name.clone(), schema(node)));
+    put("properties", (!node.properties.is_empty()).then(|| Value::Object(properties.collect())));
     put("allOf", nodes(&node.all_of));
     put("anyOf", nodes(&node.any_of));
     put("oneOf", nodes(&node.one_of));
     put("not", node.not.as_ref().map(|not| schema(not)));
 
-    put(
-        "x-kubernetes-preserve-unknown-fields",
-        flag(node.preserve_unknown_fields),
-    );
+    put("x-kubernetes-preserve-unknown-fields", flag(node.preserve_unknown_fields));
     put("x-kubernetes-int-or-string", flag(node.int_or_string));
     put("x-kubernetes-embedded-resource", flag(node.embedded_resource));
-    put(
-        "x-kubernetes-validations",
-        (!node.validations.is_empty()).then(|| json!(node.validations)),
-    );
+    put("x-kubernetes-validations", (!node.validations.is_empty()).then(|| json!(node.validations)));
     match &node.list_type {
         // The default, which a schema need not name.
         ListType::Atomic => {}
@@ -85,11 +64,7 @@ pub(super) fn schema(node: &Node) -> Value {
 
 /// Whole numbers without a fraction, as their author wrote them.
 fn number(value: f64) -> Value {
-    if value.fract() == 0.0 && value.abs() < 9e15 {
-        json!(value as i64)
-    } else {
-        json!(value)
-    }
+    if value.fract() == 0.0 && value.abs() < 9e15 { json!(value as i64) } else { json!(value) }
 }
 
 fn type_name(ty: Type) -> &'static str {

@@ -22,82 +22,33 @@ pub(super) struct Scope<'a> {
 /// A query parameter: name, type, what it does.
 type Parameter = (&'static str, &'static str, &'static str);
 
-const DRY_RUN: Parameter = (
-    "dryRun",
-    "string",
-    "When present, changes are checked but not kept. The only valid value is All.",
-);
-const FIELD_MANAGER: Parameter = (
-    "fieldManager",
-    "string",
-    "The name of who makes the change; required for apply requests.",
-);
+const DRY_RUN: Parameter =
+    ("dryRun", "string", "When present, changes are checked but not kept. The only valid value is All.");
+const FIELD_MANAGER: Parameter =
+    ("fieldManager", "string", "The name of who makes the change; required for apply requests.");
 const FIELD_VALIDATION: Parameter = (
     "fieldValidation",
     "string",
     "What to do about unknown or duplicate fields: Ignore, Warn (the default) or Strict.",
 );
-const FORCE: Parameter = (
-    "force",
-    "boolean",
-    "Take over fields that other managers own. For apply requests only.",
-);
+const FORCE: Parameter =
+    ("force", "boolean", "Take over fields that other managers own. For apply requests only.");
 const LIST: [Parameter; 9] = [
-    (
-        "allowWatchBookmarks",
-        "boolean",
-        "Ask for events of type BOOKMARK in a watch.",
-    ),
-    (
-        "continue",
-        "string",
-        "Where the next page of a list begins, as an earlier answer said.",
-    ),
+    ("allowWatchBookmarks", "boolean", "Ask for events of type BOOKMARK in a watch."),
+    ("continue", "string", "Where the next page of a list begins, as an earlier answer said."),
     ("fieldSelector", "string", "Only objects whose fields match."),
     ("labelSelector", "string", "Only objects whose labels match."),
-    (
-        "limit",
-        "integer",
-        "The greatest number of objects in one answer.",
-    ),
-    (
-        "resourceVersion",
-        "string",
-        "The version that a list shows or that a watch begins after.",
-    ),
-    (
-        "resourceVersionMatch",
-        "string",
-        "How resourceVersion is meant: Exact or NotOlderThan.",
-    ),
-    (
-        "sendInitialEvents",
-        "boolean",
-        "Begin a watch with the objects that exist.",
-    ),
+    ("limit", "integer", "The greatest number of objects in one answer."),
+    ("resourceVersion", "string", "The version that a list shows or that a watch begins after."),
+    ("resourceVersionMatch", "string", "How resourceVersion is meant: Exact or NotOlderThan."),
+    ("sendInitialEvents", "boolean", "Begin a watch with the objects that exist."),
     ("timeoutSeconds", "integer", "How long a watch may last."),
 ];
-const WATCH: Parameter = (
-    "watch",
-    "boolean",
-    "Answer with a stream of changes in place of a list.",
-);
+const WATCH: Parameter = ("watch", "boolean", "Answer with a stream of changes in place of a list.");
 const DELETE: [Parameter; 3] = [
-    (
-        "gracePeriodSeconds",
-        "integer",
-        "How long the object may take to end by itself.",
-    ),
-    (
-        "orphanDependents",
-        "boolean",
-        "Deprecated: use propagationPolicy.",
-    ),
-    (
-        "propagationPolicy",
-        "string",
-        "What happens to dependents: Orphan, Background or Foreground.",
-    ),
+    ("gracePeriodSeconds", "integer", "How long the object may take to end by itself."),
+    ("orphanDependents", "boolean", "Deprecated: use propagationPolicy."),
+    ("propagationPolicy", "string", "What happens to dependents: Orphan, Background or Foreground."),
 ];
 
 fn parameters(action: &str) -> Vec<Parameter> {
@@ -124,11 +75,7 @@ fn parameter(place: &str, (name, ty, description): Parameter) -> Value {
 impl Scope<'_> {
     /// The path between the version and the resource.
     pub fn prefix(&self) -> &'static str {
-        if self.namespaced {
-            "/namespaces/{namespace}"
-        } else {
-            ""
-        }
+        if self.namespaced { "/namespaces/{namespace}" } else { "" }
     }
 
     /// The parameters of a whole path.
@@ -144,29 +91,16 @@ impl Scope<'_> {
     pub fn operation_id(&self, verb: &str, suffix: &str) -> String {
         let group = self.group.strip_suffix(".k8s.io").unwrap_or(self.group);
         let group: String = group.split('.').map(capital).collect();
-        let group = if group.is_empty() {
-            "Core".to_owned()
-        } else {
-            group
-        };
+        let group = if group.is_empty() { "Core".to_owned() } else { group };
         let scope = if self.namespaced { "Namespaced" } else { "" };
-        let (verb, collection) = verb
-            .split_once("Collection")
-            .map_or((verb, ""), |(v, _)| (v, "Collection"));
-        format!(
-            "{verb}{group}{}{collection}{scope}{}{suffix}",
-            capital(self.version),
-            self.kind
-        )
+        let (verb, collection) = verb.split_once("Collection").map_or((verb, ""), |(v, _)| (v, "Collection"));
+        format!("{verb}{group}{}{collection}{scope}{}{suffix}", capital(self.version), self.kind)
     }
 }
 
 fn capital(word: &str) -> String {
     let mut letters = word.chars();
-    letters
-        .next()
-        .map(|first| first.to_uppercase().chain(letters).collect())
-        .unwrap_or_default()
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// What a request carries and what comes back.
@@ -180,20 +114,11 @@ pub(super) struct Operation<'a> {
 
 impl<'a> Operation<'a> {
     pub fn new(action: &'static str, answer: &'a Value) -> Self {
-        Self {
-            action,
-            answer,
-            media_type: "application/json",
-            body: None,
-            body_types: &["*/*"],
-        }
+        Self { action, answer, media_type: "application/json", body: None, body_types: &["*/*"] }
     }
 
     pub fn body(self, schema: &Value) -> Self {
-        Self {
-            body: Some(schema.clone()),
-            ..self
-        }
+        Self { body: Some(schema.clone()), ..self }
     }
 
     pub fn body_types(self, body_types: &'a [&'a str]) -> Self {
@@ -205,11 +130,7 @@ impl<'a> Operation<'a> {
     }
 
     pub fn render(self, scope: &Scope<'_>, id: String) -> Value {
-        let group = if scope.group.is_empty() {
-            "core"
-        } else {
-            scope.group
-        };
+        let group = if scope.group.is_empty() { "core" } else { scope.group };
         let tag = group.strip_suffix(".k8s.io").unwrap_or(group);
         let answer = |text: &str| json!({ "description": text, "content": { self.media_type: { "schema": self.answer } } });
         let mut responses = Map::from_iter([("200".to_owned(), answer("OK"))]);
@@ -232,10 +153,7 @@ impl<'a> Operation<'a> {
             },
         });
         if let Some(body) = &self.body {
-            let content = self
-                .body_types
-                .iter()
-                .map(|ty| ((*ty).to_owned(), json!({ "schema": body })));
+            let content = self.body_types.iter().map(|ty| ((*ty).to_owned(), json!({ "schema": body })));
             operation["requestBody"] = json!({ "content": content.collect::<Map<_, _>>() });
             if !self.action.starts_with("delete") {
                 operation["requestBody"]["required"] = true.into();

@@ -11,61 +11,31 @@ use crate::resource::Resource;
 
 /// `/api/v1` or `/apis/GROUP/VERSION`.
 pub(super) fn base(group: &str, version: &str) -> String {
-    if group.is_empty() {
-        format!("/api/{version}")
-    } else {
-        format!("/apis/{group}/{version}")
-    }
+    if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
 }
 
 pub(super) fn of(group: &str, version: &str, listing: &Listing) -> Map<String, Value> {
     let base = base(group, version);
     let mut paths = Map::new();
-    for resource in listing
-        .iter()
-        .filter(|r| r.group == group && r.version == version)
-    {
+    for resource in listing.iter().filter(|r| r.group == group && r.version == version) {
         add_resource(&base, resource, &mut paths);
     }
-    for review in REVIEWS
-        .iter()
-        .filter(|r| r.group == group && r.version == version)
-    {
-        let scope = Scope {
-            group,
-            version,
-            kind: review.kind,
-            namespaced: review.namespaced,
-        };
+    for review in REVIEWS.iter().filter(|r| r.group == group && r.version == version) {
+        let scope = Scope { group, version, kind: review.kind, namespaced: review.namespaced };
         let schema = reference(&component(group, version, review.kind));
         let path = format!("{base}{}/{}", scope.prefix(), review.plural);
         let post = Operation::new("post", &schema).body(&schema);
         paths.insert(
             path,
-            item(
-                &scope,
-                false,
-                &[("post", post.render(&scope, scope.operation_id("create", "")))],
-            ),
+            item(&scope, false, &[("post", post.render(&scope, scope.operation_id("create", "")))]),
         );
     }
     paths
 }
 
 fn add_resource(base: &str, resource: &Resource, paths: &mut Map<String, Value>) {
-    let Resource {
-        group,
-        version,
-        kind,
-        plural,
-        ..
-    } = resource;
-    let scope = Scope {
-        group,
-        version,
-        kind,
-        namespaced: resource.namespaced,
-    };
+    let Resource { group, version, kind, plural, .. } = resource;
+    let scope = Scope { group, version, kind, namespaced: resource.namespaced };
     let object = reference(&component(group, version, kind));
     let list = reference(&list_component(resource));
     let status = meta_reference("Status");
@@ -73,40 +43,25 @@ fn add_resource(base: &str, resource: &Resource, paths: &mut Map<String, Value>)
     let collection = format!("{base}{}/{plural}", scope.prefix());
 
     let mut on_collection = vec![
-        (
-            "get",
-            Operation::new("list", &list).render(&scope, scope.operation_id("list", "")),
-        ),
+        ("get", Operation::new("list", &list).render(&scope, scope.operation_id("list", ""))),
         (
             "post",
-            Operation::new("post", &object)
-                .body(&object)
-                .render(&scope, scope.operation_id("create", "")),
+            Operation::new("post", &object).body(&object).render(&scope, scope.operation_id("create", "")),
         ),
     ];
     if !(group.is_empty() && plural == "namespaces") {
         let delete = Operation::new("deletecollection", &status).body(&options);
-        on_collection.push((
-            "delete",
-            delete.render(&scope, scope.operation_id("deleteCollection", "")),
-        ));
+        on_collection.push(("delete", delete.render(&scope, scope.operation_id("deleteCollection", ""))));
     }
     paths.insert(collection.clone(), item(&scope, false, &on_collection));
     if resource.namespaced {
-        let everywhere = Scope {
-            namespaced: false,
-            ..scope
-        };
+        let everywhere = Scope { namespaced: false, ..scope };
         let get = Operation::new("list", &list)
             .render(&everywhere, everywhere.operation_id("list", "ForAllNamespaces"));
-        paths.insert(
-            format!("{base}/{plural}"),
-            item(&everywhere, false, &[("get", get)]),
-        );
+        paths.insert(format!("{base}/{plural}"), item(&everywhere, false, &[("get", get)]));
     }
-    let delete = Operation::new("delete", &status)
-        .body(&options)
-        .render(&scope, scope.operation_id("delete", ""));
+    let delete =
+        Operation::new("delete", &status).body(&options).render(&scope, scope.operation_id("delete", ""));
     let mut on_object = part(&scope, &scope, &object, "");
     on_object.push(("delete", delete));
     paths.insert(format!("{collection}/{{name}}"), item(&scope, true, &on_object));
@@ -119,18 +74,10 @@ fn add_resource(base: &str, resource: &Resource, paths: &mut Map<String, Value>)
     }
     if resource.subresources.scale.is_some() {
         // The answer is a Scale; the operation is named for its owner.
-        let scale = Scope {
-            group: "autoscaling",
-            version: "v1",
-            kind: "Scale",
-            ..scope
-        };
+        let scale = Scope { group: "autoscaling", version: "v1", kind: "Scale", ..scope };
         let schema = reference(&component("autoscaling", "v1", "Scale"));
         let operations = part(&scale, &scope, &schema, "Scale");
-        paths.insert(
-            format!("{collection}/{{name}}/scale"),
-            item(&scope, true, &operations),
-        );
+        paths.insert(format!("{collection}/{{name}}/scale"), item(&scope, true, &operations));
     }
     for name in &resource.subresources.others {
         let operations = match name.as_str() {
@@ -140,52 +87,35 @@ fn add_resource(base: &str, resource: &Resource, paths: &mut Map<String, Value>)
                 vec![("get", get.render(&scope, scope.operation_id("read", "Log")))]
             }
             "token" => {
-                let token = Scope {
-                    group: "authentication.k8s.io",
-                    kind: "TokenRequest",
-                    ..scope
-                };
+                let token = Scope { group: "authentication.k8s.io", kind: "TokenRequest", ..scope };
                 let schema = reference(&component(token.group, "v1", token.kind));
                 let post = Operation::new("post", &schema).body(&schema);
                 vec![("post", post.render(&token, scope.operation_id("create", "Token")))]
             }
             "finalize" => {
                 let put = Operation::new("put", &object).body(&object);
-                vec![(
-                    "put",
-                    put.render(&scope, scope.operation_id("replace", "Finalize")),
-                )]
+                vec![("put", put.render(&scope, scope.operation_id("replace", "Finalize")))]
             }
             _ => continue,
         };
-        paths.insert(
-            format!("{collection}/{{name}}/{name}"),
-            item(&scope, true, &operations),
-        );
+        paths.insert(format!("{collection}/{{name}}/{name}"), item(&scope, true, &operations));
     }
 }
 
 /// Reading and writing one object, or one part of it.
 fn part(scope: &Scope<'_>, owner: &Scope<'_>, schema: &Value, suffix: &str) -> Vec<(&'static str, Value)> {
-    let patch = Operation::new("patch", schema)
-        .body(&meta_reference("Patch"))
-        .body_types(&PATCH_TYPES);
+    let patch = Operation::new("patch", schema).body(&meta_reference("Patch")).body_types(&PATCH_TYPES);
     let put = Operation::new("put", schema).body(schema);
     vec![
-        (
-            "get",
-            Operation::new("get", schema).render(scope, owner.operation_id("read", suffix)),
-        ),
+        ("get", Operation::new("get", schema).render(scope, owner.operation_id("read", suffix))),
         ("put", put.render(scope, owner.operation_id("replace", suffix))),
         ("patch", patch.render(scope, owner.operation_id("patch", suffix))),
     ]
 }
 
 fn item(scope: &Scope<'_>, named: bool, operations: &[(&str, Value)]) -> Value {
-    let mut item: Map<String, Value> = operations
-        .iter()
-        .map(|(method, operation)| ((*method).to_owned(), operation.clone()))
-        .collect();
+    let mut item: Map<String, Value> =
+        operations.iter().map(|(method, operation)| ((*method).to_owned(), operation.clone())).collect();
     item.insert("parameters".into(), scope.parameters(named));
     Value::Object(item)
 }

@@ -17,10 +17,7 @@ fn resource(group: &str, version: &str, kind: &str, plural: &str) -> Resource {
         storage_version: version.into(),
         storage_group: group.into(),
         schema: Arc::default(),
-        subresources: Subresources {
-            status: true,
-            ..Subresources::default()
-        },
+        subresources: Subresources { status: true, ..Subresources::default() },
         columns: Columns::Paths(Vec::new()),
         selectable_fields: Vec::new(),
         strategy: Arc::new(Plain),
@@ -34,12 +31,8 @@ fn custom_node() -> Node {
         description: Some(description.into()),
         ..Node::default()
     };
-    let size = Node {
-        ty: Some(Type::Integer),
-        minimum: Some(1.0),
-        default: Some(json!(3)),
-        ..Node::default()
-    };
+    let size =
+        Node { ty: Some(Type::Integer), minimum: Some(1.0), default: Some(json!(3)), ..Node::default() };
     let names = Node {
         ty: Some(Type::Array),
         items: Some(Arc::new(string("a name"))),
@@ -49,11 +42,7 @@ fn custom_node() -> Node {
     let spec = Node {
         ty: Some(Type::Object),
         required: vec!["size".into()],
-        properties: [
-            ("size".to_owned(), Arc::new(size)),
-            ("names".to_owned(), Arc::new(names)),
-        ]
-        .into(),
+        properties: [("size".to_owned(), Arc::new(size)), ("names".to_owned(), Arc::new(names))].into(),
         validations: vec![json!({ "rule": "self.size > 0" })],
         ..Node::default()
     };
@@ -73,16 +62,9 @@ fn listing() -> Arc<Listing> {
     };
     Catalog::new(vec![
         resource("", "v1", "Pod", "pods"),
+        Resource { namespaced: false, ..resource("", "v1", "Namespace", "namespaces") },
         Resource {
-            namespaced: false,
-            ..resource("", "v1", "Namespace", "namespaces")
-        },
-        Resource {
-            subresources: Subresources {
-                status: true,
-                scale: Some(scale),
-                others: Vec::new(),
-            },
+            subresources: Subresources { status: true, scale: Some(scale), others: Vec::new() },
             ..resource("apps", "v1", "Deployment", "deployments")
         },
         Resource {
@@ -95,10 +77,7 @@ fn listing() -> Arc<Listing> {
 
 fn get(path: &str) -> Value {
     let path: Vec<&str> = path.split('/').collect();
-    let document = Documents::default()
-        .respond(&path, "application/json", "", &listing())
-        .unwrap()
-        .unwrap();
+    let document = Documents::default().respond(&path, "application/json", "", &listing()).unwrap().unwrap();
     serde_json::from_slice(&document.body).unwrap()
 }
 
@@ -118,18 +97,8 @@ fn each_reference(value: &Value, see: &mut impl FnMut(&str)) {
 #[test]
 fn indexes_every_group_and_version_with_a_hash() {
     let index = get("openapi/v3");
-    let names: Vec<_> = index["paths"]
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
-        .collect();
-    for name in [
-        "api/v1",
-        "apis/apps/v1",
-        "apis/a.example/v1alpha1",
-        "apis/authorization.k8s.io/v1",
-    ] {
+    let names: Vec<_> = index["paths"].as_object().unwrap().keys().map(String::as_str).collect();
+    for name in ["api/v1", "apis/apps/v1", "apis/a.example/v1alpha1", "apis/authorization.k8s.io/v1"] {
         assert!(names.contains(&name), "{name} not in {names:?}");
         let url = index["paths"][name]["serverRelativeURL"].as_str().unwrap();
         assert!(url.starts_with(&format!("/openapi/v3/{name}?hash=")), "{url}");
@@ -148,11 +117,7 @@ fn a_document_asked_for_by_its_hash_may_be_kept() {
     assert!(String::from_utf8_lossy(&index.body).contains(&first.etag));
     assert!(ask(&first.etag).immutable);
     assert!(!ask("0123").immutable);
-    assert_eq!(
-        ask("").body.as_ptr(),
-        first.body.as_ptr(),
-        "the document was built again"
-    );
+    assert_eq!(ask("").body.as_ptr(), first.body.as_ptr(), "the document was built again");
 }
 
 #[test]
@@ -160,11 +125,7 @@ fn another_listing_gives_other_documents() {
     let documents = Documents::default();
     let path = ["openapi", "v3", "apis", "a.example", "v1alpha1"];
     assert!(documents.respond(&path, "", "", &listing()).is_some());
-    assert!(
-        documents
-            .respond(&path, "", "", &Catalog::new(Vec::new()).listing())
-            .is_none()
-    );
+    assert!(documents.respond(&path, "", "", &Catalog::new(Vec::new()).listing()).is_none());
 }
 
 #[test]
@@ -176,24 +137,14 @@ fn a_change_of_one_group_leaves_the_documents_of_the_others() {
     ]);
     let ask = |group: &str| {
         let path = ["openapi", "v3", "apis", group, "v1"];
-        documents
-            .respond(&path, "", "", &catalog.listing())
-            .unwrap()
-            .unwrap()
+        documents.respond(&path, "", "", &catalog.listing()).unwrap().unwrap()
     };
     let before = (ask("apps"), ask("a.example"));
-    catalog.replace(
-        "a.example",
-        "things",
-        vec![resource("a.example", "v1", "Other", "things")],
-    );
+    catalog.replace("a.example", "things", vec![resource("a.example", "v1", "Other", "things")]);
     let after = (ask("apps"), ask("a.example"));
     assert_eq!(before.0.body.as_ptr(), after.0.body.as_ptr());
     assert_ne!(before.1.etag, after.1.etag);
-    let index = documents
-        .respond(&["openapi", "v3"], "", "", &catalog.listing())
-        .unwrap()
-        .unwrap();
+    let index = documents.respond(&["openapi", "v3"], "", "", &catalog.listing()).unwrap().unwrap();
     assert!(String::from_utf8_lossy(&index.body).contains(&after.1.etag));
 }
 
@@ -201,13 +152,7 @@ fn a_change_of_one_group_leaves_the_documents_of_the_others() {
 #[test]
 fn explain_finds_the_kind_by_path_and_its_schema_by_kind() {
     for (document, path, group, version, kind) in [
-        (
-            "openapi/v3/api/v1",
-            "/api/v1/namespaces/{namespace}/pods",
-            "",
-            "v1",
-            "Pod",
-        ),
+        ("openapi/v3/api/v1", "/api/v1/namespaces/{namespace}/pods", "", "v1", "Pod"),
         ("openapi/v3/api/v1", "/api/v1/namespaces", "", "v1", "Namespace"),
         (
             "openapi/v3/apis/a.example/v1alpha1",
@@ -224,9 +169,7 @@ fn explain_finds_the_kind_by_path_and_its_schema_by_kind() {
         let found: Vec<_> = schemas
             .iter()
             .filter(|(_, s)| {
-                s["x-kubernetes-group-version-kind"]
-                    .as_array()
-                    .is_some_and(|list| list.contains(gvk))
+                s["x-kubernetes-group-version-kind"].as_array().is_some_and(|list| list.contains(gvk))
             })
             .map(|(name, _)| name.as_str())
             .collect();
@@ -245,11 +188,7 @@ fn every_patch_of_a_kind_takes_the_parameters_kubectl_probes_for() {
             patches += 1;
             for wanted in ["fieldValidation", "dryRun"] {
                 let parameters = patch["parameters"].as_array().unwrap();
-                assert!(
-                    parameters
-                        .iter()
-                        .any(|p| p["name"] == wanted && p["in"] == "query")
-                );
+                assert!(parameters.iter().any(|p| p["name"] == wanted && p["in"] == "query"));
             }
         }
         assert!(patches >= 2, "{name} has {patches} patch operations");
@@ -258,28 +197,17 @@ fn every_patch_of_a_kind_takes_the_parameters_kubectl_probes_for() {
 
 #[test]
 fn every_reference_of_a_document_resolves_in_it() {
-    for name in [
-        "api/v1",
-        "apis/apps/v1",
-        "apis/a.example/v1alpha1",
-        "apis/authorization.k8s.io/v1",
-    ] {
+    for name in ["api/v1", "apis/apps/v1", "apis/a.example/v1alpha1", "apis/authorization.k8s.io/v1"] {
         let document = get(&format!("openapi/v3/{name}"));
         each_reference(&document, &mut |reference| {
             let component = reference.strip_prefix("#/components/schemas/").unwrap();
-            assert!(
-                document["components"]["schemas"].get(component).is_some(),
-                "{name}: no {component}"
-            );
+            assert!(document["components"]["schemas"].get(component).is_some(), "{name}: no {component}");
         });
     }
     let document = get("openapi/v2");
     each_reference(&document, &mut |reference| {
         let definition = reference.strip_prefix("#/definitions/").unwrap();
-        assert!(
-            document["definitions"].get(definition).is_some(),
-            "v2: no {definition}"
-        );
+        assert!(document["definitions"].get(definition).is_some(), "v2: no {definition}");
     });
 }
 
@@ -312,10 +240,7 @@ fn a_custom_kind_has_its_schema_and_the_fields_of_every_object() {
     assert_eq!(thing["description"], "A thing.");
     assert_eq!(thing["properties"]["apiVersion"]["type"], "string");
     let meta = &thing["properties"]["metadata"]["allOf"][0]["$ref"];
-    assert_eq!(
-        meta,
-        "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-    );
+    assert_eq!(meta, "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
     assert_eq!(
         thing["properties"]["spec"],
         json!({
@@ -330,11 +255,7 @@ fn a_custom_kind_has_its_schema_and_the_fields_of_every_object() {
             "x-kubernetes-validations": [{ "rule": "self.size > 0" }],
         })
     );
-    assert!(
-        document["components"]["schemas"]
-            .get("example.a.v1alpha1.ThingList")
-            .is_some()
-    );
+    assert!(document["components"]["schemas"].get("example.a.v1alpha1.ThingList").is_some());
 }
 
 #[test]
@@ -343,61 +264,31 @@ fn version_2_speaks_swagger() {
     assert_eq!(document["swagger"], "2.0");
     let path = "/api/v1/namespaces/{namespace}/pods/{name}";
     let patch = &document["paths"][path]["patch"];
-    assert!(
-        patch["consumes"]
-            .as_array()
-            .unwrap()
-            .contains(&json!("application/merge-patch+json"))
-    );
-    let body = patch["parameters"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|p| p["in"] == "body")
-        .unwrap();
-    assert_eq!(
-        body["schema"]["$ref"],
-        "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.Patch"
-    );
-    let dry_run = patch["parameters"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|p| p["name"] == "dryRun")
-        .unwrap();
+    assert!(patch["consumes"].as_array().unwrap().contains(&json!("application/merge-patch+json")));
+    let body = patch["parameters"].as_array().unwrap().iter().find(|p| p["in"] == "body").unwrap();
+    assert_eq!(body["schema"]["$ref"], "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.Patch");
+    let dry_run = patch["parameters"].as_array().unwrap().iter().find(|p| p["name"] == "dryRun").unwrap();
     assert_eq!(dry_run["type"], "string");
-    assert_eq!(
-        patch["responses"]["200"]["schema"]["$ref"],
-        "#/definitions/io.k8s.api.core.v1.Pod"
-    );
+    assert_eq!(patch["responses"]["200"]["schema"]["$ref"], "#/definitions/io.k8s.api.core.v1.Pod");
     let spec = &document["definitions"]["io.k8s.api.core.v1.Pod"]["properties"]["spec"];
     assert_eq!(spec["$ref"], "#/definitions/io.k8s.api.core.v1.PodSpec");
     let quantity = &document["definitions"]["io.k8s.apimachinery.pkg.api.resource.Quantity"];
-    assert_eq!(
-        (&quantity["type"], quantity.get("oneOf")),
-        (&json!("string"), None)
-    );
+    assert_eq!((&quantity["type"], quantity.get("oneOf")), (&json!("string"), None));
 }
 
 #[test]
 fn refuses_what_is_not_json() {
     let accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-    let answer = Documents::default()
-        .respond(&["openapi", "v2"], accept, "", &listing())
-        .unwrap();
+    let answer = Documents::default().respond(&["openapi", "v2"], accept, "", &listing()).unwrap();
     assert_eq!(answer.unwrap_err().code, 406);
 }
 
 #[test]
 fn knows_nothing_of_other_paths() {
     let documents = Documents::default();
-    for path in [
-        "openapi",
-        "openapi/v4",
-        "openapi/v3/apis",
-        "openapi/v3/apis/apps/v2",
-        "openapi/v3/api/v1/pods",
-    ] {
+    for path in
+        ["openapi", "openapi/v4", "openapi/v3/apis", "openapi/v3/apis/apps/v2", "openapi/v3/api/v1/pods"]
+    {
         let parts: Vec<&str> = path.split('/').collect();
         assert!(documents.respond(&parts, "", "", &listing()).is_none(), "{path}");
     }

@@ -60,9 +60,7 @@ fn operation(mut operation: Value) -> Value {
         return operation;
     };
     let mut parameters: Vec<Value> = list.into_iter().map(parameter).collect();
-    let body = operation
-        .as_object_mut()
-        .and_then(|map| map.remove("requestBody"));
+    let body = operation.as_object_mut().and_then(|map| map.remove("requestBody"));
     if let Some(mut body) = body
         && let Value::Object(content) = body["content"].take()
     {

@@ -40,20 +40,11 @@ pub fn apply(
 
     let nothing = Value::Object(Map::new());
     let base = live.unwrap_or(&nothing);
-    let request = Request {
-        base,
-        exists: live.is_some(),
-        config: &config,
-        place,
-        manager,
-    };
+    let request = Request { base, exists: live.is_some(), config: &config, place, manager };
     let outcome = match request.run(force)? {
         Err(conflicts) => {
             let conflicts = match last_applied::allowed(base, place, manager) {
-                Some(allowed) => conflicts
-                    .into_iter()
-                    .filter_map(|c| c.without(&allowed))
-                    .collect(),
+                Some(allowed) => conflicts.into_iter().filter_map(|c| c.without(&allowed)).collect(),
                 None => conflicts,
             };
             if !conflicts.is_empty() {
@@ -63,11 +54,8 @@ pub fn apply(
         }
         done => done,
     };
-    let Outcome {
-        mut object,
-        owners,
-        unchanged,
-    } = outcome.map_err(|conflicts| conflict::error(&conflicts))?;
+    let Outcome { mut object, owners, unchanged } =
+        outcome.map_err(|conflicts| conflict::error(&conflicts))?;
     last_applied::refresh(&mut object, applied, manager);
     if !(unchanged && object == *base) {
         managed::set_owners(&mut object, owners);
@@ -95,11 +83,7 @@ struct Request<'a> {
 impl Request<'_> {
     fn run(&self, force: bool) -> Result<Result<Outcome, Vec<Conflict>>, ApiError> {
         let mut owners = managed::owners(self.base).ok_or_else(|| {
-            ApiError::new(
-                500,
-                Reason::InternalError,
-                "failed to decode managed fields of the live object",
-            )
+            ApiError::new(500, Reason::InternalError, "failed to decode managed fields of the live object")
         })?;
         let mut unchanged = true;
         if owners.is_empty() && self.exists {
@@ -113,10 +97,7 @@ impl Request<'_> {
         let mut fields = claimed(self.config, self.place);
         managed::strip_system_fields(&mut fields);
         let mut mine = Owner::new(self.manager, fields);
-        let last = owners
-            .iter()
-            .position(|owner| owner.is_same(&mine))
-            .map(|at| owners.swap_remove(at));
+        let last = owners.iter().position(|owner| owner.is_same(&mine)).map(|at| owners.swap_remove(at));
 
         let merged = merge(self.base, self.config, self.place);
         let object = match &last {
@@ -128,10 +109,8 @@ impl Request<'_> {
 
         let diff = compare(self.base, &object, self.place);
         if !force {
-            let conflicts: Vec<_> = owners
-                .iter()
-                .filter_map(|owner| Conflict::between(owner, &diff.changed))
-                .collect();
+            let conflicts: Vec<_> =
+                owners.iter().filter_map(|owner| Conflict::between(owner, &diff.changed)).collect();
             if !conflicts.is_empty() {
                 return Ok(Err(conflicts));
             }
@@ -148,11 +127,7 @@ impl Request<'_> {
             None => unchanged &= mine.fields.is_empty(),
         }
         owners.push(mine);
-        Ok(Ok(Outcome {
-            object,
-            owners,
-            unchanged,
-        }))
+        Ok(Ok(Outcome { object, owners, unchanged }))
     }
 
     /// Who wrote the object before its fields were tracked.
@@ -160,11 +135,7 @@ impl Request<'_> {
         let nothing = Value::Object(Map::new());
         let mut fields = compare(&nothing, self.base, self.place).changed;
         managed::strip_system_fields(&mut fields);
-        let writer = Manager {
-            name: BEFORE_FIRST_APPLY,
-            operation: Operation::Update,
-            ..*self.manager
-        };
+        let writer = Manager { name: BEFORE_FIRST_APPLY, operation: Operation::Update, ..*self.manager };
         Owner::new(&writer, fields)
     }
 
@@ -200,9 +171,7 @@ impl Request<'_> {
 /// What is applied, without what an applier cannot set.
 fn configuration(applied: &Value, manager: &Manager<'_>) -> Result<Value, ApiError> {
     let Some(document) = applied.as_object() else {
-        return Err(ApiError::bad_request(
-            "the applied configuration must be a JSON object",
-        ));
+        return Err(ApiError::bad_request("the applied configuration must be a JSON object"));
     };
     let version = applied["apiVersion"].as_str().unwrap_or_default();
     if version != manager.api_version {
@@ -211,10 +180,7 @@ fn configuration(applied: &Value, manager: &Manager<'_>) -> Result<Value, ApiErr
             manager.api_version
         )));
     }
-    if applied["metadata"]["managedFields"]
-        .as_array()
-        .is_some_and(|entries| !entries.is_empty())
-    {
+    if applied["metadata"]["managedFields"].as_array().is_some_and(|entries| !entries.is_empty()) {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
     let mut config = document.clone();

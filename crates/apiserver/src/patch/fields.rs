@@ -70,10 +70,7 @@ impl Set {
     }
 
     pub fn get(&self, element: &Element) -> Option<&Entry> {
-        self.entries
-            .binary_search_by(|(e, _)| e.cmp(element))
-            .ok()
-            .map(|i| &self.entries[i].1)
+        self.entries.binary_search_by(|(e, _)| e.cmp(element)).ok().map(|i| &self.entries[i].1)
     }
 
     /// Like [`Set::get`] with a field's name, without making an element of it.
@@ -152,9 +149,7 @@ impl Set {
             };
             (!both.is_empty()).then(|| (element.clone(), both))
         };
-        Set {
-            entries: self.entries.iter().filter_map(common).collect(),
-        }
+        Set { entries: self.entries.iter().filter_map(common).collect() }
     }
 
     /// Whether every path of `self` is in `other`.
@@ -175,10 +170,7 @@ impl Set {
 
     fn collect_paths(&self, prefix: &str, paths: &mut Vec<String>) {
         paths.extend(
-            self.entries
-                .iter()
-                .filter(|(_, e)| e.member)
-                .map(|(element, _)| format!("{prefix}{element}")),
+            self.entries.iter().filter(|(_, e)| e.member).map(|(element, _)| format!("{prefix}{element}")),
         );
         for (element, entry) in self.entries.iter().filter(|(_, e)| !e.children.is_empty()) {
             entry.children.collect_paths(&format!("{prefix}{element}"), paths);
@@ -221,10 +213,7 @@ impl Ord for Literal {
         match (&self.0, &other.0) {
             (Value::Number(a), Value::Number(b)) => match (a.as_i64(), b.as_i64()) {
                 (Some(a), Some(b)) => a.cmp(&b),
-                _ => a
-                    .as_f64()
-                    .unwrap_or_default()
-                    .total_cmp(&b.as_f64().unwrap_or_default()),
+                _ => a.as_f64().unwrap_or_default().total_cmp(&b.as_f64().unwrap_or_default()),
             },
             (Value::String(a), Value::String(b)) => a.cmp(b),
             (Value::Bool(a), Value::Bool(b)) => a.cmp(b),

@@ -107,13 +107,11 @@ pub static SERVICE: LazyLock<Node> = LazyLock::new(|| {
     }});
     let mut ports = keyed("port", &port);
     ports["x-kubernetes-list-map-keys"] = json!(["port", "protocol"]);
-    schema(
-        &json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
-            "ports": ports, "type": s,
-            "selector": {"type": "object", "additionalProperties": s, "x-kubernetes-map-type": "atomic"},
-            "externalIPs": {"type": "array", "items": s, "x-kubernetes-list-type": "set"},
-        }}}}),
-    )
+    schema(&json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+        "ports": ports, "type": s,
+        "selector": {"type": "object", "additionalProperties": s, "x-kubernetes-map-type": "atomic"},
+        "externalIPs": {"type": "array", "items": s, "x-kubernetes-list-type": "set"},
+    }}}}))
 });
 
 pub const T1: &str = "2026-01-01T00:00:01Z";
@@ -121,20 +119,11 @@ pub const T2: &str = "2026-01-01T00:00:02Z";
 pub const T3: &str = "2026-01-01T00:00:03Z";
 
 pub fn applier<'a>(name: &'a str, api_version: &'a str, now: &'a str) -> Manager<'a> {
-    Manager {
-        name,
-        operation: Operation::Apply,
-        api_version,
-        subresource: "",
-        now,
-    }
+    Manager { name, operation: Operation::Apply, api_version, subresource: "", now }
 }
 
 pub fn updater<'a>(name: &'a str, api_version: &'a str, now: &'a str) -> Manager<'a> {
-    Manager {
-        operation: Operation::Update,
-        ..applier(name, api_version, now)
-    }
+    Manager { operation: Operation::Update, ..applier(name, api_version, now) }
 }
 
 /// The `fieldsV1` of a manager's entry, null when it has none.

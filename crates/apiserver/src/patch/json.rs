@@ -28,9 +28,7 @@ pub fn json_patch(target: &Value, patch: &[u8]) -> Result<Value, ApiError> {
     let mut copied = 0;
     for operation in &patch.0 {
         if let PatchOperation::Copy(copy) = operation {
-            copied += result
-                .pointer(copy.from.as_str())
-                .map_or(0, |value| value.to_string().len());
+            copied += result.pointer(copy.from.as_str()).map_or(0, |value| value.to_string().len());
             if copied > MAX_COPIED_BYTES {
                 return Err(unprocessable());
             }
@@ -56,9 +54,7 @@ fn is_absent(document: &Value, path: &str) -> bool {
 /// Lays an RFC 7386 merge patch over a copy of `target`.
 pub fn merge_patch(target: &Value, patch: &Value) -> Result<Value, ApiError> {
     if !patch.is_object() {
-        return Err(ApiError::bad_request(
-            "Invalid JSON Patch: a merge patch must be a JSON object",
-        ));
+        return Err(ApiError::bad_request("Invalid JSON Patch: a merge patch must be a JSON object"));
     }
     let mut result = target.clone();
     json_patch::merge(&mut result, patch);
@@ -67,11 +63,8 @@ pub fn merge_patch(target: &Value, patch: &Value) -> Result<Value, ApiError> {
 
 /// A well-formed patch that does not fit the object.
 pub(super) fn unprocessable() -> ApiError {
-    let mut error = ApiError::new(
-        422,
-        Reason::Invalid,
-        "the server rejected our request due to an error in our request",
-    );
+    let mut error =
+        ApiError::new(422, Reason::Invalid, "the server rejected our request due to an error in our request");
     error.details = Some(Details::default());
     error
 }
@@ -87,10 +80,7 @@ mod tests {
         let target = json!({"spec": {"ports": [1, 2]}});
         let patch = br#"[{"op":"test","path":"/spec/ports/0","value":1},
             {"op":"add","path":"/spec/ports/-","value":3},{"op":"remove","path":"/spec/ports/0"}]"#;
-        assert_eq!(
-            json_patch(&target, patch).unwrap(),
-            json!({"spec": {"ports": [2, 3]}})
-        );
+        assert_eq!(json_patch(&target, patch).unwrap(), json!({"spec": {"ports": [2, 3]}}));
     }
 
     #[test]
@@ -104,20 +94,14 @@ mod tests {
         ] {
             let error = json_patch(&json!({"a": 1}), patch.as_bytes()).unwrap_err();
             assert_eq!((error.code, error.reason), (422, Reason::Invalid), "{patch}");
-            assert_eq!(
-                error.message,
-                "the server rejected our request due to an error in our request"
-            );
+            assert_eq!(error.message, "the server rejected our request due to an error in our request");
         }
     }
 
     #[test]
     fn a_test_for_null_asks_for_absence() {
         let patch = br#"[{"op":"test","path":"/b","value":null},{"op":"add","path":"/b","value":2}]"#;
-        assert_eq!(
-            json_patch(&json!({"a": 1}), patch).unwrap(),
-            json!({"a": 1, "b": 2})
-        );
+        assert_eq!(json_patch(&json!({"a": 1}), patch).unwrap(), json!({"a": 1, "b": 2}));
     }
 
     #[test]
@@ -132,11 +116,7 @@ mod tests {
     #[test]
     fn malformed_json_patch_is_a_bad_request() {
         for patch in ["{", "{}", r#"[{"op":"jump","path":"/a"}]"#] {
-            assert_eq!(
-                json_patch(&json!({}), patch.as_bytes()).unwrap_err().code,
-                400,
-                "{patch}"
-            );
+            assert_eq!(json_patch(&json!({}), patch.as_bytes()).unwrap_err().code, 400, "{patch}");
         }
     }
 

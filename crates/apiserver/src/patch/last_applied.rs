@@ -13,9 +13,7 @@ const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const MAX_ANNOTATIONS: usize = 256 << 10;
 
 fn annotation(object: &Value) -> Option<&str> {
-    object["metadata"]["annotations"][ANNOTATION]
-        .as_str()
-        .filter(|text| !text.is_empty())
+    object["metadata"]["annotations"][ANNOTATION].as_str().filter(|text| !text.is_empty())
 }
 
 /// The fields that `kubectl` applied from the client's side and that still are as it left them.
@@ -40,25 +38,16 @@ pub(super) fn refresh(object: &mut Value, applied: &Value, manager: &Manager<'_>
         return;
     }
     let mut document = applied.clone();
-    if let Some(annotations) = document
-        .pointer_mut("/metadata/annotations")
-        .and_then(Value::as_object_mut)
-    {
+    if let Some(annotations) = document.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
         annotations.retain(|key, _| key != ANNOTATION);
     }
     document.sort_all_objects();
     let text = format!("{document}\n");
-    let Some(annotations) = object
-        .pointer_mut("/metadata/annotations")
-        .and_then(Value::as_object_mut)
-    else {
+    let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) else {
         return;
     };
-    let others: usize = annotations
-        .iter()
-        .filter(|(k, _)| *k != ANNOTATION)
-        .map(|(k, v)| k.len() + length(v))
-        .sum();
+    let others: usize =
+        annotations.iter().filter(|(k, _)| *k != ANNOTATION).map(|(k, v)| k.len() + length(v)).sum();
     if others + ANNOTATION.len() + text.len() > MAX_ANNOTATIONS {
         annotations.retain(|key, _| key != ANNOTATION);
     } else {

@@ -52,11 +52,7 @@ pub(super) struct Owner {
 
 impl Owner {
     pub fn new(writer: &Manager<'_>, fields: Set) -> Self {
-        let name = if writer.name.is_empty() {
-            "unknown"
-        } else {
-            writer.name
-        };
+        let name = if writer.name.is_empty() { "unknown" } else { writer.name };
         Self {
             manager: name.to_owned(),
             operation: writer.operation,
@@ -105,14 +101,7 @@ impl Owner {
         if !self.manager.is_empty() {
             put("manager", Value::String(self.manager));
         }
-        put(
-            "operation",
-            json!(if self.operation == Operation::Apply {
-                "Apply"
-            } else {
-                "Update"
-            }),
-        );
+        put("operation", json!(if self.operation == Operation::Apply { "Apply" } else { "Update" }));
         put("apiVersion", Value::String(self.api_version));
         if let Some(time) = self.time {
             put("time", Value::String(time));
@@ -128,10 +117,7 @@ impl Owner {
 
 /// The owners of an object's fields; `None` when an entry makes no sense.
 pub(super) fn owners(object: &Value) -> Option<Vec<Owner>> {
-    let entries = object["metadata"]["managedFields"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
+    let entries = object["metadata"]["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut owners = Vec::<Owner>::with_capacity(entries.len() + 1);
     for entry in entries {
         let owner = Owner::decode(entry)?;
@@ -155,10 +141,7 @@ pub(super) fn set_owners(object: &mut Value, mut owners: Vec<Owner>) {
             &b.subresource,
         ))
     });
-    set_managed_fields(
-        object,
-        (!owners.is_empty()).then(|| owners.into_iter().map(Owner::encode).collect()),
-    );
+    set_managed_fields(object, (!owners.is_empty()).then(|| owners.into_iter().map(Owner::encode).collect()));
 }
 
 fn set_managed_fields(object: &mut Value, entries: Option<Value>) {
@@ -217,23 +200,14 @@ pub(super) fn dispossess(owners: &mut Vec<Owner>, diff: &Diff) {
 pub fn track_update(live: Option<&Value>, new: &mut Value, schema: &Node, manager: &Manager<'_>) {
     let place = Place::root(schema);
     let absent = Value::Null;
-    let sent = new
-        .get("metadata")
-        .and_then(|m| m.get("managedFields"))
-        .unwrap_or(&absent);
-    let live_entries = live
-        .and_then(|live| live.get("metadata"))
-        .and_then(|m| m.get("managedFields"))
-        .unwrap_or(&absent);
+    let sent = new.get("metadata").and_then(|m| m.get("managedFields")).unwrap_or(&absent);
+    let live_entries =
+        live.and_then(|live| live.get("metadata")).and_then(|m| m.get("managedFields")).unwrap_or(&absent);
 
     // A writer may edit the entries, but through a subresource, by leaving them out or by nonsense it does not.
     let reset = manager.subresource.is_empty() && is_reset(sent);
     let edited = manager.subresource.is_empty() && !reset && sent != live_entries && !sent.is_null();
-    let edited = if edited {
-        owners(new).filter(|owners| !owners.is_empty())
-    } else {
-        None
-    };
+    let edited = if edited { owners(new).filter(|owners| !owners.is_empty()) } else { None };
     let is_edited = edited.is_some();
     let known = || live.and_then(owners).unwrap_or_default();
 
@@ -290,11 +264,7 @@ fn is_reset(entries: &Value) -> bool {
 /// Merges the oldest updaters of each version until few enough are left.
 fn cap_updaters(owners: &mut Vec<Owner>) {
     let is_updater = |owner: &Owner| owner.operation == Operation::Update;
-    let mut excess = owners
-        .iter()
-        .filter(|o| is_updater(o))
-        .count()
-        .saturating_sub(MAX_UPDATERS);
+    let mut excess = owners.iter().filter(|o| is_updater(o)).count().saturating_sub(MAX_UPDATERS);
     if excess == 0 {
         return;
     }
@@ -339,9 +309,7 @@ pub fn keep_times_if_unchanged(live: &Value, new: &mut Value) {
         return;
     };
     let same = before.len() == after.len()
-        && before
-            .iter()
-            .all(|b| after.iter().any(|a| a.is_same(b) && a.fields == b.fields));
+        && before.iter().all(|b| after.iter().any(|a| a.is_same(b) && a.fields == b.fields));
     if same {
         let entries = live["metadata"].get("managedFields").cloned();
         set_managed_fields(new, entries);

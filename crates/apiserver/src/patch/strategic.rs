@@ -36,10 +36,7 @@ fn merge_map(
     patch: &Map<String, Value>,
     place: Place<'_>,
 ) -> Result<(), ApiError> {
-    match patch
-        .get(PATCH)
-        .map(|directive| directive.as_str().unwrap_or_default())
-    {
+    match patch.get(PATCH).map(|directive| directive.as_str().unwrap_or_default()) {
         None | Some("merge") => {}
         Some("replace") => {
             *original = clean_map(patch);
@@ -74,11 +71,7 @@ fn merge_map(
             let order = order
                 .as_array()
                 .ok_or_else(|| ApiError::bad_request("invalid patch format of setElementOrder list"))?;
-            let before = original
-                .get(field)
-                .and_then(Value::as_array)
-                .cloned()
-                .unwrap_or_default();
+            let before = original.get(field).and_then(Value::as_array).cloned().unwrap_or_default();
             list::check_order(patch.get(field), order, place.field(field))?;
             orders.push((field, order, before));
         }
@@ -139,10 +132,7 @@ fn retain_keys(
     let bad = || ApiError::bad_request("invalid patch format of retainKeys");
     let keys = keys.as_array().ok_or_else(bad)?;
     let listed = |key: &str| keys.iter().any(|k| k == key);
-    if patch
-        .iter()
-        .any(|(key, value)| !value.is_null() && !is_directive(key) && !listed(key))
-    {
+    if patch.iter().any(|(key, value)| !value.is_null() && !is_directive(key) && !listed(key)) {
         return Err(bad());
     }
     original.retain(|key, _| listed(key));

@@ -24,10 +24,7 @@ pub struct Place<'a> {
 impl<'a> Place<'a> {
     /// The top of an object's schema.
     pub fn root(schema: &'a Node) -> Self {
-        Self {
-            node: Some(schema),
-            object: true,
-        }
+        Self { node: Some(schema), object: true }
     }
 
     pub fn node(self) -> Option<&'a Node> {
@@ -36,24 +33,15 @@ impl<'a> Place<'a> {
 
     pub fn field(self, name: &str) -> Place<'a> {
         if self.object && name == "metadata" {
-            return Place {
-                node: Some(&OBJECT_META),
-                object: false,
-            };
+            return Place { node: Some(&OBJECT_META), object: false };
         }
         let node = self.node.and_then(|node| node.field(name));
-        Place {
-            node,
-            object: node.is_some_and(|node| node.embedded_resource),
-        }
+        Place { node, object: node.is_some_and(|node| node.embedded_resource) }
     }
 
     pub fn items(self) -> Place<'a> {
         let node = self.node.and_then(|node| node.items.as_deref());
-        Place {
-            node,
-            object: node.is_some_and(|node| node.embedded_resource),
-        }
+        Place { node, object: node.is_some_and(|node| node.embedded_resource) }
     }
 
     /// Where a step of a path leads.
@@ -120,11 +108,7 @@ impl<'a> Place<'a> {
 
     fn keyed(self, keys: &[String], item: &Value) -> Result<Element, String> {
         let Value::Object(map) = item else {
-            let what = if item.is_null() {
-                "a null element"
-            } else {
-                "non-map elements"
-            };
+            let what = if item.is_null() { "a null element" } else { "non-map elements" };
             return Err(format!("associative list with keys may not have {what}"));
         };
         let items = self.items();
@@ -136,11 +120,7 @@ impl<'a> Place<'a> {
             }
         }
         if fields.is_empty() {
-            let names = keys
-                .iter()
-                .map(|k| format!("{k:?}"))
-                .collect::<Vec<_>>()
-                .join(" ");
+            let names = keys.iter().map(|k| format!("{k:?}")).collect::<Vec<_>>().join(" ");
             return Err(format!(
                 "associative list with keys has an element that omits all key fields [{names}] (and doesn't have \
                  default values for any key fields)"
@@ -153,15 +133,9 @@ impl<'a> Place<'a> {
 
 /// What Kubernetes says of `metadata`, of which a custom resource's schema need not speak.
 static OBJECT_META: LazyLock<Node> = LazyLock::new(|| {
-    let scalar = |ty| Node {
-        ty: Some(ty),
-        ..Node::default()
-    };
+    let scalar = |ty| Node { ty: Some(ty), ..Node::default() };
     let text = || Arc::new(scalar(Type::String));
-    let map = || Node {
-        additional: Some(text()),
-        ..scalar(Type::Object)
-    };
+    let map = || Node { additional: Some(text()), ..scalar(Type::Object) };
     let merge = Some("merge".to_owned());
     let mut properties = BTreeMap::new();
     for name in [
@@ -193,10 +167,7 @@ static OBJECT_META: LazyLock<Node> = LazyLock::new(|| {
     properties.insert(
         "ownerReferences".to_owned(),
         Arc::new(Node {
-            items: Some(Arc::new(Node {
-                map_type: MapType::Atomic,
-                ..scalar(Type::Object)
-            })),
+            items: Some(Arc::new(Node { map_type: MapType::Atomic, ..scalar(Type::Object) })),
             list_type: ListType::Map(vec!["uid".to_owned()]),
             patch_merge_key: Some("uid".to_owned()),
             patch_strategy: merge,
@@ -204,8 +175,5 @@ static OBJECT_META: LazyLock<Node> = LazyLock::new(|| {
         }),
     );
     properties.insert("managedFields".to_owned(), Arc::new(scalar(Type::Array)));
-    Node {
-        properties,
-        ..scalar(Type::Object)
-    }
+    Node { properties, ..scalar(Type::Object) }
 });

@@ -12,9 +12,7 @@ pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
 
 /// Writes a file with mode 0600 beside `path`, makes it durable, and renames it into place.
 pub(crate) fn write_private(path: &Path, contents: &[u8]) -> io::Result<()> {
-    let name = path
-        .file_name()
-        .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     let dir = match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         _ => Path::new("."),
@@ -35,11 +33,7 @@ pub(crate) fn write_private(path: &Path, contents: &[u8]) -> io::Result<()> {
 }
 
 fn write_new(path: &Path, contents: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(contents)?;
     file.sync_all()
 }

@@ -23,9 +23,7 @@ pub(super) fn authority(key: &KeyPair, ttl: Duration) -> Result<String, Error> {
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
     prepare(&mut params, name, ttl);
-    let certificate = params
-        .self_signed(key)
-        .map_err(|source| issue("authority", name, source))?;
+    let certificate = params.self_signed(key).map_err(|source| issue("authority", name, source))?;
     Ok(certificate.pem())
 }
 
@@ -75,9 +73,7 @@ pub(super) fn serving(
     params.subject_alt_names = CertificateParams::new(names)
         .map_err(|source| issue("serving", &names.join(","), source))?
         .subject_alt_names;
-    params
-        .signed_by(key, issuer)
-        .map_err(|source| issue("serving", common, source))
+    params.signed_by(key, issuer).map_err(|source| issue("serving", common, source))
 }
 
 /// Whether a certificate can be our authority: a CA, of this key, not expired.
@@ -90,10 +86,7 @@ pub(super) fn check_authority(der: &CertificateDer<'_>, key: &KeyPair) -> Result
     if certificate.public_key().subject_public_key.data.as_ref() != key.public_key_raw() {
         return Err("does not belong to the key in ca.key");
     }
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs() as i64;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64;
     if certificate.validity().not_after.timestamp() <= now {
         return Err("has expired");
     }
@@ -112,10 +105,7 @@ fn leaf(name: &str, ttl: Duration, usage: ExtendedKeyUsagePurpose) -> Certificat
 
 fn prepare(params: &mut CertificateParams, name: &str, ttl: Duration) {
     // Whole seconds: X.509 has no finer time, and rcgen would round differently from us.
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let now = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(now);
     params.not_before = now - BACKDATE;
     params.not_after = now + ttl;
@@ -130,9 +120,5 @@ fn prepare(params: &mut CertificateParams, name: &str, ttl: Duration) {
 }
 
 fn issue(what: &'static str, name: &str, source: rcgen::Error) -> Error {
-    Error::Issue {
-        what,
-        name: name.to_owned(),
-        source,
-    }
+    Error::Issue { what, name: name.to_owned(), source }
 }

@@ -4,9 +4,7 @@
 use rcgen::{KeyPair, SigningKey};
 
 /// DER of the algorithm identifier `ecdsa-with-SHA256`, which our authority signs with.
-const ECDSA_WITH_SHA256: &[u8] = &[
-    0x30, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02,
-];
+const ECDSA_WITH_SHA256: &[u8] = &[0x30, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02];
 const COMMON_NAME: &[u8] = &[0x06, 0x03, 0x55, 0x04, 0x03];
 const ORGANIZATION: &[u8] = &[0x06, 0x03, 0x55, 0x04, 0x0a];
 
@@ -38,23 +36,10 @@ pub(super) fn with_groups(
     for group in groups {
         attributes.extend(attribute(ORGANIZATION, group));
     }
-    let signed = element(
-        SEQUENCE,
-        &[
-            &fields[..start],
-            &element(SEQUENCE, &[&attributes]),
-            &fields[subject_end..],
-        ],
-    );
+    let signed =
+        element(SEQUENCE, &[&fields[..start], &element(SEQUENCE, &[&attributes]), &fields[subject_end..]]);
     let signature = authority.sign(&signed)?;
-    Ok(element(
-        SEQUENCE,
-        &[
-            &signed,
-            ECDSA_WITH_SHA256,
-            &element(BIT_STRING, &[&[0], &signature]),
-        ],
-    ))
+    Ok(element(SEQUENCE, &[&signed, ECDSA_WITH_SHA256, &element(BIT_STRING, &[&[0], &signature])]))
 }
 
 /// One relative distinguished name.
@@ -84,10 +69,6 @@ fn element(tag: u8, contents: &[&[u8]]) -> Vec<u8> {
 /// Splits a DER element into its header and contents.
 fn header(der: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = *der.get(1)?;
-    let size = if length < 0x80 {
-        2
-    } else {
-        2 + usize::from(length & 0x7f)
-    };
+    let size = if length < 0x80 { 2 } else { 2 + usize::from(length & 0x7f) };
     (der.len() >= size).then(|| der.split_at(size))
 }

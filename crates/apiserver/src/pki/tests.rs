@@ -13,10 +13,7 @@ fn keeps_its_keys_over_a_restart() {
     let first = Pki::open(&path).unwrap();
     let second = Pki::open(&path).unwrap();
     assert_eq!(first.ca_pem(), second.ca_pem());
-    assert_eq!(
-        first.token_key().serialize_der(),
-        second.token_key().serialize_der()
-    );
+    assert_eq!(first.token_key().serialize_der(), second.token_key().serialize_der());
 }
 
 #[test]
@@ -28,12 +25,7 @@ fn files_are_private() {
     let mut names = Vec::new();
     for entry in fs::read_dir(&path).unwrap() {
         let entry = entry.unwrap();
-        assert_eq!(
-            entry.metadata().unwrap().permissions().mode() & 0o777,
-            0o600,
-            "{:?}",
-            entry.path()
-        );
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", entry.path());
         names.push(entry.file_name().into_string().unwrap());
     }
     names.sort();
@@ -76,10 +68,7 @@ fn a_certificate_of_another_key_is_refused() {
     Pki::open(other.path()).unwrap();
     fs::copy(other.path().join(CA_CERTIFICATE), one.path().join(CA_CERTIFICATE)).unwrap();
     let message = Pki::open(one.path()).err().unwrap().to_string();
-    assert!(
-        message.contains("does not belong to the key in ca.key"),
-        "{message}"
-    );
+    assert!(message.contains("does not belong to the key in ca.key"), "{message}");
 }
 
 #[test]
@@ -88,10 +77,7 @@ fn a_lost_key_is_not_replaced_silently() {
     Pki::open(dir.path()).unwrap();
     fs::remove_file(dir.path().join(CA_KEY)).unwrap();
     let message = Pki::open(dir.path()).err().unwrap().to_string();
-    assert!(
-        message.contains("is missing although its certificate is there"),
-        "{message}"
-    );
+    assert!(message.contains("is missing although its certificate is there"), "{message}");
 }
 
 #[test]

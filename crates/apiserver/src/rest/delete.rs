@@ -59,7 +59,8 @@ impl DeleteOptions {
             }
         };
         let text = |v: &Value| v.as_str().filter(|s| !s.is_empty()).map(str::to_owned);
-        let dry_run = query.dry_run || body["dryRun"].as_array().is_some_and(|list| list.iter().any(|v| v == "All"));
+        let dry_run =
+            query.dry_run || body["dryRun"].as_array().is_some_and(|list| list.iter().any(|v| v == "All"));
         Ok(Self {
             grace_seconds: body["gracePeriodSeconds"].as_i64().or(query.grace_period_seconds),
             propagation,
@@ -76,7 +77,8 @@ pub async fn delete(call: &Call<'_>, name: &str, body: &Value) -> Result<Respons
     match remove(call.server, call.resource, &key, &options).await? {
         Deleted::Terminating(value) => Ok(read::show(call, StatusCode::OK, &value)),
         Deleted::Gone(value) => {
-            let mut details = json!({"name": name, "kind": call.resource.plural, "uid": value["metadata"]["uid"]});
+            let mut details =
+                json!({"name": name, "kind": call.resource.plural, "uid": value["metadata"]["uid"]});
             if !call.resource.group.is_empty() {
                 details["group"] = json!(call.resource.group);
             }

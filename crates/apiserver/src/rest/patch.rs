@@ -63,7 +63,9 @@ async fn apply(call: &mut Call<'_>, name: &str, part: Part, bytes: &[u8]) -> Res
     write::clean(call, &mut applied)?;
     if let Some(map) = applied.as_object_mut() {
         match part {
-            Part::Status => map.retain(|k, _| matches!(k.as_str(), "apiVersion" | "kind" | "metadata" | "status")),
+            Part::Status => {
+                map.retain(|k, _| matches!(k.as_str(), "apiVersion" | "kind" | "metadata" | "status"))
+            }
             Part::Main if call.resource.subresources.status => drop(map.remove("status")),
             Part::Main => {}
         }
@@ -79,7 +81,9 @@ async fn apply(call: &mut Call<'_>, name: &str, part: Part, bytes: &[u8]) -> Res
                 &call.resource.group,
                 &call.resource.plural,
                 name,
-                &format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found"),
+                &format!(
+                    "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                ),
             ));
         }
         let merged = with_manager(call, part, |call, manager| {
@@ -126,7 +130,9 @@ fn with_manager<T>(
 
 /// An applied configuration names its type and, if at all, the object of the URL.
 fn check_identity(call: &Call<'_>, applied: &Value, name: &str) -> Result<(), ApiError> {
-    for (field, expected) in [("apiVersion", call.resource.api_version()), ("kind", call.resource.kind.clone())] {
+    for (field, expected) in
+        [("apiVersion", call.resource.api_version()), ("kind", call.resource.kind.clone())]
+    {
         if applied[field] != json!(expected) {
             return Err(ApiError::bad_request(format!(
                 "invalid object type: {field} must be {expected:?} in the applied configuration, found {}",

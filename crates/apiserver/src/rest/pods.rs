@@ -68,7 +68,9 @@ fn number(call: &Call<'_>, key: &str) -> Result<Option<u64>, ApiError> {
     match call.options.other(key) {
         None | Some("") => Ok(None),
         Some(text) => text.parse().map(Some).map_err(|_| {
-            ApiError::bad_request(format!("{key}: Invalid value: {text:?}: write a whole number of at least 0"))
+            ApiError::bad_request(format!(
+                "{key}: Invalid value: {text:?}: write a whole number of at least 0"
+            ))
         }),
     }
 }
@@ -76,14 +78,24 @@ fn number(call: &Call<'_>, key: &str) -> Result<Option<u64>, ApiError> {
 /// The container that is meant, in Kubernetes' words when that is not clear.
 fn pick_container(pod: &Value, wanted: &str) -> Result<String, ApiError> {
     let names = |field: &str| -> Vec<String> {
-        pod["spec"][field].as_array().into_iter().flatten().filter_map(|c| c["name"].as_str()).map(str::to_owned).collect()
+        pod["spec"][field]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|c| c["name"].as_str())
+            .map(str::to_owned)
+            .collect()
     };
     let (containers, inits) = (names("containers"), names("initContainers"));
     if wanted.is_empty() {
         return match containers.as_slice() {
             [only] => Ok(only.clone()),
             many => {
-                let init = if inits.is_empty() { String::new() } else { format!(" or one of the init containers: {inits:?}") };
+                let init = if inits.is_empty() {
+                    String::new()
+                } else {
+                    format!(" or one of the init containers: {inits:?}")
+                };
                 Err(ApiError::bad_request(format!(
                     "a container name must be specified for pod {}, choose one of: {many:?}{init}",
                     object::name(pod)
@@ -114,7 +126,8 @@ pub async fn bind(call: &mut Call<'_>, name: &str, binding: Value) -> Result<Res
         Ok(new)
     })
     .await?;
-    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    let status =
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Ok(body::respond(StatusCode::CREATED, &status, call.headers, call.options.pretty))
 }
 

@@ -100,7 +100,9 @@ pub fn list(call: &Call<'_>) -> Result<Response, ApiError> {
     let namespace = call.namespace.as_deref();
     let start = match &after {
         None => 0,
-        Some((ns, name)) => snapshot.items.partition_point(|o| (&*o.key.namespace, &*o.key.name) <= (ns, name)),
+        Some((ns, name)) => {
+            snapshot.items.partition_point(|o| (&*o.key.namespace, &*o.key.name) <= (ns, name))
+        }
     };
     let mut page: Vec<Arc<Stored>> = Vec::new();
     let (mut next, mut remaining) = (None, None);
@@ -142,7 +144,9 @@ fn snapshot(store: &Store, call: &Call<'_>) -> Result<(Snapshot, Option<(String,
             .ok()
             .and_then(|json| serde_json::from_slice(&json).ok())
             .ok_or_else(|| {
-                ApiError::bad_request("continue key is not valid: it must be the one the server gave with the previous page")
+                ApiError::bad_request(
+                    "continue key is not valid: it must be the one the server gave with the previous page",
+                )
             })?;
         let snapshot = store.list_at(&resource, namespace, token.revision).map_err(|_| {
             ApiError::expired(
@@ -166,7 +170,9 @@ fn snapshot(store: &Store, call: &Call<'_>) -> Result<(Snapshot, Option<(String,
         "" | "NotOlderThan" => Ok((present, None)),
         "Exact" if asked > 0 => match store.list_at(&resource, namespace, asked) {
             Ok(snapshot) => Ok((snapshot, None)),
-            Err(gone) => Err(ApiError::expired(format!("The resourceVersion for the provided list is too old: {gone}."))),
+            Err(gone) => Err(ApiError::expired(format!(
+                "The resourceVersion for the provided list is too old: {gone}."
+            ))),
         },
         other => Err(ApiError::bad_request(format!(
             "resourceVersionMatch: Invalid value: {other:?}: write NotOlderThan, or Exact with a resourceVersion above 0"
@@ -180,7 +186,9 @@ pub fn parse_revision(text: &str) -> Result<u64, ApiError> {
         return Ok(0);
     }
     text.parse().map_err(|_| {
-        ApiError::bad_request(format!("Invalid value: {text:?}: resourceVersion must be a number this server gave"))
+        ApiError::bad_request(format!(
+            "Invalid value: {text:?}: resourceVersion must be a number this server gave"
+        ))
     })
 }
 
@@ -193,7 +201,9 @@ pub fn send_list(call: &Call<'_>, page: &[Arc<Stored>], meta: Value) -> Response
             let now = jiff::Timestamp::now();
             Some(table::render(version, resource, &all(), &meta, include_object(call), now, true))
         }
-        Form::Metadata(version) | Form::MetadataList(version) => Some(table::metadata_list(version, &all(), &meta)),
+        Form::Metadata(version) | Form::MetadataList(version) => {
+            Some(table::metadata_list(version, &all(), &meta))
+        }
         Form::Whole if call.options.pretty || call.accept().starts_with("application/yaml") => Some(json!({
             "kind": resource.list_kind, "apiVersion": resource.api_version(), "metadata": meta, "items": all(),
         })),

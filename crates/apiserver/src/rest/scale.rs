@@ -10,7 +10,12 @@ use crate::error::{ApiError, FieldError};
 use crate::resource::Scale;
 use crate::{object, patch};
 
-pub async fn scale(call: &mut Call<'_>, name: &str, method: &Method, bytes: bytes::Bytes) -> Result<Response, ApiError> {
+pub async fn scale(
+    call: &mut Call<'_>,
+    name: &str,
+    method: &Method,
+    bytes: bytes::Bytes,
+) -> Result<Response, ApiError> {
     let Some(paths) = call.resource.subresources.scale.clone() else { return Err(ApiError::no_such_path()) };
     if *method == Method::GET {
         let stored = read::require(call, &call.key(name))?;
@@ -27,7 +32,9 @@ pub async fn scale(call: &mut Call<'_>, name: &str, method: &Method, bytes: byte
                 patch::merge_patch(&current, &sent)?
             }
             (_, other) => {
-                return Err(ApiError::unsupported_media_type(format!("scale can't be patched with {other:?}")));
+                return Err(ApiError::unsupported_media_type(format!(
+                    "scale can't be patched with {other:?}"
+                )));
             }
         };
         let mut new = live.clone();
@@ -37,11 +44,8 @@ pub async fn scale(call: &mut Call<'_>, name: &str, method: &Method, bytes: byte
         }
         let replicas = wanted["spec"]["replicas"].as_i64().unwrap_or(0);
         if replicas < 0 {
-            let error = FieldError::invalid(
-                "spec.replicas",
-                &json!(replicas),
-                "must be greater than or equal to 0",
-            );
+            let error =
+                FieldError::invalid("spec.replicas", &json!(replicas), "must be greater than or equal to 0");
             return Err(ApiError::invalid("autoscaling", "Scale", &call.key(name).name, &[error]));
         }
         set_path(&mut new, &paths.spec_replicas, json!(replicas));
@@ -87,7 +91,8 @@ fn selector_text(selector: &Value) -> Option<String> {
         .collect();
     for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
         let key = expression["key"].as_str()?;
-        let values: Vec<&str> = expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let values: Vec<&str> =
+            expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         parts.push(match expression["operator"].as_str()? {
             "In" => format!("{key} in ({})", values.join(",")),
             "NotIn" => format!("{key} notin ({})", values.join(",")),

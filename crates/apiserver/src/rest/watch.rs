@@ -199,7 +199,15 @@ impl Feed {
                 let now = jiff::Timestamp::now();
                 let headers = !std::mem::replace(&mut self.headers_sent, true);
                 let meta = &value["metadata"];
-                table::render(version, &self.resource, std::slice::from_ref(&value), meta, self.include, now, headers)
+                table::render(
+                    version,
+                    &self.resource,
+                    std::slice::from_ref(&value),
+                    meta,
+                    self.include,
+                    now,
+                    headers,
+                )
             }
         };
         event_line(kind.as_str(), &value)

@@ -63,7 +63,9 @@ pub async fn create(call: &mut Call<'_>, body: Value, ownership: Ownership) -> R
         }
         let key = call.key(object::name(&candidate));
         match put(call, key, Expect::Absent, candidate).await {
-            Err(error) if error.reason == crate::error::Reason::AlreadyExists && object::name(&value).is_empty() => {}
+            Err(error)
+                if error.reason == crate::error::Reason::AlreadyExists && object::name(&value).is_empty() => {
+            }
             other => return other.map(|stored| read::view(call.resource, &stored)),
         }
     }
@@ -118,7 +120,9 @@ fn admit_new(call: &mut Call<'_>, mut value: Value, ownership: Ownership) -> Res
     if meta.get("resourceVersion").is_some_and(|v| v.as_str().is_some_and(|s| !s.is_empty())) {
         return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
     }
-    for field in ["resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
+    for field in
+        ["resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"]
+    {
         meta.remove(field);
     }
     meta.insert("uid".into(), json!(names::uid()));
@@ -255,8 +259,16 @@ fn admit_change(
     }
     let meta = object::metadata_mut(&mut new);
     for field in [
-        "name", "generateName", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
-        "generation", "resourceVersion", "selfLink",
+        "name",
+        "generateName",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "resourceVersion",
+        "selfLink",
     ] {
         match live["metadata"].get(field) {
             Some(value) => meta.insert(field.into(), value.clone()),
@@ -268,7 +280,10 @@ fn admit_change(
     }
     fill_in(resource, &mut new, Some(live));
     call.server.admit(call, &mut new, Some(live))?;
-    if part == Part::Main && resource.strategy.has_generation() && resource.strategy.bumps_generation(&new, live) {
+    if part == Part::Main
+        && resource.strategy.has_generation()
+        && resource.strategy.bumps_generation(&new, live)
+    {
         let generation = live["metadata"]["generation"].as_i64().unwrap_or(1) + 1;
         object::metadata_mut(&mut new).insert("generation".into(), json!(generation));
     }
@@ -341,12 +356,17 @@ fn place(call: &Call<'_>, value: &mut Value) -> Result<(), ApiError> {
 pub fn clean(call: &mut Call<'_>, value: &mut Value) -> Result<(), ApiError> {
     let schema = &call.resource.schema;
     if call.options.field_validation != FieldValidation::Ignore {
-        let mut complaints: Vec<String> =
-            std::mem::take(&mut call.duplicates).into_iter().map(|f| format!("duplicate field \"{f}\"")).collect();
+        let mut complaints: Vec<String> = std::mem::take(&mut call.duplicates)
+            .into_iter()
+            .map(|f| format!("duplicate field \"{f}\""))
+            .collect();
         complaints.extend(schema.unknown_fields(value).into_iter().map(|f| format!("unknown field \"{f}\"")));
         if !complaints.is_empty() {
             if call.options.field_validation == FieldValidation::Strict {
-                return Err(ApiError::bad_request(format!("strict decoding error: {}", complaints.join(", "))));
+                return Err(ApiError::bad_request(format!(
+                    "strict decoding error: {}",
+                    complaints.join(", ")
+                )));
             }
             call.warnings.extend(complaints);
         }
@@ -387,7 +407,9 @@ fn check_finalizers(resource: &Resource, new: &Value, live: &Value) -> Result<()
     }
     let error = FieldError::forbidden(
         "metadata.finalizers",
-        format!("no new finalizers can be added if the object is being deleted, found new finalizers {added:?}"),
+        format!(
+            "no new finalizers can be added if the object is being deleted, found new finalizers {added:?}"
+        ),
     );
     Err(ApiError::invalid(&resource.group, &resource.kind, object::name(live), &[error]))
 }

@@ -33,19 +33,9 @@ pub static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
 /// Whether a rule may call `name`, as a function or as a method.
 pub fn is_function(name: &str) -> bool {
     use kube_cel::cel::common::ast::{CallExpr, Expr};
-    let call = CallExpr {
-        func_name: name.to_owned(),
-        target: None,
-        args: Vec::new(),
-    };
-    let probe = IdedExpr {
-        id: 0,
-        expr: Expr::Call(call),
-    };
-    !matches!(
-        Cel::resolve(&probe, &FUNCTIONS),
-        Err(ExecutionError::UndeclaredReference(_))
-    )
+    let call = CallExpr { func_name: name.to_owned(), target: None, args: Vec::new() };
+    let probe = IdedExpr { id: 0, expr: Expr::Call(call) };
+    !matches!(Cel::resolve(&probe, &FUNCTIONS), Err(ExecutionError::UndeclaredReference(_)))
 }
 
 /// The value as a rule sees it: declared fields have escaped names, and formats give times, durations and bytes.
@@ -69,23 +59,16 @@ pub fn to_cel(node: Option<&Node>, value: &Value) -> Cel {
             let is_map = node.is_some_and(|n| n.additional.is_some());
             let fields = map.iter().map(|(key, child)| {
                 let name = if is_map { key.clone() } else { escape(key) };
-                (
-                    Key::String(Arc::new(name)),
-                    to_cel(node.and_then(|n| n.field(key)), child),
-                )
+                (Key::String(Arc::new(name)), to_cel(node.and_then(|n| n.field(key)), child))
             });
-            Cel::Map(Map {
-                map: Arc::new(fields.collect()),
-            })
+            Cel::Map(Map { map: Arc::new(fields.collect()) })
         }
     }
 }
 
 /// An optional with or without a value, for `optionalOldSelf`.
 pub fn optional(value: Option<Cel>) -> Cel {
-    Cel::Opaque(Arc::new(
-        value.map_or_else(OptionalValue::none, OptionalValue::of),
-    ))
+    Cel::Opaque(Arc::new(value.map_or_else(OptionalValue::none, OptionalValue::of)))
 }
 
 fn string(node: Option<&Node>, text: &str) -> Cel {
@@ -97,9 +80,7 @@ fn string(node: Option<&Node>, text: &str) -> Cel {
         context.add_variable_from_value("text", text);
         Cel::resolve(expr, &context).ok()
     };
-    let format = node
-        .filter(|n| n.ty == Some(Type::String))
-        .and_then(|n| n.format.as_deref());
+    let format = node.filter(|n| n.ty == Some(Type::String)).and_then(|n| n.format.as_deref());
     let converted = match format {
         Some("date-time") => convert(&TIMESTAMP, text.to_owned()),
         Some("date") => convert(&TIMESTAMP, format!("{text}T00:00:00Z")),
@@ -165,11 +146,7 @@ const PATTERN_CACHE: usize = 512;
 /// The crate compiles the pattern at every call, which costs more than the rest of a rule.
 fn matches(This(text): This<Arc<String>>, pattern: Arc<String>) -> Result<bool, ExecutionError> {
     static CACHE: LazyLock<Mutex<HashMap<Arc<String>, Regex>>> = LazyLock::new(Mutex::default);
-    let cached = CACHE
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .get(&pattern)
-        .cloned();
+    let cached = CACHE.lock().unwrap_or_else(PoisonError::into_inner).get(&pattern).cloned();
     let regex = if let Some(regex) = cached {
         regex
     } else {

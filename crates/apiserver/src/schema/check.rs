@@ -56,8 +56,7 @@ impl Checker<'_, '_> {
     fn bad_type(&mut self, path: &Path<'_>, value: &Value, wanted: &str, found: &str) {
         let path = path.dotted();
         let detail = format!("{path} in body must be of type {wanted}: {found:?}");
-        self.errors
-            .push(FieldError::new(FieldErrorKind::TypeInvalid, path, detail).with_value(value));
+        self.errors.push(FieldError::new(FieldErrorKind::TypeInvalid, path, detail).with_value(value));
     }
 
     /// An `Invalid value` whose text repeats the path, as Kubernetes' schema checks do.
@@ -73,8 +72,7 @@ impl Checker<'_, '_> {
             if let Some(max) = node.max_length.filter(|max| length > *max) {
                 let unit = if max == 1 { "byte" } else { "bytes" };
                 let detail = format!("may not be more than {max} {unit}");
-                self.errors
-                    .push(FieldError::new(FieldErrorKind::TooLong, path.dotted(), detail));
+                self.errors.push(FieldError::new(FieldErrorKind::TooLong, path.dotted(), detail));
             }
             if let Some(min) = node.min_length.filter(|min| length < *min) {
                 self.invalid(path, value, format_args!("be at least {min} chars long"));
@@ -84,11 +82,7 @@ impl Checker<'_, '_> {
             match self.schema.pattern(pattern) {
                 Some(regex) if regex.is_match(text) => {}
                 Some(_) => self.invalid(path, value, format_args!("match '{pattern}'")),
-                None => self.invalid(
-                    path,
-                    value,
-                    format_args!("match '{pattern}', but pattern is invalid"),
-                ),
+                None => self.invalid(path, value, format_args!("match '{pattern}', but pattern is invalid")),
             }
         }
         if let Some(name) = &node.format
@@ -161,33 +155,25 @@ impl Checker<'_, '_> {
             ListType::Atomic => {}
             ListType::Set => {
                 for i in duplicates(items.iter()) {
-                    self.errors
-                        .push(FieldError::duplicate(Path::Index(path, i).keyed(), &items[i]));
+                    self.errors.push(FieldError::duplicate(Path::Index(path, i).keyed(), &items[i]));
                 }
             }
             ListType::Map(keys) => {
                 let stray = items.iter().position(|item| !item.is_object() && !item.is_null());
                 if let Some(i) = stray {
                     let detail = "must be an object for an array of list-type map";
-                    self.errors.push(FieldError::invalid(
-                        Path::Index(path, i).keyed(),
-                        &items[i],
-                        detail,
-                    ));
+                    self.errors.push(FieldError::invalid(Path::Index(path, i).keyed(), &items[i], detail));
                     return;
                 }
                 if items.len() < 2 {
                     return;
                 }
                 // As text: the fields come in the order of the keys, and long lists need a hash.
-                let texts: Vec<Value> = items
-                    .iter()
-                    .map(|item| identity(item, keys).to_string().into())
-                    .collect();
+                let texts: Vec<Value> =
+                    items.iter().map(|item| identity(item, keys).to_string().into()).collect();
                 for i in duplicates(texts.iter()) {
                     let path = Path::Index(path, i).keyed();
-                    self.errors
-                        .push(FieldError::duplicate(path, &identity(&items[i], keys)));
+                    self.errors.push(FieldError::duplicate(path, &identity(&items[i], keys)));
                 }
             }
         }
@@ -199,16 +185,11 @@ impl Checker<'_, '_> {
             self.too_many(path, count, max);
         }
         if let Some(min) = node.min_properties.filter(|min| count < *min) {
-            self.invalid(
-                path,
-                &json!(count),
-                format_args!("have at least {min} properties"),
-            );
+            self.invalid(path, &json!(count), format_args!("have at least {min} properties"));
         }
         for name in &node.required {
             if !map.contains_key(name) {
-                self.errors
-                    .push(FieldError::required(Path::Field(path, name).dotted(), ""));
+                self.errors.push(FieldError::required(Path::Field(path, name).dotted(), ""));
             }
         }
         if node.embedded_resource {
@@ -216,12 +197,7 @@ impl Checker<'_, '_> {
         }
         for (key, child) in map {
             if let Some(field) = node.field(key) {
-                self.check(
-                    field,
-                    child,
-                    old.and_then(|o| o.get(key)),
-                    &Path::Field(path, key),
-                );
+                self.check(field, child, old.and_then(|o| o.get(key)), &Path::Field(path, key));
             }
         }
     }
@@ -233,8 +209,7 @@ impl Checker<'_, '_> {
             match map.get(name) {
                 Some(Value::String(text)) if !text.is_empty() => {}
                 None | Some(Value::Null | Value::String(_)) => {
-                    self.errors
-                        .push(FieldError::required(path.dotted(), "must not be empty"));
+                    self.errors.push(FieldError::required(path.dotted(), "must not be empty"));
                 }
                 Some(other) => {
                     self.bad_type(&path, &Value::from(type_name(other)), "string", type_name(other));
@@ -243,12 +218,7 @@ impl Checker<'_, '_> {
         }
         if let Some(metadata) = map.get("metadata").filter(|m| !m.is_object() && !m.is_null()) {
             let found = type_name(metadata);
-            self.bad_type(
-                &Path::Field(path, "metadata"),
-                &Value::from(found),
-                "object",
-                found,
-            );
+            self.bad_type(&Path::Field(path, "metadata"), &Value::from(found), "object", found);
         }
     }
 
@@ -269,8 +239,7 @@ impl Checker<'_, '_> {
             .map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned))
             .collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        self.errors
-            .push(FieldError::not_supported(path.dotted(), value, &names));
+        self.errors.push(FieldError::not_supported(path.dotted(), value, &names));
     }
 
     fn combinations(&mut self, node: &Node, value: &Value, path: &Path<'_>) {
@@ -301,10 +270,7 @@ impl Checker<'_, '_> {
                 }
             }
             if valid == 0 {
-                self.combination(
-                    path,
-                    "must validate one and only one schema (oneOf). Found none valid",
-                );
+                self.combination(path, "must validate one and only one schema (oneOf). Found none valid");
                 self.errors.extend(best.unwrap_or_default());
             } else if valid > 1 {
                 let words = format!(
@@ -335,11 +301,7 @@ impl Checker<'_, '_> {
 
     fn branch(&self, branch: &Node, value: &Value, path: &Path<'_>) -> Vec<FieldError> {
         let mut errors = Vec::new();
-        Checker {
-            schema: self.schema,
-            errors: &mut errors,
-        }
-        .check(branch, value, None, path);
+        Checker { schema: self.schema, errors: &mut errors }.check(branch, value, None, path);
         errors
     }
 
@@ -380,10 +342,7 @@ impl<'a> Correlation<'a> {
 }
 
 fn identity(item: &Value, keys: &[String]) -> Value {
-    keys.iter()
-        .filter_map(|key| Some((key.clone(), item.get(key)?.clone())))
-        .collect::<Map<_, _>>()
-        .into()
+    keys.iter().filter_map(|key| Some((key.clone(), item.get(key)?.clone()))).collect::<Map<_, _>>().into()
 }
 
 /// The index of the first repetition of each value that occurs more than once.

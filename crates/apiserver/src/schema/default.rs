@@ -12,9 +12,7 @@ pub fn apply(node: &Node, value: &mut Value) {
             // A null that may not be and has no default counts as left out.
             map.retain(|key, child| {
                 !child.is_null()
-                    || node
-                        .field(key)
-                        .is_none_or(|field| field.nullable || field.default.is_some())
+                    || node.field(key).is_none_or(|field| field.nullable || field.default.is_some())
             });
             for (name, field) in &node.properties {
                 let Some(default) = &field.default else { continue };

@@ -49,9 +49,7 @@ pub fn is_subdomain(text: &str) -> bool {
             let bytes = label.as_bytes();
             edge(bytes.first())
                 && edge(bytes.last())
-                && bytes
-                    .iter()
-                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
+                && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
         })
 }
 
@@ -72,10 +70,7 @@ fn is_duration(text: &str) -> bool {
     let mut rest = unsigned;
     let mut parts = 0;
     while !rest.is_empty() {
-        let number = rest.len()
-            - rest
-                .trim_start_matches(|c: char| c.is_ascii_digit() || c == '.')
-                .len();
+        let number = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
         let (digits, tail) = rest.split_at(number);
         let tail = tail.trim_start();
         let unit = tail.len() - tail.trim_start_matches(|c: char| c.is_alphabetic()).len();
@@ -136,11 +131,7 @@ fn is_time_unit(unit: &str) -> bool {
 /// Thirty-two hexadecimal digits; the dashes may be left out.
 fn is_uuid(text: &str, version: Option<u8>) -> bool {
     let digits: Vec<u8> = text.bytes().filter(|b| *b != b'-').collect();
-    let dashes = text
-        .bytes()
-        .enumerate()
-        .filter(|(_, b)| *b == b'-')
-        .map(|(i, _)| i);
+    let dashes = text.bytes().enumerate().filter(|(_, b)| *b == b'-').map(|(i, _)| i);
     let dashed = text.len() == 36 && dashes.eq([8, 13, 18, 23]);
     let variant_matters = matches!(version, Some(b'4' | b'5'));
     digits.len() == 32
@@ -193,9 +184,7 @@ fn is_request_uri(text: &str) -> bool {
         return false;
     };
     scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
         && !rest.is_empty()
 }
 
@@ -204,9 +193,7 @@ fn is_mac(text: &str) -> bool {
         let parts: Vec<&str> = text.split(separator).collect();
         let bytes = parts.len() * width / 2;
         matches!(bytes, 6 | 8 | 20)
-            && parts
-                .iter()
-                .all(|p| p.len() == width && p.bytes().all(|b| b.is_ascii_hexdigit()))
+            && parts.iter().all(|p| p.len() == width && p.bytes().all(|b| b.is_ascii_hexdigit()))
     };
     octets(':', 2) || octets('-', 2) || octets('.', 4)
 }

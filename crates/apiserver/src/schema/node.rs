@@ -83,9 +83,6 @@ pub enum MapType {
 impl Node {
     /// The schema of a child field: a named property, else the map's value schema.
     pub fn field(&self, name: &str) -> Option<&Node> {
-        self.properties
-            .get(name)
-            .or(self.additional.as_ref())
-            .map(Arc::as_ref)
+        self.properties.get(name).or(self.additional.as_ref()).map(Arc::as_ref)
     }
 }

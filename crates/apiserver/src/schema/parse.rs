@@ -42,11 +42,7 @@ impl Node {
     pub fn parse(path: &str, json: &Value) -> Result<Self, Vec<FieldError>> {
         let mut reader = Reader { errors: Vec::new() };
         let node = reader.node(path, json, 0);
-        if reader.errors.is_empty() {
-            Ok(node)
-        } else {
-            Err(reader.errors)
-        }
+        if reader.errors.is_empty() { Ok(node) } else { Err(reader.errors) }
     }
 }
 
@@ -107,11 +103,7 @@ impl Reader {
                 if ty.is_none() {
                     let allowed = ["array", "boolean", "integer", "number", "object", "string"];
                     let value = Value::from(name);
-                    self.errors.push(FieldError::not_supported(
-                        format!("{path}.type"),
-                        &value,
-                        &allowed,
-                    ));
+                    self.errors.push(FieldError::not_supported(format!("{path}.type"), &value, &allowed));
                 }
                 ty
             }
@@ -124,8 +116,7 @@ impl Reader {
             Some(other) => {
                 let path = format!("{path}.x-kubernetes-list-type");
                 let allowed = ["atomic", "map", "set"];
-                self.errors
-                    .push(FieldError::not_supported(path, &Value::from(other), &allowed));
+                self.errors.push(FieldError::not_supported(path, &Value::from(other), &allowed));
                 ListType::Atomic
             }
         };
@@ -172,11 +163,9 @@ impl Reader {
         match present(map, "additionalProperties")? {
             Value::Bool(false) => None,
             // Any value, and everything inside it, is kept.
-            Value::Bool(true) => Some(Arc::new(Node {
-                preserve_unknown_fields: true,
-                nullable: true,
-                ..Node::default()
-            })),
+            Value::Bool(true) => {
+                Some(Arc::new(Node { preserve_unknown_fields: true, nullable: true, ..Node::default() }))
+            }
             schema => {
                 let path = format!("{path}.additionalProperties");
                 Some(Arc::new(self.node(&path, schema, depth + 1)))
@@ -221,14 +210,11 @@ impl Reader {
     }
 
     fn text(&mut self, path: &str, map: &Map<String, Value>, key: &str) -> Option<String> {
-        self.scalar(path, map, key, "must be a string", |v| {
-            v.as_str().map(str::to_owned)
-        })
+        self.scalar(path, map, key, "must be a string", |v| v.as_str().map(str::to_owned))
     }
 
     fn flag(&mut self, path: &str, map: &Map<String, Value>, key: &str) -> bool {
-        self.scalar(path, map, key, "must be a boolean", Value::as_bool)
-            .unwrap_or_default()
+        self.scalar(path, map, key, "must be a boolean", Value::as_bool).unwrap_or_default()
     }
 
     fn number(&mut self, path: &str, map: &Map<String, Value>, key: &str) -> Option<f64> {

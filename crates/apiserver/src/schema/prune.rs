@@ -14,14 +14,7 @@ pub fn prune(root: &Node, object: &mut Value) {
 /// The paths of the fields that `prune` would remove.
 pub fn unknown(root: &Node, object: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    report(
-        Some(root),
-        object,
-        &Path::Root,
-        true,
-        root.preserve_unknown_fields,
-        &mut found,
-    );
+    report(Some(root), object, &Path::Root, true, root.preserve_unknown_fields, &mut found);
     found
 }
 
@@ -54,12 +47,7 @@ fn node(schema: Option<&Node>, value: &mut Value, root: bool, keep: bool) {
                 if keep && schema.is_none() {
                     continue;
                 }
-                node(
-                    schema,
-                    item,
-                    false,
-                    keep || schema.is_some_and(|s| s.preserve_unknown_fields),
-                );
+                node(schema, item, false, keep || schema.is_some_and(|s| s.preserve_unknown_fields));
             }
         }
         _ => {}
@@ -84,14 +72,7 @@ fn report(
                 let path = Path::Field(path, key);
                 match schema.and_then(|s| s.field(key)) {
                     Some(field) => {
-                        report(
-                            Some(field),
-                            child,
-                            &path,
-                            false,
-                            field.preserve_unknown_fields,
-                            found,
-                        );
+                        report(Some(field), child, &path, false, field.preserve_unknown_fields, found);
                     }
                     None if keep => {}
                     None => found.push(path.dotted()),

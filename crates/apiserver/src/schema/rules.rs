@@ -33,10 +33,7 @@ struct Rule {
 impl Rules {
     /// The rules of a schema, or `None` when it has none at all.
     pub fn collect(node: &Node) -> Option<Self> {
-        let rule = |source: &Value| Rule {
-            source: source.clone(),
-            compiled: OnceLock::new(),
-        };
+        let rule = |source: &Value| Rule { source: source.clone(), compiled: OnceLock::new() };
         let below = |child: Option<&Node>| child.and_then(Self::collect).map(Box::new);
         let rules = Self {
             here: node.validations.iter().map(rule).collect(),
@@ -75,13 +72,7 @@ impl Rules {
         }
         for (name, rules) in &self.properties {
             if let Some(child) = node.properties.get(name) {
-                rules.compile_below(
-                    &format!("{path}.properties[{name}]"),
-                    child,
-                    false,
-                    correlated,
-                    errors,
-                );
+                rules.compile_below(&format!("{path}.properties[{name}]"), child, false, correlated, errors);
             }
         }
         if let (Some(rules), Some(child)) = (&self.items, node.items.as_deref()) {
@@ -89,28 +80,13 @@ impl Rules {
             rules.compile_below(&format!("{path}.items"), child, false, correlated, errors);
         }
         if let (Some(rules), Some(child)) = (&self.additional, node.additional.as_deref()) {
-            rules.compile_below(
-                &format!("{path}.additionalProperties"),
-                child,
-                false,
-                correlated,
-                errors,
-            );
+            rules.compile_below(&format!("{path}.additionalProperties"), child, false, correlated, errors);
         }
     }
 
     /// Runs the rules over a whole object.
     pub fn evaluate(&self, node: &Node, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-        self.evaluate_at(
-            node,
-            value,
-            Before {
-                old,
-                unchanged: false,
-            },
-            &Path::Root,
-            errors,
-        );
+        self.evaluate_at(node, value, Before { old, unchanged: false }, &Path::Root, errors);
     }
 
     /// Rules judge only what is not null.
@@ -126,10 +102,7 @@ impl Rules {
             return;
         }
         let old = before.old.filter(|o| !o.is_null());
-        let before = Before {
-            old,
-            unchanged: before.unchanged || old == Some(value),
-        };
+        let before = Before { old, unchanged: before.unchanged || old == Some(value) };
         self.evaluate_here(node, value, before, path, errors);
         match value {
             Value::Array(items) => {
@@ -138,10 +111,7 @@ impl Rules {
                 };
                 let correlation = Correlation::new(&node.list_type, old);
                 for (i, item) in items.iter().enumerate() {
-                    let before = Before {
-                        old: correlation.find(item),
-                        ..before
-                    };
+                    let before = Before { old: correlation.find(item), ..before };
                     rules.evaluate_at(schema, item, before, &Path::Index(path, i), errors);
                 }
             }
@@ -160,13 +130,7 @@ impl Rules {
     ) {
         for (name, rules) in &self.properties {
             if let (Some(child), Some(schema)) = (map.get(name), node.properties.get(name)) {
-                rules.evaluate_at(
-                    schema,
-                    child,
-                    before.field(name),
-                    &Path::Field(path, name),
-                    errors,
-                );
+                rules.evaluate_at(schema, child, before.field(name), &Path::Field(path, name), errors);
             }
         }
         if let (Some(rules), Some(schema)) = (&self.additional, node.additional.as_deref()) {
@@ -211,14 +175,8 @@ impl Rules {
             }
             let this = this.get_or_insert_with(|| cel::to_cel(Some(node), value)).clone();
             let that = if program.uses_old {
-                let that = that
-                    .get_or_insert_with(|| old.map(|o| cel::to_cel(Some(node), o)))
-                    .clone();
-                if program.optional_old {
-                    Some(cel::optional(that))
-                } else {
-                    that
-                }
+                let that = that.get_or_insert_with(|| old.map(|o| cel::to_cel(Some(node), o))).clone();
+                if program.optional_old { Some(cel::optional(that)) } else { that }
             } else {
                 None
             };
@@ -239,18 +197,13 @@ struct Before<'a> {
 
 impl<'a> Before<'a> {
     fn field(self, name: &str) -> Self {
-        Self {
-            old: self.old.and_then(|o: &'a Value| o.get(name)),
-            ..self
-        }
+        Self { old: self.old.and_then(|o: &'a Value| o.get(name)), ..self }
     }
 }
 
 impl Rule {
     fn program(&self, node: &Node, root: bool) -> Result<&Program, &str> {
-        let compiled = self
-            .compiled
-            .get_or_init(|| Program::compile(&self.source, node, root));
+        let compiled = self.compiled.get_or_init(|| Program::compile(&self.source, node, root));
         compiled.as_ref().map_err(String::as_str)
     }
 
@@ -266,11 +219,7 @@ impl Rule {
             Ok(program) if program.uses_old && !correlated => {
                 let detail = "oldSelf cannot be used on the uncorrelatable portion of the schema: \
                               a list on the way there is not of x-kubernetes-list-type map";
-                errors.push(FieldError::invalid(
-                    format!("{path}.rule"),
-                    &self.source["rule"],
-                    detail,
-                ));
+                errors.push(FieldError::invalid(format!("{path}.rule"), &self.source["rule"], detail));
             }
             Ok(_) => {}
         }

@@ -21,15 +21,8 @@ enum Level {
 }
 
 /// Keywords that Kubernetes does not support at all.
-const UNSUPPORTED: [&str; 7] = [
-    "$ref",
-    "id",
-    "$schema",
-    "additionalItems",
-    "patternProperties",
-    "definitions",
-    "dependencies",
-];
+const UNSUPPORTED: [&str; 7] =
+    ["$ref", "id", "$schema", "additionalItems", "patternProperties", "definitions", "dependencies"];
 
 /// Everything that keeps the `openAPIV3Schema` at `path` from being structural.
 pub fn check_structural(path: &str, schema: &Value) -> Vec<FieldError> {
@@ -62,23 +55,11 @@ fn level<'s>(
     }
     for (name, field) in object(schema, "properties").into_iter().flatten() {
         if let Some(field) = field.as_object() {
-            level(
-                &format!("{path}.properties[{name}]"),
-                field,
-                Level::Field,
-                patterns,
-                errors,
-            );
+            level(&format!("{path}.properties[{name}]"), field, Level::Field, patterns, errors);
         }
     }
     if let Some(values) = object(schema, "additionalProperties") {
-        level(
-            &format!("{path}.additionalProperties"),
-            values,
-            Level::Field,
-            patterns,
-            errors,
-        );
+        level(&format!("{path}.additionalProperties"), values, Level::Field, patterns, errors);
     }
 }
 
@@ -87,20 +68,13 @@ fn check_pattern(path: &str, schema: &Map<String, Value>, errors: &mut Vec<Field
         && let Err(error) = super::build_regex(pattern)
     {
         let detail = format!("must be a valid regular expression, but isn't: {error}");
-        errors.push(FieldError::invalid(
-            format!("{path}.pattern"),
-            &json!(pattern),
-            detail,
-        ));
+        errors.push(FieldError::invalid(format!("{path}.pattern"), &json!(pattern), detail));
     }
 }
 
 fn unsupported(path: &str, schema: &Map<String, Value>, errors: &mut Vec<FieldError>) {
     for key in UNSUPPORTED.iter().filter(|key| schema.contains_key(**key)) {
-        errors.push(FieldError::forbidden(
-            format!("{path}.{key}"),
-            format!("{key} is not supported"),
-        ));
+        errors.push(FieldError::forbidden(format!("{path}.{key}"), format!("{key} is not supported")));
     }
     if flag(schema, "uniqueItems") {
         let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
@@ -113,16 +87,10 @@ fn unsupported(path: &str, schema: &Map<String, Value>, errors: &mut Vec<FieldEr
     let additional = schema.get("additionalProperties");
     if additional == Some(&Value::Bool(false)) {
         let detail = "additionalProperties cannot be set to false";
-        errors.push(FieldError::forbidden(
-            format!("{path}.additionalProperties"),
-            detail,
-        ));
+        errors.push(FieldError::forbidden(format!("{path}.additionalProperties"), detail));
     } else if additional.is_some() && object(schema, "properties").is_some_and(|p| !p.is_empty()) {
         let detail = "additionalProperties and properties are mutual exclusive";
-        errors.push(FieldError::forbidden(
-            format!("{path}.additionalProperties"),
-            detail,
-        ));
+        errors.push(FieldError::forbidden(format!("{path}.additionalProperties"), detail));
     }
 }
 
@@ -144,11 +112,7 @@ fn types(path: &str, schema: &Map<String, Value>, at: Level, errors: &mut Vec<Fi
         };
         errors.push(FieldError::required(place, detail));
     } else if at == Level::Root && ty.is_some_and(|ty| ty != "object") {
-        errors.push(FieldError::invalid(
-            place,
-            &json!(ty),
-            "must be object at the root",
-        ));
+        errors.push(FieldError::invalid(place, &json!(ty), "must be object at the root"));
     } else if int_or_string && ty.is_some() {
         let detail = "must be empty if x-kubernetes-int-or-string is true";
         errors.push(FieldError::invalid(place, &json!(ty), detail));
@@ -158,27 +122,20 @@ fn types(path: &str, schema: &Map<String, Value>, at: Level, errors: &mut Vec<Fi
     }
     if at == Level::Root && additional {
         let detail = "must not be used at the root";
-        errors.push(FieldError::forbidden(
-            format!("{path}.additionalProperties"),
-            detail,
-        ));
+        errors.push(FieldError::forbidden(format!("{path}.additionalProperties"), detail));
     }
     if embedded && additional {
         let detail = "must not be used if x-kubernetes-embedded-resource is set";
-        errors.push(FieldError::forbidden(
-            format!("{path}.additionalProperties"),
-            detail,
-        ));
+        errors.push(FieldError::forbidden(format!("{path}.additionalProperties"), detail));
     }
     if embedded && !preserve && object(schema, "properties").is_none_or(Map::is_empty) {
         let detail = "must not be empty if x-kubernetes-embedded-resource is true without \
                       x-kubernetes-preserve-unknown-fields";
         errors.push(FieldError::required(format!("{path}.properties"), detail));
     }
-    for (on, key) in [
-        (preserve, "x-kubernetes-preserve-unknown-fields"),
-        (embedded, "x-kubernetes-embedded-resource"),
-    ] {
+    for (on, key) in
+        [(preserve, "x-kubernetes-preserve-unknown-fields"), (embedded, "x-kubernetes-embedded-resource")]
+    {
         if int_or_string && on {
             let detail = "must be false if x-kubernetes-int-or-string is true";
             errors.push(FieldError::invalid(format!("{path}.{key}"), &json!(true), detail));
@@ -195,11 +152,7 @@ fn metadata(path: &str, schema: &Map<String, Value>, at: Level, errors: &mut Vec
     let Some(properties) = object(schema, "properties") else {
         return;
     };
-    for (name, wanted) in [
-        ("apiVersion", "string"),
-        ("kind", "string"),
-        ("metadata", "object"),
-    ] {
+    for (name, wanted) in [("apiVersion", "string"), ("kind", "string"), ("metadata", "object")] {
         let Some(field) = properties.get(name).and_then(Value::as_object) else {
             continue;
         };
@@ -215,20 +168,14 @@ fn metadata(path: &str, schema: &Map<String, Value>, at: Level, errors: &mut Vec
     let Some(metadata) = properties.get("metadata").and_then(Value::as_object) else {
         return;
     };
-    let only_names = object(metadata, "properties").is_none_or(|fields| {
-        fields
-            .keys()
-            .all(|name| matches!(name.as_str(), "name" | "generateName"))
-    });
+    let only_names = object(metadata, "properties")
+        .is_none_or(|fields| fields.keys().all(|name| matches!(name.as_str(), "name" | "generateName")));
     let only_plain = metadata.keys().all(|key| {
         matches!(key.as_str(), "type" | "properties" | "description" | "required") || !is_structure(key)
     });
     if at == Level::Root && !(only_names && only_plain) {
         let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
-        errors.push(FieldError::forbidden(
-            format!("{path}.properties[metadata]"),
-            detail,
-        ));
+        errors.push(FieldError::forbidden(format!("{path}.properties[metadata]"), detail));
     }
 }
 
@@ -253,10 +200,7 @@ fn default(path: &str, schema: &Map<String, Value>, at: Level, errors: &mut Vec<
         return;
     };
     // One field around it, so that the value is no root with metadata of its own.
-    let field = Node {
-        properties: [("default".to_owned(), Arc::new(node))].into(),
-        ..Node::default()
-    };
+    let field = Node { properties: [("default".to_owned(), Arc::new(node))].into(), ..Node::default() };
     let wrapper = Schema::from_node(Arc::new(field));
     let mut wrapped = json!({ "default": value });
     wrapper.prune(&mut wrapped);

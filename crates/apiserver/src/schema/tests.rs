@@ -11,11 +11,7 @@ fn schema(properties: Value) -> Schema {
 
 /// The errors of an object whose `spec` is given, as text.
 fn errors(schema: &Schema, spec: Value) -> Vec<String> {
-    schema
-        .validate(&json!({ "spec": spec }), None)
-        .iter()
-        .map(ToString::to_string)
-        .collect()
+    schema.validate(&json!({ "spec": spec }), None).iter().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -47,10 +43,7 @@ fn says_what_is_wrong_in_the_words_of_kubernetes() {
             json!({ "port": "x" }),
             &[r#"spec.port: Invalid value: "string": spec.port in body must be of type integer: "string""#],
         ),
-        (
-            json!({ "port": 80, "mode": "A", "name": "abc", "list": ["x"], "target": 1, "maybe": null }),
-            &[],
-        ),
+        (json!({ "port": 80, "mode": "A", "name": "abc", "list": ["x"], "target": 1, "maybe": null }), &[]),
         (json!({ "port": 80.0 }), &[]),
         (
             json!({ "port": 80.5 }),
@@ -77,14 +70,8 @@ fn says_what_is_wrong_in_the_words_of_kubernetes() {
                 r#"spec.small: Invalid value: 3000000000: spec.small in body must be of type int32: "3000000000""#,
             ],
         ),
-        (
-            json!({ "mode": "C" }),
-            &[r#"spec.mode: Unsupported value: "C": supported values: "A", "B""#],
-        ),
-        (
-            json!({ "name": "abcde" }),
-            &["spec.name: Too long: may not be more than 4 bytes"],
-        ),
+        (json!({ "mode": "C" }), &[r#"spec.mode: Unsupported value: "C": supported values: "A", "B""#]),
+        (json!({ "name": "abcde" }), &["spec.name: Too long: may not be more than 4 bytes"]),
         (
             json!({ "name": "a" }),
             &[r#"spec.name: Invalid value: "a": spec.name in body should be at least 2 chars long"#],
@@ -97,20 +84,14 @@ fn says_what_is_wrong_in_the_words_of_kubernetes() {
             json!({ "list": [] }),
             &["spec.list: Invalid value: 0: spec.list in body should have at least 1 items"],
         ),
-        (
-            json!({ "list": ["a", "b", "c"] }),
-            &["spec.list: Too many: 3: must have at most 2 items"],
-        ),
+        (json!({ "list": ["a", "b", "c"] }), &["spec.list: Too many: 3: must have at most 2 items"]),
         (
             json!({ "list": [1] }),
             &[
                 r#"spec.list[0]: Invalid value: "integer": spec.list[0] in body must be of type string: "integer""#,
             ],
         ),
-        (
-            json!({ "set": ["a", "b", "a", "a"] }),
-            &[r#"spec.set[2]: Duplicate value: "a""#],
-        ),
+        (json!({ "set": ["a", "b", "a", "a"] }), &[r#"spec.set[2]: Duplicate value: "a""#]),
         (
             json!({ "map": [{ "name": "a" }, { "name": "b" }, { "name": "a" }] }),
             &[r#"spec.map[2]: Duplicate value: {"name":"a"}"#],
@@ -121,10 +102,7 @@ fn says_what_is_wrong_in_the_words_of_kubernetes() {
                 r#"spec.labels.a: Invalid value: "integer": spec.labels.a in body must be of type string: "integer""#,
             ],
         ),
-        (
-            json!({ "labels": { "a": "", "b": "" } }),
-            &["spec.labels: Too many: 2: must have at most 1 item"],
-        ),
+        (json!({ "labels": { "a": "", "b": "" } }), &["spec.labels: Too many: 2: must have at most 1 item"]),
         (json!({ "inner": {} }), &["spec.inner.a: Required value"]),
         (
             json!({ "target": true }),
@@ -182,51 +160,25 @@ fn checks_formats() {
         ("ip", &["::1", "10.0.0.1"], &["host"]),
         ("cidr", &["10.0.0.0/8", "fd00::/64"], &["10.0.0.0", "10.0.0.0/33"]),
         ("date", &["2026-02-28"], &["2026-02-30", "2026-2-3", "x"]),
-        (
-            "date-time",
-            &["2026-02-28T01:02:03Z", "2026-02-28T01:02:03.5+02:00"],
-            &["2026-02-28", "noon"],
-        ),
-        (
-            "duration",
-            &["1h30m", "1.5s", "-3ms", "0", "3 weeks"],
-            &["1", "h", "1x", ""],
-        ),
+        ("date-time", &["2026-02-28T01:02:03Z", "2026-02-28T01:02:03.5+02:00"], &["2026-02-28", "noon"]),
+        ("duration", &["1h30m", "1.5s", "-3ms", "0", "3 weeks"], &["1", "h", "1x", ""]),
         (
             "uuid",
             &["123e4567-e89b-12d3-a456-426614174000"],
             &["123e4567", "123e4567-e89b-12d3-a456-42661417400g"],
         ),
-        (
-            "uuid4",
-            &["123e4567-e89b-42d3-a456-426614174000"],
-            &["123e4567-e89b-12d3-a456-426614174000"],
-        ),
+        ("uuid4", &["123e4567-e89b-42d3-a456-426614174000"], &["123e4567-e89b-12d3-a456-426614174000"]),
         ("hostname", &["a.example.com", "a"], &["-a", "a..b", "a_b", ""]),
-        (
-            "email",
-            &["a@example.com", "A <a@example.com>"],
-            &["a", "@example.com", "a@"],
-        ),
-        (
-            "uri",
-            &["https://example.com/x", "/path"],
-            &["example", "a b", ""],
-        ),
+        ("email", &["a@example.com", "A <a@example.com>"], &["a", "@example.com", "a@"]),
+        ("uri", &["https://example.com/x", "/path"], &["example", "a b", ""]),
         ("byte", &["aGk=", ""], &["a", "aGk"]),
-        (
-            "mac",
-            &["00:11:22:33:44:55", "00-11-22-33-44-55"],
-            &["00:11:22:33:44"],
-        ),
+        ("mac", &["00:11:22:33:44:55", "00-11-22-33-44-55"], &["00:11:22:33:44"]),
         ("password", &["anything"], &[]),
         ("quantity", &["anything"], &[]),
     ];
     for (name, good, bad) in cases {
-        good.iter()
-            .for_each(|text| assert!(format::accepts(name, text), "{name} {text}"));
-        bad.iter()
-            .for_each(|text| assert!(!format::accepts(name, text), "{name} {text}"));
+        good.iter().for_each(|text| assert!(format::accepts(name, text), "{name} {text}"));
+        bad.iter().for_each(|text| assert!(!format::accepts(name, text), "{name} {text}"));
     }
 }
 
@@ -299,10 +251,7 @@ fn fills_in_defaults() {
     );
     let mut nulls = json!({ "spec": { "mode": null, "plain": null, "maybe": null } });
     schema.default(&mut nulls);
-    assert_eq!(
-        nulls["spec"],
-        json!({ "mode": "A", "nested": { "port": 53 }, "maybe": null })
-    );
+    assert_eq!(nulls["spec"], json!({ "mode": "A", "nested": { "port": 53 }, "maybe": null }));
 }
 
 fn ruled(spec: Value) -> Schema {
@@ -359,11 +308,7 @@ fn runs_rules_with_their_messages() {
     ];
     for (source, expected) in cases {
         let schema = rule(ports.clone(), source.clone());
-        assert_eq!(
-            errors(&schema, json!({ "min": 5, "max": 3, "m": {} })),
-            [expected],
-            "{source}"
-        );
+        assert_eq!(errors(&schema, json!({ "min": 5, "max": 3, "m": {} })), [expected], "{source}");
     }
 }
 
@@ -426,32 +371,16 @@ fn compares_with_the_old_object() {
     }}));
     let old = json!({ "spec": { "fixed": "a", "once": "x", "items": [{ "name": "a", "n": 5 }, { "name": "b", "n": 1 }] } });
     let check = |spec: Value| -> Vec<String> {
-        schema
-            .validate(&json!({ "spec": spec }), Some(&old))
-            .iter()
-            .map(ToString::to_string)
-            .collect()
+        schema.validate(&json!({ "spec": spec }), Some(&old)).iter().map(ToString::to_string).collect()
     };
-    assert_eq!(
-        check(json!({ "fixed": "b" })),
-        [r#"spec.fixed: Invalid value: "string": is immutable"#]
-    );
+    assert_eq!(check(json!({ "fixed": "b" })), [r#"spec.fixed: Invalid value: "string": is immutable"#]);
     assert_eq!(check(json!({ "fixed": "a" })), Vec::<String>::new());
-    assert_eq!(
-        check(json!({ "once": "y" })),
-        [r#"spec.once: Invalid value: "string": was set"#]
-    );
-    assert_eq!(
-        errors(&schema, json!({ "fixed": "new", "once": "new" })),
-        Vec::<String>::new()
-    );
+    assert_eq!(check(json!({ "once": "y" })), [r#"spec.once: Invalid value: "string": was set"#]);
+    assert_eq!(errors(&schema, json!({ "fixed": "new", "once": "new" })), Vec::<String>::new());
     // Items are compared by name, wherever they stand; a fresh one has nothing to compare with.
     let moved =
         json!({ "items": [{ "name": "b", "n": 2 }, { "name": "c", "n": 0 }, { "name": "a", "n": 4 }] });
-    assert_eq!(
-        check(moved),
-        [r#"spec.items[2]: Invalid value: "object": must not shrink"#]
-    );
+    assert_eq!(check(moved), [r#"spec.items[2]: Invalid value: "object": must not shrink"#]);
 }
 
 #[test]
@@ -461,16 +390,8 @@ fn does_not_judge_again_what_has_not_changed() {
         json!({ "rule": "self.b != 'bad'", "message": "b is bad" }),
     );
     let old = json!({ "spec": { "a": "too long", "b": "x" } });
-    assert_eq!(
-        schema.validate(&json!({ "spec": { "a": "too long", "b": "y" } }), Some(&old)),
-        []
-    );
-    assert_eq!(
-        schema
-            .validate(&json!({ "spec": { "a": "longer still", "b": "x" } }), Some(&old))
-            .len(),
-        2
-    );
+    assert_eq!(schema.validate(&json!({ "spec": { "a": "too long", "b": "y" } }), Some(&old)), []);
+    assert_eq!(schema.validate(&json!({ "spec": { "a": "longer still", "b": "x" } }), Some(&old)).len(), 2);
     let bad = json!({ "spec": { "b": "bad" }, "metadata": { "labels": {} } });
     let same = json!({ "spec": { "b": "bad" } });
     assert_eq!(schema.validate(&bad, Some(&same)), []);
@@ -478,10 +399,7 @@ fn does_not_judge_again_what_has_not_changed() {
 
 #[test]
 fn skips_rules_when_the_structure_is_wrong() {
-    let schema = rule(
-        json!({ "a": { "type": "integer" } }),
-        json!({ "rule": "self.a > 1" }),
-    );
+    let schema = rule(json!({ "a": { "type": "integer" } }), json!({ "rule": "self.a > 1" }));
     assert_eq!(
         errors(&schema, json!({ "a": "x" })),
         [
@@ -511,32 +429,16 @@ fn refuses_rules_that_do_not_compile() {
         let openapi = json!({ "type": "object", "properties": properties,
             "x-kubernetes-validations": [{ "rule": source, "message": "m" }] });
         let errors = Schema::compile(&openapi).expect_err(source);
-        assert_eq!(
-            errors[0].path, "openAPIV3Schema.x-kubernetes-validations[0].rule",
-            "{source}"
-        );
-        assert!(
-            errors[0].detail.contains(expected),
-            "{source}: {}",
-            errors[0].detail
-        );
+        assert_eq!(errors[0].path, "openAPIV3Schema.x-kubernetes-validations[0].rule", "{source}");
+        assert!(errors[0].detail.contains(expected), "{source}: {}", errors[0].detail);
     }
     let uncorrelated = json!({ "type": "object", "properties": { "l": { "type": "array", "items": { "type": "string",
         "x-kubernetes-validations": [{ "rule": "self == oldSelf" }] } } } });
-    assert!(
-        Schema::compile(&uncorrelated).expect_err("uncorrelated")[0]
-            .detail
-            .contains("uncorrelatable")
-    );
+    assert!(Schema::compile(&uncorrelated).expect_err("uncorrelated")[0].detail.contains("uncorrelatable"));
     let root = json!({ "type": "object", "properties": { "spec": { "type": "object" } },
         "x-kubernetes-validations": [{ "rule": "self.metadata.name.size() < 3", "message": "name too long" }] });
     let schema = Schema::compile(&root).expect("metadata is a field of the root");
-    assert_eq!(
-        schema
-            .validate(&json!({ "metadata": { "name": "abcd" } }), None)
-            .len(),
-        1
-    );
+    assert_eq!(schema.validate(&json!({ "metadata": { "name": "abcd" } }), None).len(), 1);
 }
 
 fn any_json() -> impl Strategy<Value = Value> {

@@ -79,11 +79,8 @@ impl Connection {
     }
 
     async fn serve(self, stream: TlsStream<TcpStream>) {
-        let certificate = stream
-            .get_ref()
-            .1
-            .peer_certificates()
-            .and_then(|chain| self.tls.verify_client(chain));
+        let certificate =
+            stream.get_ref().1.peer_certificates().and_then(|chain| self.tls.verify_client(chain));
         let address = ClientAddr(self.peer);
         let router = self.router;
         let asked = Arc::new(AtomicBool::new(false));
@@ -99,10 +96,7 @@ impl Connection {
         });
 
         let mut builder = Builder::new(TokioExecutor::new());
-        builder
-            .http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(self.limits.header);
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(self.limits.header);
         builder
             .http2()
             .timer(TokioTimer::new())

@@ -48,9 +48,7 @@ async fn start(limits: Limits) -> Server {
         let peer = request.extensions().get::<PeerCertificate>();
         assert!(request.extensions().get::<ClientAddr>().is_some());
         match access.authenticate(request.headers(), peer, request.uri().path()) {
-            Ok(user) => json!({ "name": user.name, "groups": user.groups })
-                .to_string()
-                .into_response(),
+            Ok(user) => json!({ "name": user.name, "groups": user.groups }).to_string().into_response(),
             Err(error) => error.into_response(),
         }
     };
@@ -58,27 +56,13 @@ async fn start(limits: Limits) -> Server {
         let first = futures::stream::once(async { Ok::<_, io::Error>("first\n") });
         axum::body::Body::from_stream(futures::StreamExt::chain(first, futures::stream::pending()))
     };
-    let router = Router::new()
-        .route("/whoami", get(whoami))
-        .route("/forever", get(forever));
+    let router = Router::new().route("/whoami", get(whoami)).route("/forever", get(forever));
     let tls = Arc::new(ServerTls::new(pki.clone(), &["203.0.113.7".to_owned()]).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     let shutdown = CancellationToken::new();
-    let task = tokio::spawn(serve_with_limits(
-        listener,
-        router,
-        tls.clone(),
-        limits,
-        shutdown.clone(),
-    ));
-    Server {
-        pki,
-        tls,
-        addr,
-        shutdown,
-        task,
-    }
+    let task = tokio::spawn(serve_with_limits(listener, router, tls.clone(), limits, shutdown.clone()));
+    Server { pki, tls, addr, shutdown, task }
 }
 
 impl Server {
@@ -101,10 +85,7 @@ impl Server {
         config.alpn_protocols = alpn.iter().map(|p| p.to_vec()).collect();
         let stream = TcpStream::connect(self.addr).await.unwrap();
         let name = ServerName::try_from("kubernetes.default.svc").unwrap();
-        TlsConnector::from(Arc::new(config))
-            .connect(name, stream)
-            .await
-            .unwrap()
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
     }
 
     /// Status and body of `GET /whoami`, over HTTP/2 if the server speaks it.
@@ -116,18 +97,14 @@ impl Server {
         let stream = self.connect(identity, &[b"h2", b"http/1.1"]).await;
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
         let (mut sender, connection) =
-            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
-                .await
-                .unwrap();
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
         let mut request = http::Request::get(format!("https://{}/whoami", self.addr));
         if let Some(token) = token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
-        let response = sender
-            .send_request(request.body(Empty::<bytes::Bytes>::new()).unwrap())
-            .await
-            .unwrap();
+        let response =
+            sender.send_request(request.body(Empty::<bytes::Bytes>::new()).unwrap()).await.unwrap();
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, serde_json::from_slice(&body).unwrap())
@@ -137,29 +114,20 @@ impl Server {
 #[tokio::test]
 async fn certificates_and_tokens_authenticate_over_http2() {
     let server = start(Limits::default()).await;
-    let alice = server
-        .pki
-        .client_certificate("alice", &["devs", "ops"], HOUR)
-        .unwrap();
+    let alice = server.pki.client_certificate("alice", &["devs", "ops"], HOUR).unwrap();
     let (status, body) = server.whoami(Some(&alice), None).await;
     assert_eq!((status, &body["name"]), (StatusCode::OK, &json!("alice")));
     assert_eq!(body["groups"], json!(["devs", "ops", "system:authenticated"]));
     let (status, body) = server.whoami(None, Some("s3cret")).await;
     assert_eq!((status, &body["name"]), (StatusCode::OK, &json!("ops")));
     let (status, body) = server.whoami(None, None).await;
-    assert_eq!(
-        (status, &body["reason"]),
-        (StatusCode::UNAUTHORIZED, &json!("Unauthorized"))
-    );
+    assert_eq!((status, &body["reason"]), (StatusCode::UNAUTHORIZED, &json!("Unauthorized")));
 }
 
 #[tokio::test]
 async fn a_strangers_certificate_neither_helps_nor_breaks_the_handshake() {
     let server = start(Limits::default()).await;
-    let stranger = Pki::ephemeral()
-        .unwrap()
-        .client_certificate("root", &["system:masters"], HOUR)
-        .unwrap();
+    let stranger = Pki::ephemeral().unwrap().client_certificate("root", &["system:masters"], HOUR).unwrap();
     let (status, _) = server.whoami(Some(&stranger), None).await;
     assert_eq!(status, StatusCode::UNAUTHORIZED);
     let (status, body) = server.whoami(Some(&stranger), Some("s3cret")).await;
@@ -169,10 +137,7 @@ async fn a_strangers_certificate_neither_helps_nor_breaks_the_handshake() {
 #[tokio::test]
 async fn a_serving_certificate_proves_no_client() {
     let server = start(Limits::default()).await;
-    let serving = server
-        .pki
-        .serving_certificate(&["system:masters".to_owned()], HOUR)
-        .unwrap();
+    let serving = server.pki.serving_certificate(&["system:masters".to_owned()], HOUR).unwrap();
     assert!(server.tls.verify_client(&[serving.certificate]).is_none());
 }
 
@@ -187,15 +152,9 @@ async fn speaks_http1_and_is_known_by_its_names() {
         .await
         .unwrap();
     let mut answer = Vec::new();
-    timeout(PATIENCE, stream.read_to_end(&mut answer))
-        .await
-        .unwrap()
-        .unwrap();
+    timeout(PATIENCE, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
     let answer = String::from_utf8(answer).unwrap();
-    assert!(
-        answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("\"ops\""),
-        "{answer}"
-    );
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("\"ops\""), "{answer}");
 }
 
 #[tokio::test]
@@ -212,27 +171,15 @@ async fn a_renewed_certificate_is_used_by_new_connections() {
 async fn plain_http_is_told_to_use_https() {
     let server = start(Limits::default()).await;
     let mut stream = TcpStream::connect(server.addr).await.unwrap();
-    stream
-        .write_all(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
-        .await
-        .unwrap();
+    stream.write_all(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     let mut answer = String::new();
-    timeout(PATIENCE, stream.read_to_string(&mut answer))
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(
-        answer,
-        "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
-    );
+    timeout(PATIENCE, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+    assert_eq!(answer, "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n");
 }
 
 #[tokio::test]
 async fn a_silent_client_is_disconnected() {
-    let limits = Limits {
-        handshake: Duration::from_millis(50),
-        ..Limits::default()
-    };
+    let limits = Limits { handshake: Duration::from_millis(50), ..Limits::default() };
     let server = start(limits).await;
     let mut stream = TcpStream::connect(server.addr).await.unwrap();
     let read = timeout(PATIENCE, stream.read(&mut [0u8; 1])).await.unwrap();
@@ -241,40 +188,26 @@ async fn a_silent_client_is_disconnected() {
 
 #[tokio::test]
 async fn a_client_that_asks_nothing_is_disconnected() {
-    let limits = Limits {
-        header: Duration::from_millis(50),
-        ..Limits::default()
-    };
+    let limits = Limits { header: Duration::from_millis(50), ..Limits::default() };
     let server = start(limits).await;
     for alpn in [&b"h2"[..], b"http/1.1"] {
         let mut stream = server.connect(None, &[alpn]).await;
         let mut rest = Vec::new();
         // However it is told, it must come to an end.
-        let _ = timeout(PATIENCE, stream.read_to_end(&mut rest))
-            .await
-            .expect("still connected");
+        let _ = timeout(PATIENCE, stream.read_to_end(&mut rest)).await.expect("still connected");
     }
 }
 
 #[tokio::test]
 async fn shutdown_cuts_endless_responses_at_the_deadline() {
-    let limits = Limits {
-        drain: Duration::from_millis(50),
-        ..Limits::default()
-    };
+    let limits = Limits { drain: Duration::from_millis(50), ..Limits::default() };
     let server = start(limits).await;
     let mut stream = server.connect(None, &[b"http/1.1"]).await;
-    stream
-        .write_all(b"GET /forever HTTP/1.1\r\nHost: x\r\n\r\n")
-        .await
-        .unwrap();
+    stream.write_all(b"GET /forever HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     let mut answer = Vec::new();
     while !answer.ends_with(b"first\n\r\n") {
         let mut buffer = [0u8; 1024];
-        let n = timeout(PATIENCE, stream.read(&mut buffer))
-            .await
-            .unwrap()
-            .unwrap();
+        let n = timeout(PATIENCE, stream.read(&mut buffer)).await.unwrap().unwrap();
         assert!(n > 0, "closed before the first chunk");
         answer.extend_from_slice(&buffer[..n]);
     }

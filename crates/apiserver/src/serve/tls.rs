@@ -51,9 +51,7 @@ impl ServerTls {
         let current = Arc::new(Current(RwLock::new(serving)));
 
         let mut roots = RootCertStore::empty();
-        roots
-            .add(pki.ca_der().clone())
-            .map_err(|source| Error::ServingKey { source })?;
+        roots.add(pki.ca_der().clone()).map_err(|source| Error::ServingKey { source })?;
         let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
             .allow_unauthenticated()
             .build()
@@ -64,14 +62,7 @@ impl ServerTls {
             .with_client_cert_verifier(Arc::new(AnyCertificate(clients.clone())))
             .with_cert_resolver(current.clone());
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self {
-            pki,
-            names,
-            provider,
-            config: Arc::new(config),
-            current,
-            clients,
-        })
+        Ok(Self { pki, names, provider, config: Arc::new(config), current, clients })
     }
 
     pub(super) fn config(&self) -> Arc<ServerConfig> {
@@ -81,16 +72,10 @@ impl ServerTls {
     /// The identity in a client's chain if it is one of ours; a stranger's certificate counts as none.
     pub(super) fn verify_client(&self, chain: &[CertificateDer<'_>]) -> Option<PeerCertificate> {
         let (leaf, intermediates) = chain.split_first()?;
-        match self
-            .clients
-            .verify_client_cert(leaf, intermediates, UnixTime::now())
-        {
+        match self.clients.verify_client_cert(leaf, intermediates, UnixTime::now()) {
             Ok(_) => PeerCertificate::from_verified_der(leaf),
             Err(error) => {
-                tracing::debug!(
-                    error = &error as &dyn std::error::Error,
-                    "client certificate ignored"
-                );
+                tracing::debug!(error = &error as &dyn std::error::Error, "client certificate ignored");
                 None
             }
         }
@@ -99,11 +84,7 @@ impl ServerTls {
     /// Replaces the serving certificate; connections that are open keep theirs.
     pub fn renew(&self) -> Result<(), Error> {
         let serving = make(&self.pki, &self.names, &self.provider)?;
-        *self
-            .current
-            .0
-            .write()
-            .expect("no panic while holding the certificate") = serving;
+        *self.current.0.write().expect("no panic while holding the certificate") = serving;
         Ok(())
     }
 
@@ -111,12 +92,7 @@ impl ServerTls {
     pub(super) async fn keep_renewed(&self) {
         loop {
             tokio::time::sleep(CHECK_INTERVAL).await;
-            let not_after = self
-                .current
-                .0
-                .read()
-                .expect("no panic while holding the certificate")
-                .not_after;
+            let not_after = self.current.0.read().expect("no panic while holding the certificate").not_after;
             if Timestamp::now() + RENEW_BEFORE < not_after {
                 continue;
             }
@@ -147,13 +123,7 @@ impl std::fmt::Debug for Current {
 
 impl ResolvesServerCert for Current {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(
-            self.0
-                .read()
-                .expect("no panic while holding the certificate")
-                .key
-                .clone(),
-        )
+        Some(self.0.read().expect("no panic while holding the certificate").key.clone())
     }
 }
 
@@ -208,10 +178,7 @@ fn make(pki: &Pki, names: &[String], provider: &CryptoProvider) -> Result<Servin
     let chain = vec![serving.certificate, pki.ca_der().clone()];
     let key = CertifiedKey::from_der(chain, serving.key, provider)
         .map_err(|source| Error::ServingKey { source })?;
-    Ok(ServingKey {
-        key: Arc::new(key),
-        not_after: serving.not_after,
-    })
+    Ok(ServingKey { key: Arc::new(key), not_after: serving.not_after })
 }
 
 /// The fixed names and `extra`, each once; unspecified addresses are nobody's name.

@@ -51,12 +51,7 @@ pub struct Compacted {
 
 impl Change {
     pub fn new(kind: ChangeKind, object: Arc<Stored>, previous: Option<Arc<Stored>>) -> Self {
-        Self {
-            kind,
-            object,
-            previous,
-            frame: OnceLock::new(),
-        }
+        Self { kind, object, previous, frame: OnceLock::new() }
     }
 
     pub fn revision(&self) -> u64 {
@@ -65,9 +60,7 @@ impl Change {
 
     /// The watch event's line in the storage version, built once for all watchers.
     pub fn frame(&self) -> Bytes {
-        self.frame
-            .get_or_init(|| frame(self.kind, &self.object.json))
-            .clone()
+        self.frame.get_or_init(|| frame(self.kind, &self.object.json)).clone()
     }
 
     fn weight(&self) -> usize {
@@ -171,14 +164,7 @@ impl Collection {
     }
 
     pub fn check_history(&self, from: u64) -> Result<(), Compacted> {
-        if from < self.floor {
-            Err(Compacted {
-                asked: from,
-                oldest: self.floor,
-            })
-        } else {
-            Ok(())
-        }
+        if from < self.floor { Err(Compacted { asked: from, oldest: self.floor }) } else { Ok(()) }
     }
 
     pub fn changes_after(&self, revision: u64) -> Result<Vec<Arc<Change>>, Compacted> {

@@ -72,11 +72,7 @@ impl Committer {
     }
 
     fn commit(&mut self, group: impl Iterator<Item = Request>) {
-        let mut revision = self
-            .state
-            .read()
-            .expect("no panic while holding the store")
-            .revision;
+        let mut revision = self.state.read().expect("no panic while holding the store").revision;
         let mut changes: Vec<Arc<Change>> = Vec::new();
         let mut answers: Vec<Answer> = Vec::new();
         let mut ahead: HashMap<Key, Option<Arc<Stored>>> = HashMap::new();
@@ -169,10 +165,5 @@ fn stored(key: &Key, mut value: Value, revision: u64) -> Stored {
     object::metadata_mut(&mut value).insert("resourceVersion".into(), Value::String(revision.to_string()));
     let labels = object::labels(&value);
     let json = Bytes::from(serde_json::to_vec(&value).expect("a JSON tree serialises"));
-    Stored {
-        key: key.clone(),
-        revision,
-        json,
-        labels,
-    }
+    Stored { key: key.clone(), revision, json, labels }
 }

@@ -38,26 +38,16 @@ pub(super) struct Disk {
 impl Disk {
     /// Opens or creates the file; returns the last revision and all objects.
     pub fn open(path: &Path) -> Result<(Self, u64, Vec<Stored>), OpenError> {
-        let unreadable = |reason: String| OpenError::Unreadable {
-            path: path.to_owned(),
-            reason,
-        };
-        let database = redb::Builder::new()
-            .set_cache_size(CACHE_BYTES)
-            .create(path)
-            .map_err(|e| match e {
-                redb::DatabaseError::DatabaseAlreadyOpen => OpenError::InUse {
-                    path: path.to_owned(),
-                },
+        let unreadable = |reason: String| OpenError::Unreadable { path: path.to_owned(), reason };
+        let database =
+            redb::Builder::new().set_cache_size(CACHE_BYTES).create(path).map_err(|e| match e {
+                redb::DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { path: path.to_owned() },
                 other => unreadable(other.to_string()),
             })?;
         let disk = Self { database };
         let (format, revision) = disk.prepare().map_err(|e| unreadable(e.to_string()))?;
         if format != FORMAT {
-            return Err(OpenError::Format {
-                path: path.to_owned(),
-                found: format,
-            });
+            return Err(OpenError::Format { path: path.to_owned(), found: format });
         }
         let objects = disk.objects().map_err(|e| unreadable(e.to_string()))?;
         Ok((disk, revision, objects))
@@ -74,10 +64,7 @@ impl Disk {
                 meta.insert("format", FORMAT)?;
                 meta.insert("revision", 1)?;
             }
-            (
-                format.unwrap_or(FORMAT),
-                meta.get("revision")?.map_or(1, |v| v.value()),
-            )
+            (format.unwrap_or(FORMAT), meta.get("revision")?.map_or(1, |v| v.value()))
         };
         transaction.commit()?;
         Ok(found)
@@ -114,10 +101,7 @@ impl Disk {
 }
 
 fn path_of(key: &Key) -> String {
-    format!(
-        "{}/{}/{}/{}",
-        key.resource.group, key.resource.plural, key.namespace, key.name
-    )
+    format!("{}/{}/{}/{}", key.resource.group, key.resource.plural, key.namespace, key.name)
 }
 
 fn load(path: &str, json: &[u8]) -> Result<Stored, Box<dyn std::error::Error>> {

@@ -16,35 +16,18 @@ async fn put(store: &Store, name: &str, expect: Expect, n: u64) -> Result<Arc<St
 }
 
 async fn remove(store: &Store, name: &str, expect: Expect) -> Result<Arc<Stored>, WriteError> {
-    store
-        .write(
-            key(name),
-            expect,
-            Outcome::Delete(json!({"metadata": {"name": name}})),
-        )
-        .await
+    store.write(key(name), expect, Outcome::Delete(json!({"metadata": {"name": name}}))).await
 }
 
 #[tokio::test]
 async fn writes_in_order_and_refuses_stale_ones() {
     let store = Store::open(None).unwrap();
     let first = put(&store, "a", Expect::Absent, 1).await.unwrap();
-    assert!(matches!(
-        put(&store, "a", Expect::Absent, 2).await,
-        Err(WriteError::Exists)
-    ));
-    let second = put(&store, "a", Expect::Revision(first.revision), 2)
-        .await
-        .unwrap();
+    assert!(matches!(put(&store, "a", Expect::Absent, 2).await, Err(WriteError::Exists)));
+    let second = put(&store, "a", Expect::Revision(first.revision), 2).await.unwrap();
     assert!(second.revision > first.revision);
-    assert!(matches!(
-        put(&store, "a", Expect::Revision(first.revision), 3).await,
-        Err(WriteError::Stale)
-    ));
-    assert_eq!(
-        store.get(&key("a")).unwrap().value()["metadata"]["labels"]["n"],
-        "2"
-    );
+    assert!(matches!(put(&store, "a", Expect::Revision(first.revision), 3).await, Err(WriteError::Stale)));
+    assert_eq!(store.get(&key("a")).unwrap().value()["metadata"]["labels"]["n"], "2");
     assert_eq!(
         second.value()["metadata"]["resourceVersion"],
         second.revision.to_string(),
@@ -61,22 +44,9 @@ async fn a_watch_from_a_revision_sees_everything_after_it_once() {
     remove(&store, "a", Expect::Revision(a.revision)).await.unwrap();
     let mut seen = Vec::new();
     while seen.len() < 2 {
-        seen.extend(
-            watcher
-                .next()
-                .await
-                .unwrap()
-                .iter()
-                .map(|c| (c.kind, c.object.key.name.to_string())),
-        );
+        seen.extend(watcher.next().await.unwrap().iter().map(|c| (c.kind, c.object.key.name.to_string())));
     }
-    assert_eq!(
-        seen,
-        [
-            (ChangeKind::Added, "b".to_owned()),
-            (ChangeKind::Deleted, "a".to_owned())
-        ]
-    );
+    assert_eq!(seen, [(ChangeKind::Added, "b".to_owned()), (ChangeKind::Deleted, "a".to_owned())]);
     assert!(watcher.position() > b.revision);
     assert!(watcher.poll().unwrap().is_empty());
 }
@@ -90,11 +60,7 @@ async fn an_older_revision_can_be_listed_as_it_was() {
     remove(&store, "b", Expect::Revision(b.revision)).await.unwrap();
     put(&store, "c", Expect::Absent, 1).await.unwrap();
     let then = store.list_at(&things(), Some("default"), b.revision).unwrap();
-    let names: Vec<_> = then
-        .items
-        .iter()
-        .map(|o| (o.key.name.to_string(), o.labels["n"].clone()))
-        .collect();
+    let names: Vec<_> = then.items.iter().map(|o| (o.key.name.to_string(), o.labels["n"].clone())).collect();
     assert_eq!(names, [("a".into(), "1".into()), ("b".into(), "1".into())]);
 }
 
@@ -105,10 +71,7 @@ async fn history_is_bounded_and_a_watcher_behind_it_is_told() {
     let mut slow = store.watch(&things(), Some(first.revision)).unwrap();
     let mut last = first.revision;
     for n in 0..9000 {
-        last = put(&store, "a", Expect::Revision(last), n)
-            .await
-            .unwrap()
-            .revision;
+        last = put(&store, "a", Expect::Revision(last), n).await.unwrap().revision;
     }
     assert!(slow.next().await.is_err());
     assert!(store.watch(&things(), Some(first.revision)).is_err());
@@ -132,10 +95,7 @@ async fn everything_acknowledged_is_there_after_a_reopen() {
     assert!(store.get(&key("a")).is_none());
     assert!(store.get(&key("b")).is_some());
     assert!(store.watch(&things(), Some(revision)).is_ok());
-    assert!(
-        store.watch(&things(), Some(1)).is_err(),
-        "history does not reach over a restart"
-    );
+    assert!(store.watch(&things(), Some(1)).is_err(), "history does not reach over a restart");
 }
 
 /// The committer thread lets go of the file a moment after the last handle is dropped.
@@ -154,16 +114,9 @@ async fn reopen(file: &Path) -> Store {
 fn a_file_that_is_no_store_is_refused_with_advice() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("store.redb");
-    std::fs::write(
-        &file,
-        b"this is not a database, and it is long enough to be looked at",
-    )
-    .unwrap();
+    std::fs::write(&file, b"this is not a database, and it is long enough to be looked at").unwrap();
     let error = Store::open(Some(&file)).err().unwrap().to_string();
-    assert!(
-        error.contains("store.redb") && error.contains("move it away"),
-        "{error}"
-    );
+    assert!(error.contains("store.redb") && error.contains("move it away"), "{error}");
 }
 
 #[tokio::test]
@@ -174,9 +127,7 @@ async fn many_writers_share_syncs_and_none_is_lost() {
         let store = store.clone();
         tokio::spawn(async move {
             for n in 0..20 {
-                put(&store, &format!("w{w}-{n}"), Expect::Absent, n)
-                    .await
-                    .unwrap();
+                put(&store, &format!("w{w}-{n}"), Expect::Absent, n).await.unwrap();
             }
         })
     });

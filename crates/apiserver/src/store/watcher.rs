@@ -24,12 +24,7 @@ impl Watcher {
         mut revision_rx: watch::Receiver<u64>,
     ) -> Self {
         revision_rx.mark_changed();
-        Self {
-            state,
-            resource,
-            position,
-            revision_rx,
-        }
+        Self { state, resource, position, revision_rx }
     }
 
     /// The next changes, in order; waits while there are none.

@@ -24,11 +24,7 @@ fn human(seconds: i64) -> String {
     let two = |unit: i64, name: &str, smaller: i64, small_name: &str| {
         let rest = seconds % unit / smaller;
         let whole = seconds / unit;
-        if rest == 0 {
-            format!("{whole}{name}")
-        } else {
-            format!("{whole}{name}{rest}{small_name}")
-        }
+        if rest == 0 { format!("{whole}{name}") } else { format!("{whole}{name}{rest}{small_name}") }
     };
     match seconds {
         // Clocks that differ by a second are no error.

@@ -33,28 +33,15 @@ impl PathCells {
         } else {
             columns
         };
-        Self {
-            columns: columns
-                .iter()
-                .map(|c| (c.clone(), JsonPath::parse(&c.json_path).ok()))
-                .collect(),
-        }
+        Self { columns: columns.iter().map(|c| (c.clone(), JsonPath::parse(&c.json_path).ok())).collect() }
     }
 
     pub fn definitions(&self) -> Vec<Value> {
         let name = definition("Name", "string", "name", NAME_DESCRIPTION, 0);
         let others = self.columns.iter().map(|(c, _)| {
-            let generated = || {
-                format!(
-                    "Custom resource definition column (in JSONPath format): {}",
-                    c.json_path
-                )
-            };
-            let description = if c.description.is_empty() {
-                generated()
-            } else {
-                c.description.clone()
-            };
+            let generated =
+                || format!("Custom resource definition column (in JSONPath format): {}", c.json_path);
+            let description = if c.description.is_empty() { generated() } else { c.description.clone() };
             definition(&c.name, &c.ty, &c.format, &description, c.priority)
         });
         std::iter::once(name).chain(others).collect()
@@ -65,9 +52,7 @@ impl PathCells {
             let found = path.as_ref().and_then(|path| path.find(item).into_iter().next());
             found.map_or(Value::Null, |value| cell(&column.ty, value, now))
         });
-        std::iter::once(Value::from(object::name(item)))
-            .chain(others)
-            .collect()
+        std::iter::once(Value::from(object::name(item))).chain(others).collect()
     }
 }
 

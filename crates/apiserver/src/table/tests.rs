@@ -53,15 +53,7 @@ fn now() -> jiff::Timestamp {
 
 fn table(columns: Columns, include: IncludeObject, headers: bool) -> Value {
     let meta = json!({ "resourceVersion": "9", "continue": "x", "remainingItemCount": 4, "other": 1 });
-    render(
-        TableVersion::V1,
-        &resource(columns),
-        &[thing()],
-        &meta,
-        include,
-        now(),
-        headers,
-    )
+    render(TableVersion::V1, &resource(columns), &[thing()], &meta, include, now(), headers)
 }
 
 #[test]
@@ -73,11 +65,7 @@ fn shows_columns_in_their_types() {
         column("Text", "string", ".spec.text"),
         column("Size as text", "string", ".spec.size"),
         column("Names", "string", ".spec.names"),
-        column(
-            "Ready",
-            "string",
-            r#".status.conditions[?(@.type=="Ready")].status"#,
-        ),
+        column("Ready", "string", r#".status.conditions[?(@.type=="Ready")].status"#),
         column("Missing", "string", ".spec.none"),
         column("Wrong type", "integer", ".spec.text"),
         column("Age", "date", ".metadata.creationTimestamp"),
@@ -85,31 +73,11 @@ fn shows_columns_in_their_types() {
     let table = table(Columns::Paths(columns), IncludeObject::None, true);
     assert_eq!(
         table["rows"][0]["cells"],
-        json!([
-            "one",
-            3,
-            true,
-            0.5,
-            "hello",
-            "3",
-            r#"["a","b"]"#,
-            "True",
-            null,
-            null,
-            "5m"
-        ])
+        json!(["one", 3, true, 0.5, "hello", "3", r#"["a","b"]"#, "True", null, null, "5m"])
     );
     assert_eq!(table["rows"][0]["object"], Value::Null);
-    let names: Vec<_> = table["columnDefinitions"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|c| &c["name"])
-        .collect();
-    assert_eq!(
-        (names.len(), names[0], names[10]),
-        (11, &json!("Name"), &json!("Age"))
-    );
+    let names: Vec<_> = table["columnDefinitions"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
+    assert_eq!((names.len(), names[0], names[10]), (11, &json!("Name"), &json!("Age")));
     assert_eq!(
         table["columnDefinitions"][1]["description"],
         "Custom resource definition column (in JSONPath format): .spec.size"
@@ -127,13 +95,8 @@ fn shows_the_age_when_a_crd_declares_no_column() {
 
 #[test]
 fn uses_the_printer_of_a_built_in_kind() {
-    static COLUMNS: [ColumnDef; 1] = [ColumnDef {
-        name: "Name",
-        ty: "string",
-        format: "name",
-        description: "",
-        priority: 0,
-    }];
+    static COLUMNS: [ColumnDef; 1] =
+        [ColumnDef { name: "Name", ty: "string", format: "name", description: "", priority: 0 }];
     let printer = Columns::Printer(&COLUMNS, |object, _| vec![object["metadata"]["name"].clone()]);
     let table = table(printer, IncludeObject::Object, true);
     assert_eq!(table["rows"][0], json!({ "cells": ["one"], "object": thing() }));
@@ -153,11 +116,7 @@ fn carries_the_metadata_of_the_list_and_no_more() {
 
 #[test]
 fn gives_metadata_alone() {
-    let list = metadata_list(
-        TableVersion::V1Beta1,
-        &[thing()],
-        &json!({ "resourceVersion": "9" }),
-    );
+    let list = metadata_list(TableVersion::V1Beta1, &[thing()], &json!({ "resourceVersion": "9" }));
     assert_eq!(list["apiVersion"], "meta.k8s.io/v1beta1");
     assert_eq!(list["items"][0]["kind"], "PartialObjectMetadata");
     assert!(list["items"][0].get("spec").is_none());
@@ -174,14 +133,8 @@ fn picks_the_form_that_the_client_prefers() {
             "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
             Some(Form::Table(TableVersion::V1)),
         ),
-        (
-            "application/json;as=Table;v=v1beta1;g=meta.k8s.io",
-            Some(Form::Table(TableVersion::V1Beta1)),
-        ),
-        (
-            "application/json;as=Table;v=v2;g=meta.k8s.io,application/json",
-            Some(Form::Whole),
-        ),
+        ("application/json;as=Table;v=v1beta1;g=meta.k8s.io", Some(Form::Table(TableVersion::V1Beta1))),
+        ("application/json;as=Table;v=v2;g=meta.k8s.io,application/json", Some(Form::Whole)),
         ("application/json;as=Table;v=v2;g=meta.k8s.io", None),
         (
             "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\

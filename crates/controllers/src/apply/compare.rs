@@ -8,16 +8,10 @@ use serde_json::{Map, Value};
 
 /// True when applying `body` would change nothing.
 pub fn is_applied(live: &DynamicObject, body: &Map<String, Value>) -> bool {
-    let wanted_digest = body.get("metadata").and_then(|metadata| {
-        metadata
-            .get("annotations")?
-            .get(names::ANNOTATION_SPEC_HASH)?
-            .as_str()
-    });
-    let live_digest = live
-        .annotations()
-        .get(names::ANNOTATION_SPEC_HASH)
-        .map(String::as_str);
+    let wanted_digest = body
+        .get("metadata")
+        .and_then(|metadata| metadata.get("annotations")?.get(names::ANNOTATION_SPEC_HASH)?.as_str());
+    let live_digest = live.annotations().get(names::ANNOTATION_SPEC_HASH).map(String::as_str);
     if wanted_digest != live_digest {
         return false;
     }
@@ -59,9 +53,7 @@ fn covers(live: &Value, wanted: &Value) -> bool {
 }
 
 fn covers_object(live: &Map<String, Value>, wanted: &Map<String, Value>) -> bool {
-    wanted
-        .iter()
-        .all(|(key, wanted)| live.get(key).is_some_and(|live| covers(live, wanted)))
+    wanted.iter().all(|(key, wanted)| live.get(key).is_some_and(|live| covers(live, wanted)))
 }
 
 fn absorb(hash: &mut u64, value: &Value) {
@@ -112,16 +104,8 @@ mod tests {
             (json!({"a": 1, "b": 2}), json!({"a": 1}), true),
             (json!({"a": 1}), json!({"a": 2}), false),
             (json!({}), json!({"a": 2}), false),
-            (
-                json!({"l": [{"a": 1, "default": true}]}),
-                json!({"l": [{"a": 1}]}),
-                true,
-            ),
-            (
-                json!({"l": [{"a": 1}, {"a": 2}]}),
-                json!({"l": [{"a": 1}]}),
-                false,
-            ),
+            (json!({"l": [{"a": 1, "default": true}]}), json!({"l": [{"a": 1}]}), true),
+            (json!({"l": [{"a": 1}, {"a": 2}]}), json!({"l": [{"a": 1}]}), false),
             (json!({"l": [2, 1]}), json!({"l": [1, 2]}), false),
             (json!({"a": "1"}), json!({"a": 1}), false),
         ] {
@@ -133,10 +117,7 @@ mod tests {
     fn the_digest_ignores_member_order_and_sees_every_change() {
         let object = |value: Value| value.as_object().cloned().unwrap();
         let base = digest(&object(json!({"a": {"x": 1, "y": [1, 2]}, "b": "c"})));
-        assert_eq!(
-            base,
-            digest(&object(json!({"b": "c", "a": {"y": [1, 2], "x": 1}})))
-        );
+        assert_eq!(base, digest(&object(json!({"b": "c", "a": {"y": [1, 2], "x": 1}}))));
         for other in [
             json!({"a": {"x": 1, "y": [2, 1]}, "b": "c"}),
             json!({"a": {"x": 1, "y": [12]}, "b": "c"}),

@@ -2,12 +2,8 @@ use serde_json::json;
 
 use super::*;
 
-const KIND: ChildKind = ChildKind {
-    group: "causeway.dev",
-    version: "v1alpha1",
-    kind: "DNSServer",
-    plural: "dnsservers",
-};
+const KIND: ChildKind =
+    ChildKind { group: "causeway.dev", version: "v1alpha1", kind: "DNSServer", plural: "dnsservers" };
 
 fn owner(uid: &str) -> Owner {
     let reference = OwnerReference {
@@ -18,19 +14,12 @@ fn owner(uid: &str) -> Owner {
         controller: Some(true),
         block_owner_deletion: Some(true),
     };
-    Owner {
-        reference,
-        namespace: "clusters".into(),
-    }
+    Owner { reference, namespace: "clusters".into() }
 }
 
 fn wanted(spec: &Value) -> Wanted {
     let body = json!({"metadata": {"name": "lab-dns"}, "spec": spec});
-    Wanted {
-        kind: KIND,
-        name: "lab-dns".into(),
-        body: body.as_object().cloned().unwrap(),
-    }
+    Wanted { kind: KIND, name: "lab-dns".into(), body: body.as_object().cloned().unwrap() }
 }
 
 fn live(body: Map<String, Value>) -> DynamicObject {
@@ -57,16 +46,10 @@ fn an_applied_object_is_left_alone_until_either_side_changes() {
 
     let mut edited = stamped.clone();
     object_in(&mut edited, "spec").insert("dnsPort".into(), json!(54));
-    assert!(
-        !compare::is_applied(&live(edited), &stamped),
-        "a hand edit of our field must go back"
-    );
+    assert!(!compare::is_applied(&live(edited), &stamped), "a hand edit of our field must go back");
 
     let narrower = wanted(&json!({"dnsPort": 53})).stamped(&owner);
-    assert!(
-        !compare::is_applied(&live(stamped), &narrower),
-        "a field no longer wanted must be removed"
-    );
+    assert!(!compare::is_applied(&live(stamped), &narrower), "a field no longer wanted must be removed");
 }
 
 #[test]
@@ -78,10 +61,7 @@ fn names_the_holder_of_a_foreign_object() {
         live(wanted(&json!({})).stamped(&other))
     };
     assert_eq!(foreign_holder(&held("u-1", "lab"), &mine), None);
-    assert_eq!(
-        foreign_holder(&held("u-2", "other"), &mine).unwrap(),
-        "Infra other"
-    );
+    assert_eq!(foreign_holder(&held("u-2", "other"), &mine).unwrap(), "Infra other");
     assert_eq!(
         foreign_holder(&held("u-0", "lab"), &mine).unwrap(),
         "an earlier Infra lab that is being cleaned up"
@@ -89,11 +69,7 @@ fn names_the_holder_of_a_foreign_object() {
 
     let mut orphan = held("u-0", "lab");
     orphan.metadata.owner_references = None;
-    assert_eq!(
-        foreign_holder(&orphan, &mine),
-        None,
-        "what Causeway made and was orphaned may be adopted"
-    );
+    assert_eq!(foreign_holder(&orphan, &mine), None, "what Causeway made and was orphaned may be adopted");
     orphan.metadata.labels = None;
     assert_eq!(foreign_holder(&orphan, &mine).unwrap(), "nobody");
 }
@@ -103,17 +79,10 @@ fn a_pass_asks_for_the_most_eager_retry() {
     let refused = Error::Apply {
         kind: "DHCPServer",
         name: "clusters/lab-dhcp".into(),
-        source: kube::Error::Api(
-            kube::core::Status::failure("bad", "Invalid")
-                .with_code(422)
-                .boxed(),
-        ),
+        source: kube::Error::Api(kube::core::Status::failure("bad", "Invalid").with_code(422).boxed()),
     };
-    let foreign = Error::Foreign {
-        kind: "DNSServer",
-        name: "clusters/lab-dns".into(),
-        holder: "nobody".into(),
-    };
+    let foreign =
+        Error::Foreign { kind: "DNSServer", name: "clusters/lab-dns".into(), holder: "nobody".into() };
     let report = Report {
         results: vec![
             (KIND, "a".into(), Err(foreign)),
@@ -121,14 +90,8 @@ fn a_pass_asks_for_the_most_eager_retry() {
             (KIND, "c".into(), Ok(Action::Unchanged)),
         ],
     };
-    assert_eq!(
-        *report.of(KIND, "c").unwrap().as_ref().unwrap(),
-        Action::Unchanged
-    );
+    assert_eq!(*report.of(KIND, "c").unwrap().as_ref().unwrap(), Action::Unchanged);
     let error = report.into_result().unwrap_err();
     assert_eq!(error.retry(), error::Retry::Backoff);
-    assert_eq!(
-        error.to_string(),
-        "failed to bring 2 of 3 objects to the desired state"
-    );
+    assert_eq!(error.to_string(), "failed to bring 2 of 3 objects to the desired state");
 }

@@ -25,10 +25,8 @@ fn recording(status: fn(&Method) -> StatusCode) -> (Client, Asked) {
             } else {
                 serde_json::json!({"status": "Failure", "code": code.as_u16(), "reason": "NotFound", "message": "gone"})
             };
-            let response = Response::builder()
-                .status(code)
-                .body(Body::from(answer.to_string().into_bytes()))
-                .unwrap();
+            let response =
+                Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap();
             Ok::<_, std::convert::Infallible>(response)
         }
     });
@@ -45,12 +43,7 @@ fn infra() -> ObjectReference {
 }
 
 fn note(text: &str) -> Note {
-    Note {
-        severity: Severity::Warning,
-        reason: "Invalid".into(),
-        action: "Reconcile",
-        text: text.into(),
-    }
+    Note { severity: Severity::Warning, reason: "Invalid".into(), action: "Reconcile", text: text.into() }
 }
 
 #[tokio::test]
@@ -70,22 +63,12 @@ async fn equal_events_become_a_series_and_other_text_a_new_event() {
 
 #[tokio::test]
 async fn an_event_the_server_forgot_is_told_anew() {
-    let (client, asked) = recording(|method| {
-        if method == Method::PATCH {
-            StatusCode::NOT_FOUND
-        } else {
-            StatusCode::OK
-        }
-    });
+    let (client, asked) =
+        recording(|method| if method == Method::PATCH { StatusCode::NOT_FOUND } else { StatusCode::OK });
     let recorder = Recorder::new(client, "infra", "replica-0");
     recorder.publish(&infra(), note("a")).await;
     recorder.publish(&infra(), note("a")).await;
-    let methods: Vec<_> = asked
-        .lock()
-        .unwrap()
-        .iter()
-        .map(|(method, _)| method.to_string())
-        .collect();
+    let methods: Vec<_> = asked.lock().unwrap().iter().map(|(method, _)| method.to_string()).collect();
     assert_eq!(methods, ["POST", "PATCH", "POST"]);
 }
 

@@ -69,9 +69,7 @@ pub fn choose(request: &Request) -> Chosen {
     let mut taken: Vec<u128> = vec![number(request.gateway)];
     taken.extend(request.taken.iter().copied().map(number));
     taken.extend(request.written.iter().flatten().copied().map(number));
-    let written_range = request
-        .written_range
-        .map(|(start, end)| (number(start), number(end)));
+    let written_range = request.written_range.map(|(start, end)| (number(start), number(end)));
     let outside_range = |address: u128| written_range.is_none_or(|range| !contains(range, address));
 
     let mut servers = request.written;
@@ -87,10 +85,7 @@ pub fn choose(request: &Request) -> Chosen {
         }
     }
     // A range that was chosen before is given way to, as long as there is room elsewhere: clients hold its addresses.
-    let old_range = request
-        .previous
-        .range
-        .map(|(start, end)| (number(start), number(end)));
+    let old_range = request.previous.range.map(|(start, end)| (number(start), number(end)));
     for slot in servers.iter_mut().filter(|slot| slot.is_none()) {
         let barred = written_range.or(old_range);
         let found = first_free(first, last, &taken, barred).or_else(|| match written_range {
@@ -105,21 +100,12 @@ pub fn choose(request: &Request) -> Chosen {
 
     let kept = old_range.filter(|range| {
         let inside = range.0 <= range.1 && range.0 >= first && range.1 <= last;
-        let in_family = request
-            .previous
-            .range
-            .is_some_and(|(start, _)| request.network.contains(&start));
+        let in_family = request.previous.range.is_some_and(|(start, _)| request.network.contains(&start));
         inside && in_family && !taken.iter().any(|address| contains(*range, *address))
     });
-    let range = written_range
-        .or(kept)
-        .or_else(|| longest_run(&request.network, first, last, &taken));
-    let range = range.map(|(start, end)| {
-        (
-            address_of(start, &request.network),
-            address_of(end, &request.network),
-        )
-    });
+    let range = written_range.or(kept).or_else(|| longest_run(&request.network, first, last, &taken));
+    let range =
+        range.map(|(start, end)| (address_of(start, &request.network), address_of(end, &request.network)));
     Chosen { servers, range }
 }
 
@@ -144,11 +130,8 @@ fn first_free(first: u128, last: u128, taken: &[u128], barred: Option<(u128, u12
 fn longest_run(network: &IpNet, first: u128, last: u128, taken: &[u128]) -> Option<(u128, u128)> {
     let size = (last - first).saturating_add(1);
     let start = first + SERVER_BLOCK.min(size / 4);
-    let mut barriers: Vec<u128> = taken
-        .iter()
-        .copied()
-        .filter(|address| (start..=last).contains(address))
-        .collect();
+    let mut barriers: Vec<u128> =
+        taken.iter().copied().filter(|address| (start..=last).contains(address)).collect();
     barriers.sort_unstable();
     barriers.dedup();
     let mut best: Option<(u128, u128)> = None;
@@ -168,11 +151,7 @@ fn longest_run(network: &IpNet, first: u128, last: u128, taken: &[u128]) -> Opti
         consider(from, last);
     }
     let (from, to) = best?;
-    let longest = if network.addr().is_ipv6() {
-        LARGEST_CHOSEN_V6_RANGE
-    } else {
-        u128::from(u32::MAX)
-    };
+    let longest = if network.addr().is_ipv6() { LARGEST_CHOSEN_V6_RANGE } else { u128::from(u32::MAX) };
     Some((from, to.min(from.saturating_add(longest - 1))))
 }
 

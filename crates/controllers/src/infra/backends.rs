@@ -4,12 +4,8 @@
 use causeway_api::{Backend, BackendOverride, Outcome, PortDefaults, ProxyComponent};
 
 /// Names by which pods know the API server inside their own cluster. The proxy serves them; DNS never answers them.
-pub const IN_CLUSTER_NAMES: [&str; 4] = [
-    "kubernetes",
-    "kubernetes.default",
-    "kubernetes.default.svc",
-    "kubernetes.default.svc.cluster.local",
-];
+pub const IN_CLUSTER_NAMES: [&str; 4] =
+    ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"];
 
 /// One standard backend.
 struct Standard {
@@ -96,16 +92,9 @@ pub fn merge(component: &ProxyComponent, domain: &str, target_namespace: &str) -
         let mut backend = Backend {
             name: standard.name.to_owned(),
             hostname: format!("{}.{domain}", standard.label),
-            alternate_hostnames: standard
-                .alternates
-                .iter()
-                .map(|name| (*name).to_owned())
-                .collect(),
+            alternate_hostnames: standard.alternates.iter().map(|name| (*name).to_owned()).collect(),
             port: standard.port,
-            target_service: standard
-                .service
-                .unwrap_or(&component.api_server_service)
-                .to_owned(),
+            target_service: standard.service.unwrap_or(&component.api_server_service).to_owned(),
             target_port: standard.target_port,
             target_namespace: target_namespace.to_owned(),
             ..Backend::default()
@@ -117,11 +106,7 @@ pub fn merge(component: &ProxyComponent, domain: &str, target_namespace: &str) -
         }
         merged.push(backend);
     }
-    for further in component
-        .backends
-        .iter()
-        .filter(|change| !is_standard(&change.name) && !change.disabled)
-    {
+    for further in component.backends.iter().filter(|change| !is_standard(&change.name) && !change.disabled) {
         let mut backend = Backend {
             name: further.name.clone(),
             target_namespace: target_namespace.to_owned(),
@@ -140,10 +125,7 @@ fn overlay(backend: &mut Backend, change: &BackendOverride) {
         }
     }
     put(&mut backend.hostname, change.hostname.as_ref());
-    put(
-        &mut backend.alternate_hostnames,
-        change.alternate_hostnames.as_ref(),
-    );
+    put(&mut backend.alternate_hostnames, change.alternate_hostnames.as_ref());
     put(&mut backend.port, change.port.as_ref());
     put(&mut backend.target_service, change.target_service.as_ref());
     put(&mut backend.target_port, change.target_port.as_ref());
@@ -156,14 +138,9 @@ fn overlay(backend: &mut Backend, change: &BackendOverride) {
 pub fn port_defaults(component: &ProxyComponent, backends: &[Backend]) -> Vec<PortDefaults> {
     let mut defaults = component.ports.clone();
     for (port, name) in STANDARD_DEFAULTS {
-        let served = backends
-            .iter()
-            .any(|backend| backend.name == name && backend.port == port);
+        let served = backends.iter().any(|backend| backend.name == name && backend.port == port);
         if served && !defaults.iter().any(|entry| entry.port == port) {
-            let outcome = Some(Outcome {
-                backend: Some(name.to_owned()),
-                refuse: None,
-            });
+            let outcome = Some(Outcome { backend: Some(name.to_owned()), refuse: None });
             defaults.push(PortDefaults {
                 port,
                 plaintext: outcome.clone(),
@@ -182,9 +159,7 @@ pub fn duplicate(backends: &[Backend]) -> Option<(String, u16, String, String)> 
     for backend in backends {
         for hostname in std::iter::once(&backend.hostname).chain(&backend.alternate_hostnames) {
             let hostname = hostname.to_ascii_lowercase();
-            let claim = seen
-                .iter()
-                .find(|(name, port, _)| *name == hostname && *port == backend.port);
+            let claim = seen.iter().find(|(name, port, _)| *name == hostname && *port == backend.port);
             if let Some((_, port, first)) = claim {
                 return Some((hostname, *port, (*first).to_owned(), backend.name.clone()));
             }
@@ -199,10 +174,7 @@ mod tests {
     use super::*;
 
     fn change(name: &str) -> BackendOverride {
-        BackendOverride {
-            name: name.into(),
-            ..BackendOverride::default()
-        }
+        BackendOverride { name: name.into(), ..BackendOverride::default() }
     }
 
     #[test]
@@ -213,10 +185,7 @@ mod tests {
                     hostname: Some("ignition-server-clusters.apps.mgmt.example.com".into()),
                     ..change("ignition-server")
                 },
-                BackendOverride {
-                    disabled: true,
-                    ..change("oauth-openshift")
-                },
+                BackendOverride { disabled: true, ..change("oauth-openshift") },
                 BackendOverride {
                     hostname: Some("registry.lab.example.com".into()),
                     port: Some(5000),
@@ -246,47 +215,28 @@ mod tests {
         let ports = |component: &ProxyComponent| {
             let backends = merge(component, "d", "ns");
             let defaults = port_defaults(component, &backends);
-            defaults
-                .into_iter()
-                .map(|d| (d.port, d.plaintext.and_then(|o| o.backend)))
-                .collect::<Vec<_>>()
+            defaults.into_iter().map(|d| (d.port, d.plaintext.and_then(|o| o.backend))).collect::<Vec<_>>()
         };
         let mut component = ProxyComponent::default();
         let konnectivity = (443, Some("konnectivity-server".to_owned()));
         let apiserver = (6443, Some("kube-apiserver".to_owned()));
         assert_eq!(ports(&component), [konnectivity, apiserver.clone()]);
-        component.backends = vec![BackendOverride {
-            port: Some(8091),
-            ..change("konnectivity-server")
-        }];
+        component.backends = vec![BackendOverride { port: Some(8091), ..change("konnectivity-server") }];
         assert_eq!(ports(&component), std::slice::from_ref(&apiserver));
-        component.ports = vec![PortDefaults {
-            port: 6443,
-            ..PortDefaults::default()
-        }];
-        assert_eq!(
-            ports(&component),
-            [(6443, None)],
-            "the spec's entry replaces the standard one"
-        );
+        component.ports = vec![PortDefaults { port: 6443, ..PortDefaults::default() }];
+        assert_eq!(ports(&component), [(6443, None)], "the spec's entry replaces the standard one");
     }
 
     #[test]
     fn finds_a_name_that_two_backends_claim_on_one_port() {
         let component = ProxyComponent {
-            backends: vec![BackendOverride {
-                hostname: Some("OAUTH.d".into()),
-                ..change("ignition-server")
-            }],
+            backends: vec![BackendOverride { hostname: Some("OAUTH.d".into()), ..change("ignition-server") }],
             ..ProxyComponent::default()
         };
         let merged = merge(&component, "d", "ns");
         let (name, port, first, second) = duplicate(&merged).unwrap();
         assert_eq!((name.as_str(), port), ("oauth.d", 443));
-        assert_eq!(
-            (first.as_str(), second.as_str()),
-            ("oauth-openshift", "ignition-server")
-        );
+        assert_eq!((first.as_str(), second.as_str()), ("oauth-openshift", "ignition-server"));
         assert_eq!(duplicate(&merge(&ProxyComponent::default(), "d", "ns")), None);
     }
 }

@@ -32,18 +32,9 @@ pub struct Desired {
 impl Desired {
     /// The children for the applier.
     pub fn wanted(&self) -> Vec<Wanted> {
-        let dhcp = self
-            .dhcp
-            .iter()
-            .map(|child| Wanted::new(Component::Dhcp.kind(), child));
-        let dns = self
-            .dns
-            .iter()
-            .map(|child| Wanted::new(Component::Dns.kind(), child));
-        let proxy = self
-            .proxy
-            .iter()
-            .map(|child| Wanted::new(Component::Proxy.kind(), child));
+        let dhcp = self.dhcp.iter().map(|child| Wanted::new(Component::Dhcp.kind(), child));
+        let dns = self.dns.iter().map(|child| Wanted::new(Component::Dns.kind(), child));
+        let proxy = self.proxy.iter().map(|child| Wanted::new(Component::Proxy.kind(), child));
         dhcp.chain(dns).chain(proxy).collect()
     }
 }
@@ -69,10 +60,7 @@ pub fn desired(infra: &Infra, valid: &Valid, observed: &Observed) -> Desired {
         desired.dhcp = Some(labelled(child, Component::Dhcp));
     }
     if let Wish::On(dns) = &valid.dns {
-        let child = DNSServer::new(
-            &Component::Dns.child_name(&name),
-            build_dns(network, dns, observed),
-        );
+        let child = DNSServer::new(&Component::Dns.child_name(&name), build_dns(network, dns, observed));
         desired.dns = Some(labelled(child, Component::Dns));
     }
     if let Wish::On(proxy) = &valid.proxy {
@@ -83,9 +71,7 @@ pub fn desired(infra: &Infra, valid: &Valid, observed: &Observed) -> Desired {
 }
 
 fn labelled<K: Resource>(mut child: K, component: Component) -> K {
-    child
-        .labels_mut()
-        .insert(names::LABEL_COMPONENT.to_owned(), component.field().to_owned());
+    child.labels_mut().insert(names::LABEL_COMPONENT.to_owned(), component.field().to_owned());
     child
 }
 

@@ -39,11 +39,7 @@ pub fn observe(infra: &Infra, owner: &Owner, status: &InfraStatus, children: &Ch
     let namespace = infra.namespace().unwrap_or_default();
     let child = |component: Component| {
         children
-            .get(
-                component.kind(),
-                &namespace,
-                &component.child_name(&infra.name_any()),
-            )
+            .get(component.kind(), &namespace, &component.child_name(&infra.name_any()))
             .filter(|child| controller_uid(&**child) == Some(owner.uid()))
     };
     let [dhcp, dns, proxy] = Component::ALL.map(child);
@@ -54,21 +50,11 @@ pub fn observe(infra: &Infra, owner: &Owner, status: &InfraStatus, children: &Ch
 
     // The status is written after the children; should that have failed, the children themselves still remember.
     let recorded = status.addresses.clone().unwrap_or_default();
-    let dhcp_ip = dhcp
-        .as_ref()
-        .map(|child| child.spec.network_config.server_ip.clone());
-    let dns_ip = dns
-        .as_ref()
-        .map(|child| child.spec.network_config.server_ip.clone());
-    let proxy_ip = proxy
-        .as_ref()
-        .map(|child| child.spec.network_config.server_ip.clone());
-    let range_start = dhcp
-        .as_ref()
-        .map(|child| child.spec.lease_config.range_start.clone());
-    let range_end = dhcp
-        .as_ref()
-        .map(|child| child.spec.lease_config.range_end.clone());
+    let dhcp_ip = dhcp.as_ref().map(|child| child.spec.network_config.server_ip.clone());
+    let dns_ip = dns.as_ref().map(|child| child.spec.network_config.server_ip.clone());
+    let proxy_ip = proxy.as_ref().map(|child| child.spec.network_config.server_ip.clone());
+    let range_start = dhcp.as_ref().map(|child| child.spec.lease_config.range_start.clone());
+    let range_end = dhcp.as_ref().map(|child| child.spec.lease_config.range_end.clone());
     let previous = Chosen {
         servers: [
             recorded.dhcp.or(dhcp_ip).and_then(bare),
@@ -81,24 +67,15 @@ pub fn observe(infra: &Infra, owner: &Owner, status: &InfraStatus, children: &Ch
             .and_then(bare)
             .zip(recorded.range_end.or(range_end).and_then(bare)),
     };
-    let proxy_service_ip = proxy
-        .and_then(|proxy| proxy.status?.service_ip)
-        .filter(|ip| ip.parse::<IpAddr>().is_ok());
-    Observed {
-        children: reports,
-        proxy_service_ip,
-        previous,
-    }
+    let proxy_service_ip =
+        proxy.and_then(|proxy| proxy.status?.service_ip).filter(|ip| ip.parse::<IpAddr>().is_ok());
+    Observed { children: reports, proxy_service_ip, previous }
 }
 
 impl ChildReport {
     /// Reads the report out of any child.
     pub fn of(child: &DynamicObject) -> Self {
-        let conditions = child
-            .data
-            .pointer("/status/conditions")
-            .cloned()
-            .unwrap_or_default();
+        let conditions = child.data.pointer("/status/conditions").cloned().unwrap_or_default();
         Self {
             generation: child.metadata.generation.unwrap_or_default(),
             conditions: serde_json::from_value(conditions).unwrap_or_default(),

@@ -58,18 +58,13 @@ pub enum State {
 /// The part of a status that this controller writes.
 pub fn own_part(status: &InfraStatus) -> InfraStatus {
     let mut own = status.clone();
-    own.conditions
-        .retain(|condition| OWN_CONDITIONS.iter().any(|kind| kind.as_str() == condition.type_));
+    own.conditions.retain(|condition| OWN_CONDITIONS.iter().any(|kind| kind.as_str() == condition.type_));
     own
 }
 
 /// Where each component stands, in the order of [`Component::ALL`].
 pub fn component_states(infra: &Infra, valid: &Valid, observed: &Observed, report: &Report) -> [State; 3] {
-    let wishes = [
-        Wanting::of(&valid.dhcp),
-        Wanting::of(&valid.dns),
-        Wanting::of(&valid.proxy),
-    ];
+    let wishes = [Wanting::of(&valid.dhcp), Wanting::of(&valid.dns), Wanting::of(&valid.proxy)];
     Component::ALL.map(|component| {
         let name = component.child_name(&infra.name_any());
         let child = format!("{} {name}", component.kind().kind);
@@ -115,10 +110,7 @@ impl Wanting {
 
 fn by_child(child: &str, report: Option<&ChildReport>) -> State {
     let Some(report) = report else {
-        return State::Waiting {
-            reason: Reason::Progressing,
-            message: format!("{child} is being made"),
-        };
+        return State::Waiting { reason: Reason::Progressing, message: format!("{child} is being made") };
     };
     if conditions::is_true(&report.conditions, ConditionType::Ready, report.generation) {
         return State::Ready;
@@ -153,21 +145,14 @@ pub fn next(
         conditions::set(&mut conditions, kind, status, reason, message, generation, now)
     };
 
-    let problems: Vec<_> = valid
-        .problems
-        .iter()
-        .map(|p| format!("{}: {}", p.field, p.message))
-        .collect();
+    let problems: Vec<_> = valid.problems.iter().map(|p| format!("{}: {}", p.field, p.message)).collect();
     let problems = problems.join("; ");
     let bad = valid.problems.first().map(|problem| problem.reason);
     match bad {
         Some(reason) => set(ConditionType::Accepted, Status::False, reason, problems.clone()),
-        None => set(
-            ConditionType::Accepted,
-            Status::True,
-            Reason::Accepted,
-            "the spec makes sense".to_owned(),
-        ),
+        None => {
+            set(ConditionType::Accepted, Status::True, Reason::Accepted, "the spec makes sense".to_owned())
+        }
     };
 
     let (status, reason, message) = summary(states, bad, problems);
@@ -179,25 +164,13 @@ pub fn next(
         match state {
             State::Off => gone.push(kind),
             State::Ready => {
-                set(
-                    kind,
-                    Status::True,
-                    Reason::Ready,
-                    format!("{} is ready", component.title()),
-                );
+                set(kind, Status::True, Reason::Ready, format!("{} is ready", component.title()));
             }
             State::Unclear => {
-                let own: Vec<_> = valid
-                    .problems
-                    .iter()
-                    .filter(|p| p.touches.contains(&component))
-                    .collect();
+                let own: Vec<_> = valid.problems.iter().filter(|p| p.touches.contains(&component)).collect();
                 let reason = own.first().map_or(Reason::InvalidSpec, |problem| problem.reason);
                 let fields: Vec<_> = own.iter().map(|problem| problem.field.as_str()).collect();
-                let message = format!(
-                    "left as it is until the spec is corrected: see {}",
-                    fields.join(", ")
-                );
+                let message = format!("left as it is until the spec is corrected: see {}", fields.join(", "));
                 set(kind, Status::False, reason, message);
             }
             State::Failed { reason, message } | State::Waiting { reason, message } => {
@@ -243,16 +216,10 @@ fn summary(states: &[State; 3], bad: Option<Reason>, problems: String) -> (Statu
         })
         .collect();
     if !waiting.is_empty() {
-        return (
-            Status::False,
-            Reason::ComponentsNotReady,
-            format!("waiting for {}", waiting.join(", ")),
-        );
+        return (Status::False, Reason::ComponentsNotReady, format!("waiting for {}", waiting.join(", ")));
     }
-    let ready: Vec<_> = named()
-        .filter(|(_, state)| **state == State::Ready)
-        .map(|(c, _)| c.title())
-        .collect();
+    let ready: Vec<_> =
+        named().filter(|(_, state)| **state == State::Ready).map(|(c, _)| c.title()).collect();
     let message = match ready.as_slice() {
         [] => "no component is wanted".to_owned(),
         ready => format!("ready: {}", ready.join(", ")),
@@ -289,25 +256,14 @@ pub fn notes(previous: &InfraStatus, next: &InfraStatus) -> Vec<Note> {
         let calm = [Reason::Progressing, Reason::NotReady, Reason::ComponentsNotReady];
         let waits = calm.iter().any(|reason| reason.as_str() == condition.reason);
         let is_summary = condition.type_ == ConditionType::Ready.as_str();
-        let is_news = if is_true {
-            condition.type_ != ConditionType::Accepted.as_str()
-        } else {
-            !waits && !is_summary
-        };
+        let is_news =
+            if is_true { condition.type_ != ConditionType::Accepted.as_str() } else { !waits && !is_summary };
         if !is_news {
             continue;
         }
         notes.push(Note {
-            severity: if is_true {
-                Severity::Normal
-            } else {
-                Severity::Warning
-            },
-            reason: if is_true {
-                condition.type_.clone()
-            } else {
-                condition.reason.clone()
-            },
+            severity: if is_true { Severity::Normal } else { Severity::Warning },
+            reason: if is_true { condition.type_.clone() } else { condition.reason.clone() },
             action: "Reconcile",
             text: condition.message.clone(),
         });
@@ -319,12 +275,7 @@ pub fn notes(previous: &InfraStatus, next: &InfraStatus) -> Vec<Note> {
         && is.status != Status::True.as_str()
     {
         let (reason, text) = ("NotReady".to_owned(), is.message.clone());
-        notes.push(Note {
-            severity: Severity::Warning,
-            reason,
-            action: "Reconcile",
-            text,
-        });
+        notes.push(Note { severity: Severity::Warning, reason, action: "Reconcile", text });
     }
     notes
 }

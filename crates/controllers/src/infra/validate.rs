@@ -130,28 +130,18 @@ pub fn validate(infra: &Infra, observed: &Observed) -> Valid {
     let mut check = Check { problems: Vec::new() };
     let network = check.network(infra);
     let chosen = network.as_ref().map(|network| {
-        let request = check.addresses(
-            network,
-            dhcp.as_ref(),
-            dns.as_ref(),
-            proxy.as_ref(),
-            &observed.previous,
-        );
+        let request =
+            check.addresses(network, dhcp.as_ref(), dns.as_ref(), proxy.as_ref(), &observed.previous);
         addresses::choose(&request)
     });
     let domain = check.domain(infra, written_dns.as_ref(), dns.is_some(), proxy.is_some());
     let parsed = network.as_ref().zip(chosen.as_ref());
     let domain = domain.as_deref();
 
-    let proxy_part = proxy
-        .as_ref()
-        .and_then(|spec| check.proxy(infra, parsed, domain, spec));
-    let dns_part = dns
-        .as_ref()
-        .and_then(|spec| check.dns(parsed, domain, spec, proxy.as_ref(), proxy_part.as_ref()));
-    let dhcp_part = dhcp
-        .as_ref()
-        .and_then(|spec| check.dhcp(parsed, spec, dns.is_some()));
+    let proxy_part = proxy.as_ref().and_then(|spec| check.proxy(infra, parsed, domain, spec));
+    let dns_part =
+        dns.as_ref().and_then(|spec| check.dns(parsed, domain, spec, proxy.as_ref(), proxy_part.as_ref()));
+    let dhcp_part = dhcp.as_ref().and_then(|spec| check.dhcp(parsed, spec, dns.is_some()));
 
     let problems = check.problems;
     Valid {
@@ -164,9 +154,7 @@ pub fn validate(infra: &Infra, observed: &Observed) -> Valid {
 }
 
 fn wish<T>(wanted: bool, part: Option<T>, component: Component, problems: &[Problem]) -> Wish<T> {
-    let touched = problems
-        .iter()
-        .any(|problem| problem.touches.contains(&component));
+    let touched = problems.iter().any(|problem| problem.touches.contains(&component));
     match part {
         _ if !wanted => Wish::Off,
         Some(part) if !touched => Wish::On(part),
@@ -191,12 +179,7 @@ impl Check {
         message: impl Into<String>,
     ) {
         let field = format!("spec.{}", field.into());
-        self.problems.push(Problem {
-            field,
-            message: message.into(),
-            reason,
-            touches: touches.to_vec(),
-        });
+        self.problems.push(Problem { field, message: message.into(), reason, touches: touches.to_vec() });
     }
 
     fn domain(
@@ -209,9 +192,7 @@ impl Check {
         if !dns && !proxy {
             return None;
         }
-        let Some(base) = written
-            .and_then(|dns| dns.base_domain.as_deref())
-            .filter(|base| !base.is_empty())
+        let Some(base) = written.and_then(|dns| dns.base_domain.as_deref()).filter(|base| !base.is_empty())
         else {
             self.problem(
                 &[Component::Dns, Component::Proxy],
@@ -221,19 +202,14 @@ impl Check {
             );
             return None;
         };
-        let cluster = written
-            .and_then(|dns| dns.cluster_name.clone())
-            .unwrap_or_else(|| infra.name_any());
+        let cluster = written.and_then(|dns| dns.cluster_name.clone()).unwrap_or_else(|| infra.name_any());
         Some(format!("{cluster}.{}", base.trim_end_matches('.')).to_ascii_lowercase())
     }
 
     fn server(&mut self, chosen: &Chosen, server: Server, component: Component) -> Option<IpAddr> {
         let address = chosen.server(server);
         let field = format!("infraComponents.{}.serverIP", component.field());
-        let known = self
-            .problems
-            .iter()
-            .any(|problem| problem.field == format!("spec.{field}"));
+        let known = self.problems.iter().any(|problem| problem.field == format!("spec.{field}"));
         if address.is_none() && !known {
             let message = "no free address is left in spec.networkConfig.cidr: widen it, shorten the DHCP range, or write an address";
             self.problem_because(Reason::AddressesExhausted, &[component], field, message);
@@ -256,27 +232,15 @@ impl Check {
                 "no address is left to hand out in spec.networkConfig.cidr: widen it",
             );
         }
-        Some(Dhcp {
-            address: address?,
-            range: chosen.range?,
-            resolvers,
-            spec: spec.clone(),
-        })
+        Some(Dhcp { address: address?, range: chosen.range?, resolvers, spec: spec.clone() })
     }
 
     /// DHCP can tell clients bare addresses only.
     fn plain_resolvers(&mut self, network: &Network) -> Vec<String> {
-        let other = network
-            .resolvers
-            .iter()
-            .position(|resolver| resolver.parse::<IpAddr>().is_err());
+        let other = network.resolvers.iter().position(|resolver| resolver.parse::<IpAddr>().is_err());
         if let Some(index) = other {
             let message = "is handed to clients while there is no DNS server here: write an address without port or tls://";
-            self.problem(
-                &[Component::Dhcp],
-                format!("networkConfig.dnsServers[{index}]"),
-                message,
-            );
+            self.problem(&[Component::Dhcp], format!("networkConfig.dnsServers[{index}]"), message);
         }
         network.resolvers.clone()
     }
@@ -294,10 +258,7 @@ impl Check {
         let proxy_address = proxy_spec.and(chosen.server(Server::Proxy));
         let mut entries: Vec<StaticEntry> = Vec::new();
         for (index, extra) in spec.extra_entries.iter().enumerate() {
-            let Some(ip) = extra
-                .ip
-                .clone()
-                .or_else(|| proxy_address.map(|address| address.to_string()))
+            let Some(ip) = extra.ip.clone().or_else(|| proxy_address.map(|address| address.to_string()))
             else {
                 let field = format!("infraComponents.dns.extraEntries[{index}].ip");
                 self.problem(
@@ -307,10 +268,7 @@ impl Check {
                 );
                 continue;
             };
-            entries.push(StaticEntry {
-                hostname: extra.hostname.to_ascii_lowercase(),
-                ip,
-            });
+            entries.push(StaticEntry { hostname: extra.hostname.to_ascii_lowercase(), ip });
         }
         let domain = domain?;
         if let (Some(part), Some(address)) = (proxy_part, proxy_address) {
@@ -318,10 +276,7 @@ impl Check {
             for hostname in proxy::proxied_names(part, domain) {
                 // What the spec says of a name replaces the standard answer.
                 if !entries[..written].iter().any(|entry| entry.hostname == hostname) {
-                    entries.push(StaticEntry {
-                        hostname,
-                        ip: address.to_string(),
-                    });
+                    entries.push(StaticEntry { hostname, ip: address.to_string() });
                 }
             }
         }

@@ -31,10 +31,7 @@ impl FakeLease {
         let mut state = self.0.lock().unwrap();
         let fail = |code: u16| {
             let reason = if code == 404 { "NotFound" } else { "Other" };
-            (
-                code,
-                json!({"status": "Failure", "code": code, "reason": reason, "message": "no"}),
-            )
+            (code, json!({"status": "Failure", "code": code, "reason": reason, "message": "no"}))
         };
         if state.2 {
             return fail(503);
@@ -43,10 +40,7 @@ impl FakeLease {
             return state.0.clone().map_or_else(|| fail(404), |lease| (200, lease));
         }
         let mut lease: Value = serde_json::from_slice(body).unwrap();
-        let current = state
-            .0
-            .as_ref()
-            .map(|lease| lease["metadata"]["resourceVersion"].clone());
+        let current = state.0.as_ref().map(|lease| lease["metadata"]["resourceVersion"].clone());
         match current {
             Some(_) if *method == Method::POST => return fail(409),
             Some(version) if version != lease["metadata"]["resourceVersion"] => return fail(409),
@@ -64,9 +58,7 @@ impl FakeLease {
 
     fn holder(&self) -> Option<String> {
         let state = self.0.lock().unwrap();
-        state.0.as_ref()?["spec"]["holderIdentity"]
-            .as_str()
-            .map(str::to_owned)
+        state.0.as_ref()?["spec"]["holderIdentity"].as_str().map(str::to_owned)
     }
 
     fn elector(&self, identity: &str) -> Elector {
@@ -88,10 +80,7 @@ fn lease(holder: Option<&str>, version: &str, seconds: i32) -> Lease {
         resource_version: Some(version.into()),
         ..ObjectMeta::default()
     };
-    Lease {
-        metadata,
-        spec: Some(spec),
-    }
+    Lease { metadata, spec: Some(spec) }
 }
 
 #[tokio::test]
@@ -101,31 +90,15 @@ async fn a_lease_expires_by_the_local_clock_only() {
     let wall = Timestamp::now();
     let after = |seconds| start + Duration::from_secs(seconds);
     let follows = Step::Follow { holder: "a".into() };
-    assert_eq!(
-        elector.step(Some(&lease(Some("a"), "1", 15)), start, wall),
-        follows
-    );
-    assert_eq!(
-        elector.step(Some(&lease(Some("a"), "1", 15)), after(14), wall),
-        follows
-    );
-    assert_eq!(
-        elector.step(Some(&lease(Some("a"), "2", 15)), after(16), wall),
-        follows,
-        "it was renewed"
-    );
-    assert_eq!(
-        elector.step(Some(&lease(Some("a"), "2", 15)), after(30), wall),
-        follows
-    );
+    assert_eq!(elector.step(Some(&lease(Some("a"), "1", 15)), start, wall), follows);
+    assert_eq!(elector.step(Some(&lease(Some("a"), "1", 15)), after(14), wall), follows);
+    assert_eq!(elector.step(Some(&lease(Some("a"), "2", 15)), after(16), wall), follows, "it was renewed");
+    assert_eq!(elector.step(Some(&lease(Some("a"), "2", 15)), after(30), wall), follows);
     let Step::Write(taken) = elector.step(Some(&lease(Some("a"), "2", 15)), after(31), wall) else {
         panic!("an unchanged lease must be taken over after its duration");
     };
     let spec = taken.spec.unwrap();
-    assert_eq!(
-        (spec.holder_identity.as_deref(), spec.lease_transitions),
-        (Some("b"), Some(4))
-    );
+    assert_eq!((spec.holder_identity.as_deref(), spec.lease_transitions), (Some("b"), Some(4)));
     assert_eq!(
         taken.metadata.resource_version.as_deref(),
         Some("2"),
@@ -140,14 +113,8 @@ async fn the_holders_promise_counts_and_a_released_lease_is_free() {
     let long = lease(Some("a"), "1", 60);
     elector.step(Some(&long), start, wall);
     let later = start + Duration::from_secs(59);
-    assert!(matches!(
-        elector.step(Some(&long), later, wall),
-        Step::Follow { .. }
-    ));
-    assert!(matches!(
-        elector.step(Some(&lease(None, "2", 1)), later, wall),
-        Step::Write(_)
-    ));
+    assert!(matches!(elector.step(Some(&long), later, wall), Step::Follow { .. }));
+    assert!(matches!(elector.step(Some(&lease(None, "2", 1)), later, wall), Step::Write(_)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,11 +126,8 @@ async fn the_second_candidate_waits_and_takes_over_on_release() {
 
     let mut second = fake.elector("b");
     let second_stop = CancellationToken::new();
-    let waiting = tokio::spawn(async move {
-        second
-            .acquire(&second_stop, |leader| assert_eq!(leader, "a"))
-            .await
-    });
+    let waiting =
+        tokio::spawn(async move { second.acquire(&second_stop, |leader| assert_eq!(leader, "a")).await });
     let first_stop = stop.clone();
     let holding = tokio::spawn(async move {
         let end = first.hold(&first_stop).await;
@@ -193,14 +157,8 @@ async fn a_leader_that_cannot_renew_stops_before_anyone_may_take_over() {
     assert_eq!(leader.hold(&stop).await, End::Lost);
     let took = started.elapsed();
     let config = Config::new("ns", "operator", "a");
-    assert!(
-        took <= config.renew_deadline + config.retry.mul_f64(1.1),
-        "{took:?}"
-    );
-    assert!(
-        took + config.grace() <= config.lease + config.retry.mul_f64(1.1),
-        "{took:?}"
-    );
+    assert!(took <= config.renew_deadline + config.retry.mul_f64(1.1), "{took:?}");
+    assert!(took + config.grace() <= config.lease + config.retry.mul_f64(1.1), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,9 +173,5 @@ async fn a_leader_whose_lease_was_taken_stops_at_the_next_look() {
     assert_eq!(fake.answer(&Method::PUT, &body).0, 200);
     assert_eq!(leader.hold(&stop).await, End::Lost);
     leader.release().await.unwrap();
-    assert_eq!(
-        fake.holder().as_deref(),
-        Some("thief"),
-        "another holder's lease is not released"
-    );
+    assert_eq!(fake.holder().as_deref(), Some("thief"), "another holder's lease is not released");
 }

@@ -31,16 +31,8 @@ fn unavailable() -> Error {
 
 fn objects(code: u16) -> Error {
     let (kind, name) = ("DNSServer", "clusters/lab-dns".to_owned());
-    let source = Box::new(apply::Error::Apply {
-        kind,
-        name,
-        source: answer(code),
-    });
-    Error::Objects {
-        failed: 1,
-        total: 1,
-        source,
-    }
+    let source = Box::new(apply::Error::Apply { kind, name, source: answer(code) });
+    Error::Objects { failed: 1, total: 1, source }
 }
 
 fn answer(code: u16) -> kube::Error {
@@ -49,9 +41,7 @@ fn answer(code: u16) -> kube::Error {
 
 fn run(failures: u32) -> Run<Fake> {
     Run {
-        reconciler: Arc::new(Fake {
-            failures_left: Mutex::new(failures),
-        }),
+        reconciler: Arc::new(Fake { failures_left: Mutex::new(failures) }),
         config: Config::default(),
         metrics: Metrics::register(&mut Registry::default()),
         health: Health::default(),
@@ -70,10 +60,7 @@ async fn failures_are_counted_by_object_and_forgotten_on_success() {
     let run = run(3);
     let (lab, other) = (infra("lab"), infra("other"));
     for count in 1..=3 {
-        let error = run
-            .reconcile(lab.clone(), Children::fixed(&[]))
-            .await
-            .unwrap_err();
+        let error = run.reconcile(lab.clone(), Children::fixed(&[])).await.unwrap_err();
         run.policy(&lab, &error);
         assert_eq!(run.failures().get("clusters/lab"), Some(&count));
     }
@@ -89,23 +76,14 @@ fn only_what_a_retry_can_help_is_retried_soon() {
     let run = run(0);
     let lab = infra("lab");
     run.policy(&lab, &objects(409));
-    assert_eq!(
-        run.failures().len(),
-        1,
-        "a conflict is tried again with a growing delay"
-    );
+    assert_eq!(run.failures().len(), 1, "a conflict is tried again with a growing delay");
     run.policy(&lab, &objects(422));
     assert!(run.failures().is_empty(), "a refused object waits for a change");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cache_that_is_never_filled_is_an_error_that_names_the_kind() {
-    let kind = ChildKind {
-        group: "",
-        version: "v1",
-        kind: "Secret",
-        plural: "secrets",
-    };
+    let kind = ChildKind { group: "", version: "v1", kind: "Secret", plural: "secrets" };
     let client = Client::new(
         tower::service_fn(|_: http::Request<kube::client::Body>| {
             std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
@@ -114,9 +92,6 @@ async fn a_cache_that_is_never_filled_is_an_error_that_names_the_kind() {
     );
     let (children, _watches) = Children::watch(&client, None, &[kind]);
     let error = run(0).reconcile(infra("lab"), children).await.unwrap_err();
-    assert_eq!(
-        (error.category(), error.retry()),
-        (Category::NotSynced, Retry::Backoff)
-    );
+    assert_eq!((error.category(), error.retry()), (Category::NotSynced, Retry::Backoff));
     assert!(error.to_string().contains("Secret"), "{error}");
 }

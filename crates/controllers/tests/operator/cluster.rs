@@ -38,11 +38,8 @@ impl Running {
     pub fn reconciles(&self) -> u64 {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
-        let line = text
-            .lines()
-            .find(|line| line.starts_with("causeway_operator_reconciles_total{"));
-        line.and_then(|line| line.rsplit(' ').next()?.parse().ok())
-            .unwrap_or(0)
+        let line = text.lines().find(|line| line.starts_with("causeway_operator_reconciles_total{"));
+        line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
     }
 
     /// Waits for this many more reconciles.
@@ -59,9 +56,7 @@ impl Running {
 
 impl Cluster {
     pub async fn start() -> Self {
-        let server = Server::start(Storage::Memory, CancellationToken::new())
-            .await
-            .unwrap();
+        let server = Server::start(Storage::Memory, CancellationToken::new()).await.unwrap();
         let client = server.client();
         Self { server, client }
     }
@@ -90,12 +85,7 @@ impl Cluster {
         let stop = CancellationToken::new();
         let shutdown = stop.clone();
         let task = tokio::spawn(async move { operator.run(shutdown).await.unwrap() });
-        Running {
-            health,
-            registry,
-            stop,
-            task,
-        }
+        Running { health, registry, stop, task }
     }
 
     pub fn api<K>(&self) -> Api<K>
@@ -120,10 +110,7 @@ impl Cluster {
             },
         }))
         .unwrap();
-        self.api::<Infra>()
-            .create(&PostParams::default(), &infra)
-            .await
-            .unwrap()
+        self.api::<Infra>().create(&PostParams::default(), &infra).await.unwrap()
     }
 
     pub async fn merge<K>(&self, name: &str, patch: &Value) -> K
@@ -131,10 +118,7 @@ impl Cluster {
         K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
         K: Clone + DeserializeOwned + std::fmt::Debug,
     {
-        self.api::<K>()
-            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
-            .await
-            .unwrap()
+        self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap()
     }
 
     /// Says in a child's status whether it is ready, as its own controller would.
@@ -148,10 +132,7 @@ impl Cluster {
             "type": "Ready", "status": ready, "reason": "Test", "message": "says the test",
             "observedGeneration": generation, "lastTransitionTime": "2026-01-01T00:00:00Z",
         }]}});
-        self.api::<K>()
-            .patch_status(name, &PatchParams::default(), &Patch::Merge(&status))
-            .await
-            .unwrap();
+        self.api::<K>().patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
     }
 
     pub async fn report_all(&self, name: &str, ready: &str) {

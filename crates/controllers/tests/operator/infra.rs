@@ -20,9 +20,7 @@ fn all() -> Value {
 /// An Infra `lab` whose children exist and were waited for.
 async fn lab(cluster: &Cluster) -> Infra {
     cluster.create_infra("lab", &all()).await;
-    cluster
-        .condition("lab", ConditionType::Ready, "False", "ComponentsNotReady")
-        .await
+    cluster.condition("lab", ConditionType::Ready, "False", "ComponentsNotReady").await
 }
 
 #[tokio::test]
@@ -34,11 +32,7 @@ async fn an_infra_becomes_three_owned_children_with_chosen_addresses() {
     let dhcp = cluster.api::<DHCPServer>().get("lab-dhcp").await.unwrap();
     let dns = cluster.api::<DNSServer>().get("lab-dns").await.unwrap();
     let proxy = cluster.api::<ProxyServer>().get("lab-proxy").await.unwrap();
-    for owners in [
-        dhcp.owner_references(),
-        dns.owner_references(),
-        proxy.owner_references(),
-    ] {
+    for owners in [dhcp.owner_references(), dns.owner_references(), proxy.owner_references()] {
         assert_eq!(
             (owners[0].uid.as_str(), owners[0].controller),
             (infra.uid().unwrap().as_str(), Some(true))
@@ -48,10 +42,7 @@ async fn an_infra_becomes_three_owned_children_with_chosen_addresses() {
     assert_eq!(dhcp.spec.network_config.dns_servers, ["192.168.100.3"]);
     assert_eq!(dns.spec.network_config.proxy_ip.as_deref(), Some("192.168.100.4"));
     assert_eq!(
-        (
-            proxy.spec.backends.len(),
-            proxy.spec.backends[0].target_namespace.as_str()
-        ),
+        (proxy.spec.backends.len(), proxy.spec.backends[0].target_namespace.as_str()),
         (6, "default-lab")
     );
     let addresses = infra.status.unwrap().addresses.unwrap();
@@ -68,23 +59,17 @@ async fn ready_follows_the_children_and_is_told_in_an_event() {
     let operator = cluster.operator("a");
     lab(&cluster).await;
     cluster.report_all("lab", "True").await;
-    let infra = cluster
-        .condition("lab", ConditionType::Ready, "True", "ReconciliationSucceeded")
-        .await;
+    let infra = cluster.condition("lab", ConditionType::Ready, "True", "ReconciliationSucceeded").await;
     let flags = infra.status.unwrap().component_status.unwrap();
     assert!(flags.dhcp_ready && flags.dns_ready && flags.proxy_ready);
     until("an Event about Ready", || async {
         let events = cluster.api::<Event>().list(&ListParams::default()).await.unwrap();
-        events
-            .iter()
-            .any(|event| event.reason.as_deref() == Some("Ready"))
+        events.iter().any(|event| event.reason.as_deref() == Some("Ready"))
     })
     .await;
 
     cluster.report::<DNSServer>("lab-dns", "False").await;
-    let infra = cluster
-        .condition("lab", ConditionType::Ready, "False", "ComponentsNotReady")
-        .await;
+    let infra = cluster.condition("lab", ConditionType::Ready, "False", "ComponentsNotReady").await;
     let ready = conditions::find(&infra.status.as_ref().unwrap().conditions, ConditionType::Ready).unwrap();
     assert!(
         ready.message.contains("lab-dns") && ready.message.contains("says the test"),
@@ -100,48 +85,24 @@ async fn a_disabled_component_is_removed_and_the_others_stay() {
     let operator = cluster.operator("a");
     lab(&cluster).await;
     cluster.report_all("lab", "True").await;
-    cluster
-        .condition("lab", ConditionType::DHCPReady, "True", "Ready")
-        .await;
+    cluster.condition("lab", ConditionType::DHCPReady, "True", "Ready").await;
     let proxy = cluster.api::<ProxyServer>().get("lab-proxy").await.unwrap();
 
-    cluster
-        .merge::<Infra>(
-            "lab",
-            &json!({"spec": {"infraComponents": {"dhcp": {"enabled": false}}}}),
-        )
-        .await;
-    until("lab-dhcp is gone", || async {
-        !cluster.exists::<DHCPServer>("lab-dhcp").await
-    })
-    .await;
-    let infra = cluster
-        .condition("lab", ConditionType::Ready, "True", "ReconciliationSucceeded")
-        .await;
+    cluster.merge::<Infra>("lab", &json!({"spec": {"infraComponents": {"dhcp": {"enabled": false}}}})).await;
+    until("lab-dhcp is gone", || async { !cluster.exists::<DHCPServer>("lab-dhcp").await }).await;
+    let infra = cluster.condition("lab", ConditionType::Ready, "True", "ReconciliationSucceeded").await;
     let status = infra.status.unwrap();
     assert!(!status.component_status.unwrap().dhcp_ready);
     assert!(conditions::find(&status.conditions, ConditionType::DHCPReady).is_none());
     let after = cluster.api::<ProxyServer>().get("lab-proxy").await.unwrap();
-    assert_eq!(
-        after.resource_version(),
-        proxy.resource_version(),
-        "the proxy was not touched"
-    );
+    assert_eq!(after.resource_version(), proxy.resource_version(), "the proxy was not touched");
 
-    cluster
-        .merge::<Infra>(
-            "lab",
-            &json!({"spec": {"infraComponents": {"dhcp": {"enabled": true}}}}),
-        )
-        .await;
+    cluster.merge::<Infra>("lab", &json!({"spec": {"infraComponents": {"dhcp": {"enabled": true}}}})).await;
     let dhcp = eventually("lab-dhcp is back", || async {
         cluster.api::<DHCPServer>().get_opt("lab-dhcp").await.unwrap()
     })
     .await;
-    assert_eq!(
-        dhcp.spec.network_config.server_ip, "192.168.100.2",
-        "it has its address again"
-    );
+    assert_eq!(dhcp.spec.network_config.server_ip, "192.168.100.2", "it has its address again");
     operator.stop().await;
 }
 
@@ -162,15 +123,8 @@ async fn a_hand_edit_goes_back_and_foreign_fields_stay() {
     .await;
     assert_eq!(dns.annotations().get("team").map(String::as_str), Some("network"));
 
-    cluster
-        .api::<ProxyServer>()
-        .delete("lab-proxy", &DeleteParams::default())
-        .await
-        .unwrap();
-    until("the proxy is made again", || async {
-        cluster.exists::<ProxyServer>("lab-proxy").await
-    })
-    .await;
+    cluster.api::<ProxyServer>().delete("lab-proxy", &DeleteParams::default()).await.unwrap();
+    until("the proxy is made again", || async { cluster.exists::<ProxyServer>("lab-proxy").await }).await;
     operator.stop().await;
 }
 
@@ -184,40 +138,20 @@ async fn a_taken_name_is_a_conflict_that_blocks_nothing_else() {
         "spec": { "networkConfig": { "serverIP": "10.0.0.3" }, "hostedClusterDomain": "mine.example.com" },
     }))
     .unwrap();
-    let foreign = cluster
-        .api::<DNSServer>()
-        .create(&PostParams::default(), &foreign)
-        .await
-        .unwrap();
+    let foreign = cluster.api::<DNSServer>().create(&PostParams::default(), &foreign).await.unwrap();
     let operator = cluster.operator("a");
     cluster.create_infra("lab", &all()).await;
-    let infra = cluster
-        .condition("lab", ConditionType::DNSReady, "False", "Conflict")
-        .await;
+    let infra = cluster.condition("lab", ConditionType::DNSReady, "False", "Conflict").await;
     let ready = conditions::find(&infra.status.as_ref().unwrap().conditions, ConditionType::Ready).unwrap();
-    assert!(
-        ready.message.contains("DNSServer default/lab-dns already exists"),
-        "{}",
-        ready.message
-    );
+    assert!(ready.message.contains("DNSServer default/lab-dns already exists"), "{}", ready.message);
     assert!(
         cluster.exists::<DHCPServer>("lab-dhcp").await && cluster.exists::<ProxyServer>("lab-proxy").await
     );
     let after = cluster.api::<DNSServer>().get("lab-dns").await.unwrap();
-    assert_eq!(
-        after.resource_version(),
-        foreign.resource_version(),
-        "the other's object was not touched"
-    );
+    assert_eq!(after.resource_version(), foreign.resource_version(), "the other's object was not touched");
 
-    cluster
-        .api::<DNSServer>()
-        .delete("lab-dns", &DeleteParams::default())
-        .await
-        .unwrap();
-    cluster
-        .condition("lab", ConditionType::DNSReady, "False", "Progressing")
-        .await;
+    cluster.api::<DNSServer>().delete("lab-dns", &DeleteParams::default()).await.unwrap();
+    cluster.condition("lab", ConditionType::DNSReady, "False", "Progressing").await;
     operator.stop().await;
 }
 
@@ -234,14 +168,9 @@ async fn a_refused_child_does_not_block_the_others() {
         }] },
     });
     cluster.create_infra("lab", &components).await;
-    let infra = cluster
-        .condition("lab", ConditionType::ProxyReady, "False", "ComponentFailed")
-        .await;
-    let ready = conditions::find(
-        &infra.status.as_ref().unwrap().conditions,
-        ConditionType::ProxyReady,
-    )
-    .unwrap();
+    let infra = cluster.condition("lab", ConditionType::ProxyReady, "False", "ComponentFailed").await;
+    let ready =
+        conditions::find(&infra.status.as_ref().unwrap().conditions, ConditionType::ProxyReady).unwrap();
     assert!(ready.message.contains("xdsPort"), "{}", ready.message);
     assert!(cluster.exists::<DHCPServer>("lab-dhcp").await && cluster.exists::<DNSServer>("lab-dns").await);
     operator.stop().await;
@@ -257,27 +186,14 @@ async fn a_bad_spec_is_told_and_disturbs_nothing() {
         { "name": "ignition-server", "hostname": "oauth.lab.example.com" },
     ]}}}});
     cluster.merge::<Infra>("lab", &duplicate).await;
-    let infra = cluster
-        .condition("lab", ConditionType::Ready, "False", "DuplicateHostname")
-        .await;
+    let infra = cluster.condition("lab", ConditionType::Ready, "False", "DuplicateHostname").await;
     let ready = conditions::find(&infra.status.as_ref().unwrap().conditions, ConditionType::Ready).unwrap();
-    assert!(
-        ready.message.starts_with("spec.infraComponents.proxy.backends: "),
-        "{}",
-        ready.message
-    );
+    assert!(ready.message.starts_with("spec.infraComponents.proxy.backends: "), "{}", ready.message);
     let after = cluster.api::<ProxyServer>().get("lab-proxy").await.unwrap();
     assert_eq!(after.resource_version(), before.resource_version());
 
-    cluster
-        .merge::<Infra>(
-            "lab",
-            &json!({"spec": {"infraComponents": {"proxy": {"backends": null}}}}),
-        )
-        .await;
-    cluster
-        .condition("lab", ConditionType::Ready, "False", "ComponentsNotReady")
-        .await;
+    cluster.merge::<Infra>("lab", &json!({"spec": {"infraComponents": {"proxy": {"backends": null}}}})).await;
+    cluster.condition("lab", ConditionType::Ready, "False", "ComponentsNotReady").await;
     operator.stop().await;
 }
 
@@ -286,11 +202,7 @@ async fn children_go_with_their_infra() {
     let cluster = Cluster::start().await;
     let operator = cluster.operator("a");
     lab(&cluster).await;
-    cluster
-        .api::<Infra>()
-        .delete("lab", &DeleteParams::background())
-        .await
-        .unwrap();
+    cluster.api::<Infra>().delete("lab", &DeleteParams::background()).await.unwrap();
     until("every child is gone", || async {
         !cluster.exists::<DHCPServer>("lab-dhcp").await
             && !cluster.exists::<DNSServer>("lab-dns").await
@@ -306,23 +218,12 @@ async fn an_idle_operator_writes_nothing_also_after_a_restart() {
     let operator = cluster.operator("a");
     lab(&cluster).await;
     cluster.report_all("lab", "True").await;
-    cluster
-        .condition("lab", ConditionType::Ready, "True", "ReconciliationSucceeded")
-        .await;
-    let recorded = || async {
-        cluster
-            .api::<Event>()
-            .list(&ListParams::default())
-            .await
-            .unwrap()
-            .items
-            .len()
-    };
+    cluster.condition("lab", ConditionType::Ready, "True", "ReconciliationSucceeded").await;
+    let recorded =
+        || async { cluster.api::<Event>().list(&ListParams::default()).await.unwrap().items.len() };
     until("the last Event is written", || async {
         let events = cluster.api::<Event>().list(&ListParams::default()).await.unwrap();
-        events
-            .iter()
-            .any(|event| event.reason.as_deref() == Some("Ready"))
+        events.iter().any(|event| event.reason.as_deref() == Some("Ready"))
     })
     .await;
     let events = recorded().await;
@@ -333,9 +234,6 @@ async fn an_idle_operator_writes_nothing_also_after_a_restart() {
 
     let next = cluster.operator("b");
     next.reconciled(5).await;
-    assert_eq!(
-        (cluster.server.store.revision(), recorded().await),
-        (revision, events)
-    );
+    assert_eq!((cluster.server.store.revision(), recorded().await), (revision, events));
     next.stop().await;
 }

@@ -15,28 +15,17 @@ async fn the_second_operator_acts_only_when_the_first_has_stopped() {
         lease.and_then(|lease| lease.spec?.holder_identity)
     };
     let first = cluster.elected("first");
-    until("the first leads", || async {
-        holder().await.as_deref() == Some("first")
-    })
-    .await;
+    until("the first leads", || async { holder().await.as_deref() == Some("first") }).await;
     let second = cluster.elected("second");
 
     cluster.create_infra("lab", &json!({ "dhcp": {} })).await;
-    cluster
-        .condition("lab", ConditionType::DHCPReady, "False", "Progressing")
-        .await;
+    cluster.condition("lab", ConditionType::DHCPReady, "False", "Progressing").await;
     assert_eq!(holder().await.as_deref(), Some("first"));
 
     first.stop().await;
-    until("the second leads", || async {
-        holder().await.as_deref() == Some("second")
-    })
-    .await;
+    until("the second leads", || async { holder().await.as_deref() == Some("second") }).await;
     cluster.create_infra("lab2", &json!({ "dhcp": {} })).await;
-    until("the second acts", || async {
-        cluster.exists::<DHCPServer>("lab2-dhcp").await
-    })
-    .await;
+    until("the second acts", || async { cluster.exists::<DHCPServer>("lab2-dhcp").await }).await;
     second.stop().await;
     assert_eq!(holder().await, None, "the lease was released");
 }
@@ -53,23 +42,13 @@ async fn an_operator_whose_lease_was_taken_stops_and_comes_back_when_it_is_free(
     // The holder's promise is long, so only a release can end it within this test.
     let taken = json!({ "spec": { "holderIdentity": "thief", "leaseDurationSeconds": 3600 } });
     cluster.merge::<Lease>("causeway-operator", &taken).await;
-    until("it stands by", || async {
-        operator.health.phase() == Phase::StandingBy
-    })
-    .await;
+    until("it stands by", || async { operator.health.phase() == Phase::StandingBy }).await;
     let before = operator.reconciles();
     cluster.create_infra("lab", &json!({ "dhcp": {} })).await;
 
     let free = json!({ "spec": { "holderIdentity": null, "leaseDurationSeconds": 1 } });
-    assert_eq!(
-        operator.reconciles(),
-        before,
-        "nothing is reconciled while another leads"
-    );
+    assert_eq!(operator.reconciles(), before, "nothing is reconciled while another leads");
     cluster.merge::<Lease>("causeway-operator", &free).await;
-    until("it acts again", || async {
-        cluster.exists::<DHCPServer>("lab-dhcp").await
-    })
-    .await;
+    until("it acts again", || async { cluster.exists::<DHCPServer>("lab-dhcp").await }).await;
     operator.stop().await;
 }

@@ -43,11 +43,7 @@ pub fn build_slices(service: &Service, pods: &[Pod]) -> Vec<EndpointSlice> {
     let publish_all = publishes_not_ready(service);
     let mut groups: BTreeMap<(&'static str, Vec<Port>), Vec<Endpoint>> = BTreeMap::new();
     for backend in backends(service, pods) {
-        let family = if backend.address.contains(':') {
-            "IPv6"
-        } else {
-            "IPv4"
-        };
+        let family = if backend.address.contains(':') { "IPv6" } else { "IPv4" };
         let serving = backend.ready;
         groups.entry((family, backend.ports)).or_default().push(Endpoint {
             addresses: vec![backend.address],
@@ -91,10 +87,7 @@ pub fn build_slices(service: &Service, pods: &[Pod]) -> Vec<EndpointSlice> {
 pub fn build_endpoints(service: &Service, pods: &[Pod]) -> Endpoints {
     let publish_all = publishes_not_ready(service);
     let mut groups: BTreeMap<Vec<Port>, (Vec<EndpointAddress>, Vec<EndpointAddress>)> = BTreeMap::new();
-    for backend in backends(service, pods)
-        .into_iter()
-        .filter(|backend| !backend.terminating || publish_all)
-    {
+    for backend in backends(service, pods).into_iter().filter(|backend| !backend.terminating || publish_all) {
         let address = EndpointAddress {
             ip: backend.address.clone(),
             node_name: backend.pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
@@ -116,10 +109,8 @@ pub fn build_endpoints(service: &Service, pods: &[Pod]) -> Endpoints {
             ports: Some(ports.into_iter().map(legacy_port).collect()),
         })
         .collect();
-    let mut endpoints = Endpoints {
-        subsets: Some(subsets).filter(|subsets| !subsets.is_empty()),
-        ..Endpoints::default()
-    };
+    let mut endpoints =
+        Endpoints { subsets: Some(subsets).filter(|subsets| !subsets.is_empty()), ..Endpoints::default() };
     endpoints.metadata.name = Some(service.name_any());
     endpoints.metadata.namespace = service.namespace();
     endpoints.metadata.owner_references = Some(vec![controller_reference(service)]);
@@ -140,15 +131,8 @@ pub fn same(a: &EndpointSlice, b: &EndpointSlice) -> bool {
 }
 
 fn backends<'a>(service: &Service, pods: &'a [Pod]) -> Vec<Backend<'a>> {
-    let service_ports = service
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.ports.clone())
-        .unwrap_or_default();
-    let mut found: Vec<Backend<'a>> = pods
-        .iter()
-        .filter_map(|pod| backend(&service_ports, pod))
-        .collect();
+    let service_ports = service.spec.as_ref().and_then(|spec| spec.ports.clone()).unwrap_or_default();
+    let mut found: Vec<Backend<'a>> = pods.iter().filter_map(|pod| backend(&service_ports, pod)).collect();
     found.sort_by_key(|backend| backend.pod.name_any());
     found
 }
@@ -165,22 +149,13 @@ fn backend<'a>(service_ports: &[ServicePort], pod: &'a Pod) -> Option<Backend<'a
         .unwrap_or_default()
         .iter()
         .any(|condition| condition.type_ == "Ready" && condition.status == "True");
-    let mut ports: Vec<Port> = service_ports
-        .iter()
-        .filter_map(|port| resolve_port(port, pod))
-        .collect();
+    let mut ports: Vec<Port> = service_ports.iter().filter_map(|port| resolve_port(port, pod)).collect();
     ports.sort();
     // A pod that serves none of the ports would be an endpoint without a way in; only portless Services have those.
     if ports.is_empty() && !service_ports.is_empty() {
         return None;
     }
-    Some(Backend {
-        pod,
-        address,
-        ready,
-        terminating: pod.metadata.deletion_timestamp.is_some(),
-        ports,
-    })
+    Some(Backend { pod, address, ready, terminating: pod.metadata.deletion_timestamp.is_some(), ports })
 }
 
 fn resolve_port(service: &ServicePort, pod: &Pod) -> Option<Port> {
@@ -215,11 +190,7 @@ fn resolve_port(service: &ServicePort, pod: &Pod) -> Option<Port> {
 }
 
 fn publishes_not_ready(service: &Service) -> bool {
-    service
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.publish_not_ready_addresses)
-        == Some(true)
+    service.spec.as_ref().and_then(|spec| spec.publish_not_ready_addresses) == Some(true)
 }
 
 fn target(pod: &Pod) -> ObjectReference {

@@ -16,11 +16,7 @@ pub fn parse(line: &[u8]) -> Option<Line<'_>> {
     let time = std::str::from_utf8(parts.next()?).ok()?;
     parts.next()?;
     let partial = parts.next()? == b"P";
-    Some(Line {
-        time,
-        partial,
-        content: parts.next()?,
-    })
+    Some(Line { time, partial, content: parts.next()? })
 }
 
 /// Turns stored lines into output.
@@ -35,12 +31,7 @@ pub struct Filter {
 
 impl Filter {
     pub fn new(since: Option<Timestamp>, timestamps: bool, limit_bytes: Option<u64>) -> Self {
-        Self {
-            since,
-            timestamps,
-            bytes_left: limit_bytes,
-            continues: false,
-        }
+        Self { since, timestamps, bytes_left: limit_bytes, continues: false }
     }
 
     /// True when the limit is reached.
@@ -70,9 +61,7 @@ impl Filter {
     }
 
     fn write(&mut self, bytes: &[u8], output: &mut Vec<u8>) {
-        let count = self
-            .bytes_left
-            .map_or(bytes.len(), |left| bytes.len().min(left as usize));
+        let count = self.bytes_left.map_or(bytes.len(), |left| bytes.len().min(left as usize));
         output.extend_from_slice(bytes.get(..count).unwrap_or_default());
         if let Some(left) = &mut self.bytes_left {
             *left -= count as u64;

@@ -108,10 +108,7 @@ struct Lines {
 
 impl Lines {
     fn new(file: File) -> Self {
-        Self {
-            reader: BufReader::with_capacity(CHUNK, file),
-            pending: Vec::new(),
-        }
+        Self { reader: BufReader::with_capacity(CHUNK, file), pending: Vec::new() }
     }
 
     /// Sends all whole lines up to the end of the file; false when no more are wanted.

@@ -16,12 +16,7 @@ pub struct Backoff {
 impl Backoff {
     /// A backoff that has seen `restarts` restarts already.
     pub fn new(config: &Config, restarts: u32) -> Self {
-        Self {
-            base: config.backoff_base,
-            max: config.backoff_max,
-            reset: config.backoff_reset,
-            restarts,
-        }
+        Self { base: config.backoff_base, max: config.backoff_max, reset: config.backoff_reset, restarts }
     }
 
     /// The delay after a run of this length.

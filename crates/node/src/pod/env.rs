@@ -15,12 +15,7 @@ pub enum EnvError {
     #[error("{} {name:?} not found", kind.resource())]
     MissingSource { kind: Kind, name: String },
     #[error("couldn't find key {key} in {} {namespace}/{name}", if *kind == Kind::ConfigMap { "ConfigMap" } else { "Secret" })]
-    MissingKey {
-        kind: Kind,
-        namespace: String,
-        name: String,
-        key: String,
-    },
+    MissingKey { kind: Kind, namespace: String, name: String, key: String },
     #[error("environment variable {name}: {message}")]
     Field { name: String, message: String },
 }
@@ -35,10 +30,7 @@ pub struct Environment {
 impl Environment {
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
         let (name, value) = (name.into(), value.into());
-        let known = self
-            .positions
-            .get(&name)
-            .and_then(|position| self.entries.get_mut(*position));
+        let known = self.positions.get(&name).and_then(|position| self.entries.get_mut(*position));
         if let Some(entry) = known {
             entry.1 = value;
         } else {
@@ -108,10 +100,7 @@ pub fn build(
             if optional == Some(true) {
                 continue;
             }
-            return Err(EnvError::MissingSource {
-                kind,
-                name: name.clone(),
-            });
+            return Err(EnvError::MissingSource { kind, name: name.clone() });
         };
         let prefix = from.prefix.as_deref().unwrap_or_default();
         for (key, value) in entries {
@@ -135,23 +124,14 @@ fn value(
     environment: &Environment,
 ) -> Result<Option<String>, EnvError> {
     let Some(from) = &variable.value_from else {
-        return Ok(Some(
-            environment.expand(variable.value.as_deref().unwrap_or_default()),
-        ));
+        return Ok(Some(environment.expand(variable.value.as_deref().unwrap_or_default())));
     };
-    let field_error = |message| EnvError::Field {
-        name: variable.name.clone(),
-        message,
-    };
+    let field_error = |message| EnvError::Field { name: variable.name.clone(), message };
     if let Some(field) = &from.field_ref {
-        return fields::field(pod, host, &field.field_path)
-            .map(Some)
-            .map_err(field_error);
+        return fields::field(pod, host, &field.field_path).map(Some).map_err(field_error);
     }
     if let Some(selector) = &from.resource_field_ref {
-        return fields::resource(container, host, selector)
-            .map(Some)
-            .map_err(field_error);
+        return fields::resource(container, host, selector).map(Some).map_err(field_error);
     }
     let (kind, name, key, optional) = if let Some(selector) = &from.config_map_key_ref {
         (Kind::ConfigMap, &selector.name, &selector.key, selector.optional)
@@ -164,10 +144,7 @@ fn value(
     match sources.get(kind, name).map(|entries| entries.get(key)) {
         Some(Some(value)) => Ok(Some(String::from_utf8_lossy(value).into_owned())),
         _ if optional => Ok(None),
-        None => Err(EnvError::MissingSource {
-            kind,
-            name: name.clone(),
-        }),
+        None => Err(EnvError::MissingSource { kind, name: name.clone() }),
         Some(None) => Err(EnvError::MissingKey {
             kind,
             namespace: pod.metadata.namespace.clone().unwrap_or_default(),
@@ -183,12 +160,8 @@ mod tests {
 
     use super::*;
 
-    const HOST: Host<'_> = Host {
-        node: "n",
-        address: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
-        cpus: 1,
-        memory: 1,
-    };
+    const HOST: Host<'_> =
+        Host { node: "n", address: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), cpus: 1, memory: 1 };
 
     fn run(container: serde_json::Value, sources: &Sources) -> Result<Vec<(String, String)>, EnvError> {
         let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "ns"}})).unwrap();
@@ -219,9 +192,11 @@ mod tests {
 
     #[test]
     fn later_sources_win() {
-        let sources = Sources::default()
-            .with(Kind::ConfigMap, "m", &[("A", "map"), ("B", "map")])
-            .with(Kind::Secret, "s", &[("B", "secret")]);
+        let sources = Sources::default().with(Kind::ConfigMap, "m", &[("A", "map"), ("B", "map")]).with(
+            Kind::Secret,
+            "s",
+            &[("B", "secret")],
+        );
         let entries = run(
             json!({"name": "c", "envFrom": [{"configMapRef": {"name": "m"}}, {"secretRef": {"name": "s"}},
                 {"prefix": "P_", "secretRef": {"name": "s"}}, {"configMapRef": {"name": "none", "optional": true}}],
@@ -232,21 +207,10 @@ mod tests {
             &sources,
         )
         .unwrap();
-        let entries: Vec<_> = entries
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
+        let entries: Vec<_> = entries.iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(
             entries,
-            [
-                "GIVEN=g",
-                "A=own",
-                "B=secret",
-                "P_B=secret",
-                "C=own-secret-g",
-                "D=secret",
-                "E=p"
-            ]
+            ["GIVEN=g", "A=own", "B=secret", "P_B=secret", "C=own-secret-g", "D=secret", "E=p"]
         );
     }
 
@@ -254,12 +218,9 @@ mod tests {
     fn what_is_missing_is_named() {
         let sources = Sources::default().with(Kind::ConfigMap, "m", &[]);
         let missing = |from: serde_json::Value| {
-            run(
-                json!({"name": "c", "env": [{"name": "X", "valueFrom": from}]}),
-                &sources,
-            )
-            .unwrap_err()
-            .to_string()
+            run(json!({"name": "c", "env": [{"name": "X", "valueFrom": from}]}), &sources)
+                .unwrap_err()
+                .to_string()
         };
         assert_eq!(
             missing(json!({"configMapKeyRef": {"name": "none", "key": "k"}})),

@@ -35,9 +35,9 @@ pub fn field(pod: &Pod, host: Host<'_>, path: &str) -> Result<String, String> {
         "metadata.labels" => lines(pod.labels()),
         "metadata.annotations" => lines(pod.annotations()),
         "spec.nodeName" => host.node.to_owned(),
-        "spec.serviceAccountName" => spec
-            .and_then(|spec| spec.service_account_name.clone())
-            .unwrap_or_else(|| "default".to_owned()),
+        "spec.serviceAccountName" => {
+            spec.and_then(|spec| spec.service_account_name.clone()).unwrap_or_else(|| "default".to_owned())
+        }
         "status.podIP" | "status.podIPs" | "status.hostIP" | "status.hostIPs" => host.address.to_string(),
         _ => return Err(format!("unsupported fieldPath: {path}")),
     })
@@ -84,21 +84,14 @@ pub fn resource(
         (None, "limits", "memory") => u128::from(host.memory) * 1000,
         _ => 0,
     };
-    let divisor = selector
-        .divisor
-        .as_ref()
-        .and_then(millis)
-        .filter(|divisor| *divisor > 0)
-        .unwrap_or(1000);
+    let divisor = selector.divisor.as_ref().and_then(millis).filter(|divisor| *divisor > 0).unwrap_or(1000);
     Ok(value.div_ceil(divisor).to_string())
 }
 
 /// A quantity in thousandths.
 fn millis(quantity: &Quantity) -> Option<u128> {
     let text = quantity.0.trim();
-    let digits = text
-        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
-        .unwrap_or(text.len());
+    let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (number, suffix) = text.split_at(digits);
     let factor: u128 = match suffix {
         "m" => 1,
@@ -114,11 +107,7 @@ fn millis(quantity: &Quantity) -> Option<u128> {
         _ => return None,
     };
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let mut value = if whole.is_empty() {
-        0
-    } else {
-        whole.parse::<u128>().ok()? * factor
-    };
+    let mut value = if whole.is_empty() { 0 } else { whole.parse::<u128>().ok()? * factor };
     let mut part = factor;
     for digit in fraction.chars() {
         part /= 10;
@@ -133,12 +122,8 @@ mod tests {
 
     use super::*;
 
-    const HOST: Host<'_> = Host {
-        node: "n1",
-        address: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
-        cpus: 2,
-        memory: 1 << 30,
-    };
+    const HOST: Host<'_> =
+        Host { node: "n1", address: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), cpus: 2, memory: 1 << 30 };
 
     #[test]
     fn reads_fields_of_the_pod() {

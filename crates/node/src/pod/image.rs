@@ -42,10 +42,7 @@ pub fn check(image: &str, own: &str) -> Result<(), CannotRun> {
     if repository(image) == own {
         return Ok(());
     }
-    Err(CannotRun::Image {
-        image: image.to_owned(),
-        own: own.to_owned(),
-    })
+    Err(CannotRun::Image { image: image.to_owned(), own: own.to_owned() })
 }
 
 /// The program and arguments of a command line; without a command the image's entrypoint, the binary itself.
@@ -64,9 +61,7 @@ pub fn resolve(
     }
     match policy {
         CommandPolicy::Any => Ok((PathBuf::from(first), arguments)),
-        CommandPolicy::OwnBinary => Err(CannotRun::Command {
-            command: first.clone(),
-        }),
+        CommandPolicy::OwnBinary => Err(CannotRun::Command { command: first.clone() }),
     }
 }
 
@@ -86,10 +81,7 @@ mod tests {
         }
         assert_eq!(repository("localhost:5000/x"), "localhost:5000/x");
         let error = check("nginx:1", "causeway.dev/causeway").unwrap_err();
-        assert!(
-            error.to_string().contains("nginx:1") && error.to_string().contains("Docker"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("nginx:1") && error.to_string().contains("Docker"), "{error}");
     }
 
     #[test]
@@ -99,10 +91,7 @@ mod tests {
             let owned = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
             resolve(program, CommandPolicy::OwnBinary, &owned(command), &owned(args))
         };
-        assert_eq!(
-            run(&[], &["proxy"]).unwrap(),
-            (program.into(), vec!["proxy".to_owned()])
-        );
+        assert_eq!(run(&[], &["proxy"]).unwrap(), (program.into(), vec!["proxy".to_owned()]));
         assert_eq!(
             run(&["/usr/bin/causeway", "dns"], &["-v"]).unwrap(),
             (program.into(), vec!["dns".into(), "-v".into()])

@@ -74,10 +74,7 @@ pub fn prepare(
     given.set("CAUSEWAY_ROOT", root.to_string_lossy());
     let host = shared.host();
     let mounts = mounts(dir, pod, container, sources, host, &given)?;
-    let prepare = |source| LaunchError::Prepare {
-        path: root.clone(),
-        source,
-    };
+    let prepare = |source| LaunchError::Prepare { path: root.clone(), source };
     mounts.link(&root).map_err(prepare)?;
     if let Some(mount) = mounts.at(MOUNT_PATH) {
         given.set("CAUSEWAY_SERVICEACCOUNT_DIR", mount.source.to_string_lossy());
@@ -89,10 +86,7 @@ pub fn prepare(
     }
     let environment = env::build(pod, container, host, sources, given)?;
     let expand = |list: &Option<Vec<String>>| -> Vec<String> {
-        list.iter()
-            .flatten()
-            .map(|text| mounts.rewrite(&environment.expand(text)))
-            .collect()
+        list.iter().flatten().map(|text| mounts.rewrite(&environment.expand(text))).collect()
     };
     let (program, args) = image::resolve(
         &shared.config.program,
@@ -124,25 +118,13 @@ pub fn mounts(
     host: Host<'_>,
     given: &Environment,
 ) -> Result<Mounts, LaunchError> {
-    let volumes = pod
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.volumes.as_deref())
-        .unwrap_or_default();
+    let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
     let machine: Vec<(String, PathBuf)> = volumes
         .iter()
-        .filter_map(|volume| {
-            Some((
-                volume.name.clone(),
-                PathBuf::from(&volume.host_path.as_ref()?.path),
-            ))
-        })
+        .filter_map(|volume| Some((volume.name.clone(), PathBuf::from(&volume.host_path.as_ref()?.path))))
         .collect();
-    let needs_environment = container
-        .volume_mounts
-        .iter()
-        .flatten()
-        .any(|mount| mount.sub_path_expr.is_some());
+    let needs_environment =
+        container.volume_mounts.iter().flatten().any(|mount| mount.sub_path_expr.is_some());
     let environment = if needs_environment {
         env::build(pod, container, host, sources, given.clone())?
     } else {
@@ -159,10 +141,7 @@ pub fn spec_hash(container: &Container) -> String {
 }
 
 fn hostname(pod: &Pod) -> String {
-    pod.spec
-        .as_ref()
-        .and_then(|spec| spec.hostname.clone())
-        .unwrap_or_else(|| pod.name_any())
+    pod.spec.as_ref().and_then(|spec| spec.hostname.clone()).unwrap_or_else(|| pod.name_any())
 }
 
 /// A mounted directory, a directory of the machine that exists, or one below the container's root.

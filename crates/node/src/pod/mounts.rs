@@ -78,11 +78,7 @@ impl Mounts {
         let path = Path::new(path);
         self.0.iter().find_map(|mount| {
             let rest = path.strip_prefix(&mount.path).ok()?;
-            Some(if rest.as_os_str().is_empty() {
-                mount.source.clone()
-            } else {
-                mount.source.join(rest)
-            })
+            Some(if rest.as_os_str().is_empty() { mount.source.clone() } else { mount.source.join(rest) })
         })
     }
 
@@ -107,10 +103,8 @@ impl Mounts {
         }
         create_private(root)?;
         for mount in &self.0 {
-            let nested = self
-                .0
-                .iter()
-                .any(|other| other.path != mount.path && mount.path.starts_with(&other.path));
+            let nested =
+                self.0.iter().any(|other| other.path != mount.path && mount.path.starts_with(&other.path));
             let Ok(below) = mount.path.strip_prefix("/") else {
                 continue;
             };
@@ -132,10 +126,7 @@ mod tests {
     use super::*;
 
     fn mounts() -> Mounts {
-        let mount = |path: &str, source: &str| Mount {
-            path: path.into(),
-            source: source.into(),
-        };
+        let mount = |path: &str, source: &str| Mount { path: path.into(), source: source.into() };
         Mounts::new(vec![
             mount("/etc/app", "/v/config"),
             mount("/etc/app/tls", "/v/tls"),
@@ -166,14 +157,8 @@ mod tests {
         let root = dir.path().join("root");
         for _ in 0..2 {
             mounts().link(&root).unwrap();
-            assert_eq!(
-                fs::read_link(root.join("etc/app")).unwrap(),
-                Path::new("/v/config")
-            );
-            assert_eq!(
-                fs::read_link(root.join("data")).unwrap(),
-                Path::new("/v/data/sub")
-            );
+            assert_eq!(fs::read_link(root.join("etc/app")).unwrap(), Path::new("/v/config"));
+            assert_eq!(fs::read_link(root.join("data")).unwrap(), Path::new("/v/data/sub"));
         }
     }
 

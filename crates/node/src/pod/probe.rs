@@ -76,17 +76,9 @@ impl Threshold {
 
     /// Counts a result; `Some` when there are enough of them in a row.
     pub fn count(&mut self, success: bool) -> Option<bool> {
-        self.in_a_row = if self.last == Some(success) {
-            self.in_a_row.saturating_add(1)
-        } else {
-            1
-        };
+        self.in_a_row = if self.last == Some(success) { self.in_a_row.saturating_add(1) } else { 1 };
         self.last = Some(success);
-        let needed = if success {
-            self.successes_needed
-        } else {
-            self.failures_needed
-        };
+        let needed = if success { self.successes_needed } else { self.failures_needed };
         (self.in_a_row >= needed).then_some(success)
     }
 }
@@ -106,17 +98,13 @@ pub async fn run<T: Send + 'static>(
     sleep(first_delay(&probe, started_at, Timestamp::now())).await;
     loop {
         let result = match &check {
-            Ok(check) => timeout(limit, check.run())
-                .await
-                .unwrap_or_else(|_| Err(check.timeout_message(limit))),
+            Ok(check) => {
+                timeout(limit, check.run()).await.unwrap_or_else(|_| Err(check.timeout_message(limit)))
+            }
             Err(message) => Err(message.clone()),
         };
         let verdict = threshold.count(result.is_ok());
-        let report = Report {
-            kind,
-            failure: result.err(),
-            verdict,
-        };
+        let report = Report { kind, failure: result.err(), verdict };
         if report_tx.send(wrap(report)).await.is_err() {
             return;
         }
@@ -140,32 +128,17 @@ mod tests {
 
     #[test]
     fn decides_when_a_threshold_is_reached() {
-        let probe = Probe {
-            success_threshold: Some(2),
-            failure_threshold: Some(3),
-            ..Probe::default()
-        };
+        let probe = Probe { success_threshold: Some(2), failure_threshold: Some(3), ..Probe::default() };
         let mut threshold = Threshold::of(&probe);
-        let results = [
-            true, true, false, false, true, false, false, false, false, true, true,
-        ];
-        let verdicts: Vec<_> = results
-            .into_iter()
-            .map(|success| threshold.count(success))
-            .collect();
+        let results = [true, true, false, false, true, false, false, false, false, true, true];
+        let verdicts: Vec<_> = results.into_iter().map(|success| threshold.count(success)).collect();
         let (yes, no) = (Some(true), Some(false));
-        assert_eq!(
-            verdicts,
-            [None, yes, None, None, None, None, None, no, no, None, yes]
-        );
+        assert_eq!(verdicts, [None, yes, None, None, None, None, None, no, no, None, yes]);
     }
 
     #[test]
     fn the_initial_delay_counts_from_the_start_of_the_container() {
-        let probe = Probe {
-            initial_delay_seconds: Some(10),
-            ..Probe::default()
-        };
+        let probe = Probe { initial_delay_seconds: Some(10), ..Probe::default() };
         let at = |second| Timestamp::from_second(second).unwrap();
         assert_eq!(first_delay(&probe, at(100), at(104)), Duration::from_secs(6));
         assert_eq!(first_delay(&probe, at(100), at(200)), Duration::ZERO);

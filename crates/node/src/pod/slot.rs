@@ -28,11 +28,7 @@ pub enum Role {
 
 impl Role {
     pub fn of_init(container: &Container) -> Self {
-        if container.restart_policy.as_deref() == Some("Always") {
-            Self::Sidecar
-        } else {
-            Self::Init
-        }
+        if container.restart_policy.as_deref() == Some("Always") { Self::Sidecar } else { Self::Init }
     }
 
     /// Whether a container that ended is started again.
@@ -128,30 +124,20 @@ impl Slot {
             slot.backoff = Backoff::new(config, number as u32);
             if exit.is_none() {
                 // As it was before the node went away, until a probe says otherwise.
-                let statuses = pod.status.iter().flat_map(|s| {
-                    s.container_statuses
-                        .iter()
-                        .chain(&s.init_container_statuses)
-                        .flatten()
-                });
+                let statuses = pod
+                    .status
+                    .iter()
+                    .flat_map(|s| s.container_statuses.iter().chain(&s.init_container_statuses).flatten());
                 let before = statuses.into_iter().find(|status| status.name == name);
                 slot.ready = before.is_some_and(|status| status.ready);
                 slot.started = before.is_some_and(|status| status.started == Some(true));
             }
-            slot.run = Some(Run {
-                instance,
-                number,
-                exit,
-            });
+            slot.run = Some(Run { instance, number, exit });
         }
         if let Some((number, instance)) = next()?
             && let Some(exit) = instance.exit()
         {
-            slot.last = Some(Ended {
-                id: id(dir, name, number),
-                started_at: instance.started_at,
-                exit,
-            });
+            slot.last = Some(Ended { id: id(dir, name, number), started_at: instance.started_at, exit });
         }
         Ok(slot)
     }
@@ -170,10 +156,7 @@ impl Slot {
     }
 
     pub fn wait(&mut self, reason: &str, message: impl Into<String>) {
-        self.waiting = Some(Waiting {
-            reason: reason.to_owned(),
-            message: message.into(),
-        });
+        self.waiting = Some(Waiting { reason: reason.to_owned(), message: message.into() });
     }
 
     /// Ends what was started for the process.
@@ -196,8 +179,7 @@ impl Slot {
         if std::mem::take(&mut self.replaced) {
             return Duration::ZERO;
         }
-        self.backoff
-            .after_run(Duration::from_millis(ran_for.max(0) as u64))
+        self.backoff.after_run(Duration::from_millis(ran_for.max(0) as u64))
     }
 
     /// What the status shows.
@@ -208,14 +190,7 @@ impl Slot {
             role: self.role,
             run: self.run.as_ref().map(|run| {
                 let started_at = run.instance.started_at;
-                (
-                    started_at,
-                    run.exit.clone().map(|exit| Ended {
-                        id: id.clone(),
-                        started_at,
-                        exit,
-                    }),
-                )
+                (started_at, run.exit.clone().map(|exit| Ended { id: id.clone(), started_at, exit }))
             }),
             last: self.last.clone(),
             waiting: self.waiting.clone().filter(|_| !self.is_running()),
@@ -260,11 +235,7 @@ mod tests {
             ("Never", Role::Sidecar, [true, true]),
         ];
         for (policy, role, expected) in cases {
-            assert_eq!(
-                [0, 1].map(|code| role.restarts(&pod(policy), code)),
-                expected,
-                "{policy} {role:?}"
-            );
+            assert_eq!([0, 1].map(|code| role.restarts(&pod(policy), code)), expected, "{policy} {role:?}");
         }
     }
 }

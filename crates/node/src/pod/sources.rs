@@ -66,10 +66,8 @@ impl Sources {
 
     #[cfg(test)]
     pub fn with(mut self, kind: Kind, name: &str, entries: &[(&str, &str)]) -> Self {
-        let entries = entries
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()))
-            .collect();
+        let entries =
+            entries.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect();
         self.0.insert((kind, name.to_owned()), entries);
         self
     }
@@ -77,20 +75,12 @@ impl Sources {
 
 fn config_map_contents(map: ConfigMap) -> BTreeMap<String, Vec<u8>> {
     let mut contents = bytes(map.binary_data);
-    contents.extend(
-        map.data
-            .unwrap_or_default()
-            .into_iter()
-            .map(|(key, value)| (key, value.into_bytes())),
-    );
+    contents.extend(map.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.into_bytes())));
     contents
 }
 
 fn bytes(data: Option<BTreeMap<String, ByteString>>) -> BTreeMap<String, Vec<u8>> {
-    data.unwrap_or_default()
-        .into_iter()
-        .map(|(key, value)| (key, value.0))
-        .collect()
+    data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect()
 }
 
 /// Every source that a pod refers to, in environment and volumes.
@@ -109,86 +99,30 @@ pub fn references(pod: &Pod) -> BTreeSet<SourceRef> {
         .into_iter()
         .filter_map(|(kind, name)| {
             let name = name.filter(|name| !name.is_empty())?.to_owned();
-            Some(SourceRef {
-                kind,
-                namespace: namespace.clone(),
-                name,
-            })
+            Some(SourceRef { kind, namespace: namespace.clone(), name })
         })
         .collect()
 }
 
 fn of_container<'a>(container: &'a Container, found: &mut Vec<(Kind, Option<&'a str>)>) {
-    for EnvFromSource {
-        config_map_ref,
-        secret_ref,
-        ..
-    } in container.env_from.iter().flatten()
-    {
-        found.extend(
-            config_map_ref
-                .as_ref()
-                .map(|source| (Kind::ConfigMap, Some(source.name.as_str()))),
-        );
-        found.extend(
-            secret_ref
-                .as_ref()
-                .map(|source| (Kind::Secret, Some(source.name.as_str()))),
-        );
+    for EnvFromSource { config_map_ref, secret_ref, .. } in container.env_from.iter().flatten() {
+        found.extend(config_map_ref.as_ref().map(|source| (Kind::ConfigMap, Some(source.name.as_str()))));
+        found.extend(secret_ref.as_ref().map(|source| (Kind::Secret, Some(source.name.as_str()))));
     }
-    for EnvVarSource {
-        config_map_key_ref,
-        secret_key_ref,
-        ..
-    } in container
-        .env
-        .iter()
-        .flatten()
-        .filter_map(|variable| variable.value_from.as_ref())
+    for EnvVarSource { config_map_key_ref, secret_key_ref, .. } in
+        container.env.iter().flatten().filter_map(|variable| variable.value_from.as_ref())
     {
-        found.extend(
-            config_map_key_ref
-                .as_ref()
-                .map(|key| (Kind::ConfigMap, Some(key.name.as_str()))),
-        );
-        found.extend(
-            secret_key_ref
-                .as_ref()
-                .map(|key| (Kind::Secret, Some(key.name.as_str()))),
-        );
+        found.extend(config_map_key_ref.as_ref().map(|key| (Kind::ConfigMap, Some(key.name.as_str()))));
+        found.extend(secret_key_ref.as_ref().map(|key| (Kind::Secret, Some(key.name.as_str()))));
     }
 }
 
 fn of_volume<'a>(volume: &'a Volume, found: &mut Vec<(Kind, Option<&'a str>)>) {
-    found.extend(
-        volume
-            .config_map
-            .as_ref()
-            .map(|source| (Kind::ConfigMap, Some(source.name.as_str()))),
-    );
-    found.extend(
-        volume
-            .secret
-            .as_ref()
-            .map(|source| (Kind::Secret, source.secret_name.as_deref())),
-    );
-    for source in volume
-        .projected
-        .iter()
-        .flat_map(|projected| projected.sources.iter().flatten())
-    {
-        found.extend(
-            source
-                .config_map
-                .as_ref()
-                .map(|source| (Kind::ConfigMap, Some(source.name.as_str()))),
-        );
-        found.extend(
-            source
-                .secret
-                .as_ref()
-                .map(|source| (Kind::Secret, Some(source.name.as_str()))),
-        );
+    found.extend(volume.config_map.as_ref().map(|source| (Kind::ConfigMap, Some(source.name.as_str()))));
+    found.extend(volume.secret.as_ref().map(|source| (Kind::Secret, source.secret_name.as_deref())));
+    for source in volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten()) {
+        found.extend(source.config_map.as_ref().map(|source| (Kind::ConfigMap, Some(source.name.as_str()))));
+        found.extend(source.secret.as_ref().map(|source| (Kind::Secret, Some(source.name.as_str()))));
     }
 }
 
@@ -211,21 +145,11 @@ mod tests {
             }
         }))
         .unwrap();
-        let names: Vec<_> = references(&pod)
-            .into_iter()
-            .map(|r| format!("{}/{}", r.kind.resource(), r.name))
-            .collect();
+        let names: Vec<_> =
+            references(&pod).into_iter().map(|r| format!("{}/{}", r.kind.resource(), r.name)).collect();
         assert_eq!(
             names,
-            [
-                "configmap/a",
-                "configmap/e",
-                "configmap/g",
-                "secret/b",
-                "secret/d",
-                "secret/f",
-                "secret/h"
-            ]
+            ["configmap/a", "configmap/e", "configmap/g", "secret/b", "secret/d", "secret/f", "secret/h"]
         );
     }
 }

@@ -17,14 +17,8 @@ use super::slot::{Ended, Role, Waiting};
 pub const RUNNABLE: &str = "causeway.dev/Runnable";
 
 /// The conditions that the node writes; all others are kept as they are.
-pub const OWN_CONDITIONS: [&str; 6] = [
-    "PodReadyToStartContainers",
-    "PodScheduled",
-    "Initialized",
-    "ContainersReady",
-    "Ready",
-    RUNNABLE,
-];
+pub const OWN_CONDITIONS: [&str; 6] =
+    ["PodReadyToStartContainers", "PodScheduled", "Initialized", "ContainersReady", "Ready", RUNNABLE];
 
 /// What is known of one container.
 #[derive(Clone, Debug)]
@@ -75,10 +69,7 @@ pub struct Inputs<'a> {
 /// Builds the status.
 pub fn build(inputs: &Inputs<'_>, views: &[View<'_>]) -> PodStatus {
     let before = inputs.pod.status.clone().unwrap_or_default();
-    let initialized = views
-        .iter()
-        .filter(|view| view.role != Role::Main)
-        .all(View::is_initialized);
+    let initialized = views.iter().filter(|view| view.role != Role::Main).all(View::is_initialized);
     let phase = phase(inputs, views, initialized);
     let ended = matches!(phase, "Succeeded" | "Failed");
     let statuses = |main: bool| -> Option<Vec<ContainerStatus>> {
@@ -95,20 +86,11 @@ pub fn build(inputs: &Inputs<'_>, views: &[View<'_>]) -> PodStatus {
         container_statuses: statuses(true),
         init_container_statuses: statuses(false),
         host_ip: Some(inputs.address.to_string()),
-        host_ips: Some(vec![HostIP {
-            ip: inputs.address.to_string(),
-        }]),
+        host_ips: Some(vec![HostIP { ip: inputs.address.to_string() }]),
         pod_ip: Some(inputs.address.to_string()),
-        pod_ips: Some(vec![PodIP {
-            ip: inputs.address.to_string(),
-        }]),
+        pod_ips: Some(vec![PodIP { ip: inputs.address.to_string() }]),
         start_time: Some(before.start_time.clone().unwrap_or(Time(inputs.start_time))),
-        qos_class: Some(
-            before
-                .qos_class
-                .clone()
-                .unwrap_or_else(|| qos_class(inputs.pod).to_owned()),
-        ),
+        qos_class: Some(before.qos_class.clone().unwrap_or_else(|| qos_class(inputs.pod).to_owned())),
         observed_generation: inputs.pod.metadata.generation,
         reason: before.reason.clone().filter(|_| ended),
         message: before.message.clone().filter(|_| ended),
@@ -118,11 +100,7 @@ pub fn build(inputs: &Inputs<'_>, views: &[View<'_>]) -> PodStatus {
 }
 
 fn phase(inputs: &Inputs<'_>, views: &[View<'_>], initialized: bool) -> &'static str {
-    let before = inputs
-        .pod
-        .status
-        .as_ref()
-        .and_then(|status| status.phase.as_deref());
+    let before = inputs.pod.status.as_ref().and_then(|status| status.phase.as_deref());
     match before {
         Some("Succeeded") => return "Succeeded",
         Some("Failed") => return "Failed",
@@ -130,18 +108,13 @@ fn phase(inputs: &Inputs<'_>, views: &[View<'_>], initialized: bool) -> &'static
     }
     let policy = restart_policy(inputs.pod);
     let mains: Vec<&View<'_>> = views.iter().filter(|view| view.role == Role::Main).collect();
-    let failed_init = views
-        .iter()
-        .any(|view| view.role == Role::Init && view.exit_code().is_some_and(|code| code != 0));
+    let failed_init =
+        views.iter().any(|view| view.role == Role::Init && view.exit_code().is_some_and(|code| code != 0));
     if failed_init && policy == "Never" {
         return "Failed";
     }
     let outcome = |views: &[&View<'_>]| {
-        if views.iter().all(|view| view.exit_code() == Some(0)) {
-            "Succeeded"
-        } else {
-            "Failed"
-        }
+        if views.iter().all(|view| view.exit_code() == Some(0)) { "Succeeded" } else { "Failed" }
     };
     if inputs.terminated {
         return outcome(&mains);
@@ -150,18 +123,10 @@ fn phase(inputs: &Inputs<'_>, views: &[View<'_>], initialized: bool) -> &'static
         return "Pending";
     }
     if mains.iter().any(|view| view.run.is_none()) {
-        return if mains.iter().any(|view| view.is_running()) {
-            "Running"
-        } else {
-            "Pending"
-        };
+        return if mains.iter().any(|view| view.is_running()) { "Running" } else { "Pending" };
     }
-    let over = |view: &&&View<'_>| {
-        matches!(
-            (policy, view.exit_code()),
-            ("Never", Some(_)) | ("OnFailure", Some(0))
-        )
-    };
+    let over =
+        |view: &&&View<'_>| matches!((policy, view.exit_code()), ("Never", Some(_)) | ("OnFailure", Some(0)));
     if mains.iter().filter(over).count() == mains.len() && !mains.is_empty() {
         return outcome(&mains);
     }
@@ -170,10 +135,7 @@ fn phase(inputs: &Inputs<'_>, views: &[View<'_>], initialized: bool) -> &'static
 
 /// The pod's restart policy.
 pub fn restart_policy(pod: &Pod) -> &str {
-    pod.spec
-        .as_ref()
-        .and_then(|spec| spec.restart_policy.as_deref())
-        .unwrap_or("Always")
+    pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()).unwrap_or("Always")
 }
 
 fn container_status(view: &View<'_>, initialized: bool) -> ContainerStatus {
@@ -198,33 +160,16 @@ fn container_status(view: &View<'_>, initialized: bool) -> ContainerStatus {
     };
     let (state, last) = match (&view.run, &view.waiting) {
         (Some((started_at, None)), _) => {
-            let running = ContainerStateRunning {
-                started_at: Some(Time(seconds(*started_at))),
-            };
-            (
-                ContainerState {
-                    running: Some(running),
-                    ..ContainerState::default()
-                },
-                view.last.as_ref(),
-            )
+            let running = ContainerStateRunning { started_at: Some(Time(seconds(*started_at))) };
+            (ContainerState { running: Some(running), ..ContainerState::default() }, view.last.as_ref())
         }
         (Some((_, Some(ended))), Some(reason)) => (waiting(reason), Some(ended)),
         (Some((_, Some(ended))), None) => (terminated(ended), view.last.as_ref()),
         (None, Some(reason)) => (waiting(reason), view.last.as_ref()),
         (None, None) => {
-            let reason = if view.role == Role::Main && !initialized {
-                "PodInitializing"
-            } else {
-                "ContainerCreating"
-            };
-            (
-                waiting(&Waiting {
-                    reason: reason.to_owned(),
-                    message: String::new(),
-                }),
-                view.last.as_ref(),
-            )
+            let reason =
+                if view.role == Role::Main && !initialized { "PodInitializing" } else { "ContainerCreating" };
+            (waiting(&Waiting { reason: reason.to_owned(), message: String::new() }), view.last.as_ref())
         }
     };
     let image = view.container.image.clone().unwrap_or_default();
@@ -258,20 +203,13 @@ fn conditions(
     let ended = matches!(phase, "Succeeded" | "Failed");
     let completed = phase == "Succeeded";
     let names = |list: Vec<&View<'_>>| {
-        list.iter()
-            .map(|view| view.container.name.clone())
-            .collect::<Vec<_>>()
-            .join(" ")
+        list.iter().map(|view| view.container.name.clone()).collect::<Vec<_>>().join(" ")
     };
-    let unready: Vec<&View<'_>> = views
-        .iter()
-        .filter(|view| view.role != Role::Init && !view.ready)
-        .collect();
+    let unready: Vec<&View<'_>> =
+        views.iter().filter(|view| view.role != Role::Init && !view.ready).collect();
     let all_ready = unready.is_empty() && initialized && !ended;
-    let incomplete: Vec<&View<'_>> = views
-        .iter()
-        .filter(|view| view.role != Role::Main && !view.is_initialized())
-        .collect();
+    let incomplete: Vec<&View<'_>> =
+        views.iter().filter(|view| view.role != Role::Main && !view.is_initialized()).collect();
 
     let mut list = vec![("PodReadyToStartContainers", Ok(())), ("PodScheduled", Ok(()))];
     let init_state = if initialized || completed {
@@ -289,25 +227,15 @@ fn conditions(
         } else if phase == "Failed" {
             ("PodFailed", String::new())
         } else {
-            (
-                "ContainersNotReady",
-                format!("containers with unready status: [{}]", names(unready.clone())),
-            )
+            ("ContainersNotReady", format!("containers with unready status: [{}]", names(unready.clone())))
         }
     };
     let containers_ready = if all_ready { Ok(()) } else { Err(not_ready()) };
     list.push(("ContainersReady", containers_ready.clone()));
-    let gates = inputs
-        .pod
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.readiness_gates.as_deref())
-        .unwrap_or_default();
+    let gates = inputs.pod.spec.as_ref().and_then(|spec| spec.readiness_gates.as_deref()).unwrap_or_default();
     let known = before.conditions.as_deref().unwrap_or_default();
     let closed = gates.iter().find(|gate| {
-        !known
-            .iter()
-            .any(|condition| condition.type_ == gate.condition_type && condition.status == "True")
+        !known.iter().any(|condition| condition.type_ == gate.condition_type && condition.status == "True")
     });
     let ready = match (containers_ready, closed) {
         (Ok(()), Some(gate)) => Err((
@@ -328,11 +256,9 @@ fn conditions(
         .map(|(type_, state)| {
             let (status, reason, message) = match state {
                 Ok(()) => ("True", None, None),
-                Err((reason, message)) => (
-                    "False",
-                    Some(reason.to_owned()),
-                    Some(message).filter(|message| !message.is_empty()),
-                ),
+                Err((reason, message)) => {
+                    ("False", Some(reason.to_owned()), Some(message).filter(|message| !message.is_empty()))
+                }
             };
             let since = known
                 .iter()
@@ -349,10 +275,7 @@ fn conditions(
         })
         .collect();
     // Conditions of others, such as readiness gates, are theirs.
-    let others = known
-        .iter()
-        .filter(|known| !OWN_CONDITIONS.contains(&known.type_.as_str()))
-        .cloned();
+    let others = known.iter().filter(|known| !OWN_CONDITIONS.contains(&known.type_.as_str())).cloned();
     conditions.extend(others);
     conditions
 }
@@ -362,19 +285,14 @@ pub fn qos_class(pod: &Pod) -> &'static str {
     let Some(spec) = &pod.spec else {
         return "BestEffort";
     };
-    let containers: Vec<&Container> = spec
-        .containers
-        .iter()
-        .chain(spec.init_containers.iter().flatten())
-        .collect();
+    let containers: Vec<&Container> =
+        spec.containers.iter().chain(spec.init_containers.iter().flatten()).collect();
     let mut any = false;
     let mut guaranteed = true;
     for container in containers {
         let resources = container.resources.clone().unwrap_or_default();
-        let (limits, requests) = (
-            resources.limits.unwrap_or_default(),
-            resources.requests.unwrap_or_default(),
-        );
+        let (limits, requests) =
+            (resources.limits.unwrap_or_default(), resources.requests.unwrap_or_default());
         for name in ["cpu", "memory"] {
             any |= limits.contains_key(name) || requests.contains_key(name);
             let limit = limits.get(name);

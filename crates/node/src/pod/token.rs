@@ -51,36 +51,23 @@ impl Tokens {
                 },
                 ..TokenRequest::default()
             };
-            let answer = accounts
-                .create_token_request(&account, &PostParams::default(), &request)
-                .await?;
+            let answer = accounts.create_token_request(&account, &PostParams::default(), &request).await?;
             let Some(status) = answer.status else { continue };
             let renew_at = renewal(now, status.expiration_timestamp.0);
-            self.0.insert(
-                key,
-                Held {
-                    token: status.token,
-                    renew_at,
-                },
-            );
+            self.0.insert(key, Held { token: status.token, renew_at });
         }
         Ok(())
     }
 
     /// The tokens as volumes need them.
     pub fn values(&self) -> BTreeMap<(String, String), String> {
-        self.0
-            .iter()
-            .map(|(key, held)| (key.clone(), held.token.clone()))
-            .collect()
+        self.0.iter().map(|(key, held)| (key.clone(), held.token.clone())).collect()
     }
 
     /// How long until the first one is due.
     pub fn until_renewal(&self, now: Timestamp) -> Option<Duration> {
         let first = self.0.values().map(|held| held.renew_at).min()?;
-        Some(Duration::from_secs(
-            (first.as_second() - now.as_second()).max(1) as u64
-        ))
+        Some(Duration::from_secs((first.as_second() - now.as_second()).max(1) as u64))
     }
 }
 
@@ -92,12 +79,8 @@ fn renewal(now: Timestamp, expires: Timestamp) -> Timestamp {
 
 /// The pod's ServiceAccount.
 pub fn account(pod: &Pod) -> String {
-    let name = pod
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.service_account_name.clone());
-    name.filter(|name| !name.is_empty())
-        .unwrap_or_else(|| "default".to_owned())
+    let name = pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone());
+    name.filter(|name| !name.is_empty()).unwrap_or_else(|| "default".to_owned())
 }
 
 /// Adds the volume with token, CA and namespace that Kubernetes' admission adds, unless the pod has it or declines it.
@@ -130,15 +113,8 @@ pub async fn with_api_access(client: &Client, mut pod: Pod) -> kube::Result<Pod>
         serde_json::from_value(json!({"name": "kube-api-access", "mountPath": MOUNT_PATH, "readOnly": true}))
             .map_err(kube::Error::SerdeError)?;
     spec.volumes.get_or_insert_default().push(volume);
-    for container in spec
-        .containers
-        .iter_mut()
-        .chain(spec.init_containers.iter_mut().flatten())
-    {
-        container
-            .volume_mounts
-            .get_or_insert_default()
-            .push(Clone::clone(&mount));
+    for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {
+        container.volume_mounts.get_or_insert_default().push(Clone::clone(&mount));
     }
     Ok(pod)
 }
@@ -151,10 +127,6 @@ mod tests {
     fn renews_before_the_end() {
         let at = |second| Timestamp::from_second(second).unwrap();
         assert_eq!(renewal(at(1000), at(2000)), at(1800));
-        assert_eq!(
-            renewal(at(1000), at(900)),
-            at(1000),
-            "an expired token is due at once"
-        );
+        assert_eq!(renewal(at(1000), at(900)), at(1000), "an expired token is due at once");
     }
 }

@@ -21,11 +21,7 @@ const ROOT_CA: &str = "kube-root-ca.crt";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VolumeError {
     #[error("MountVolume.SetUp failed for volume {volume:?} : {} {name:?} not found", kind.resource())]
-    MissingSource {
-        volume: String,
-        kind: Kind,
-        name: String,
-    },
+    MissingSource { volume: String, kind: Kind, name: String },
     #[error("MountVolume.SetUp failed for volume {volume:?} : references non-existent key: {key}")]
     MissingKey { volume: String, key: String },
     #[error(
@@ -74,11 +70,7 @@ pub struct Inputs<'a> {
 /// Decides what one volume holds.
 pub fn content(volume: &Volume, inputs: &Inputs<'_>) -> Result<Content, VolumeError> {
     let mut payload = Payload::new();
-    let mut writer = Writer {
-        volume: &volume.name,
-        inputs,
-        payload: &mut payload,
-    };
+    let mut writer = Writer { volume: &volume.name, inputs, payload: &mut payload };
     if volume.empty_dir.is_some() {
         return Ok(Content::Empty);
     } else if let Some(host) = &volume.host_path {
@@ -107,27 +99,18 @@ pub fn content(volume: &Volume, inputs: &Inputs<'_>) -> Result<Content, VolumeEr
             writer.projection(projection, mode(source.default_mode))?;
         }
     } else {
-        return Err(VolumeError::Unsupported {
-            volume: volume.name.clone(),
-        });
+        return Err(VolumeError::Unsupported { volume: volume.name.clone() });
     }
     Ok(Content::Files(payload))
 }
 
 /// The tokens that a pod's volumes ask for.
 pub fn token_requests(pod: &Pod) -> Vec<(String, &ServiceAccountTokenProjection)> {
-    let volumes = pod
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.volumes.as_deref())
-        .unwrap_or_default();
+    let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
     volumes
         .iter()
         .flat_map(|volume| {
-            let sources = volume
-                .projected
-                .iter()
-                .flat_map(|projected| projected.sources.iter().flatten());
+            let sources = volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten());
             sources.filter_map(|source| Some((volume.name.clone(), source.service_account_token.as_ref()?)))
         })
         .collect()
@@ -146,44 +129,18 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn projection(&mut self, projection: &VolumeProjection, mode: u32) -> Result<(), VolumeError> {
         if let Some(source) = &projection.config_map {
-            self.source(
-                Kind::ConfigMap,
-                &source.name,
-                source.items.as_deref(),
-                source.optional,
-                mode,
-            )
+            self.source(Kind::ConfigMap, &source.name, source.items.as_deref(), source.optional, mode)
         } else if let Some(source) = &projection.secret {
-            self.source(
-                Kind::Secret,
-                &source.name,
-                source.items.as_deref(),
-                source.optional,
-                mode,
-            )
+            self.source(Kind::Secret, &source.name, source.items.as_deref(), source.optional, mode)
         } else if let Some(source) = &projection.downward_api {
             self.fields(source.items.as_deref(), mode)
         } else if let Some(token) = &projection.service_account_token {
             let key = (self.volume.to_owned(), token.path.clone());
-            let contents = self
-                .inputs
-                .tokens
-                .get(&key)
-                .cloned()
-                .unwrap_or_default()
-                .into_bytes();
+            let contents = self.inputs.tokens.get(&key).cloned().unwrap_or_default().into_bytes();
             // Only the pod's own user has a use for the token.
-            self.put(
-                &token.path,
-                File {
-                    contents,
-                    mode: 0o600,
-                },
-            )
+            self.put(&token.path, File { contents, mode: 0o600 })
         } else {
-            Err(VolumeError::Unsupported {
-                volume: self.volume.to_owned(),
-            })
+            Err(VolumeError::Unsupported { volume: self.volume.to_owned() })
         }
     }
 
@@ -211,13 +168,7 @@ impl Writer<'_> {
         };
         let Some(items) = items.filter(|items| !items.is_empty()) else {
             for (key, contents) in entries {
-                self.put(
-                    key,
-                    File {
-                        contents: contents.clone(),
-                        mode: default_mode,
-                    },
-                )?;
+                self.put(key, File { contents: contents.clone(), mode: default_mode })?;
             }
             return Ok(());
         };
@@ -225,13 +176,7 @@ impl Writer<'_> {
             match entries.get(&item.key) {
                 Some(contents) => {
                     let mode = item.mode.map_or(default_mode, |own| mode(Some(own)));
-                    self.put(
-                        &item.path,
-                        File {
-                            contents: contents.clone(),
-                            mode,
-                        },
-                    )?;
+                    self.put(&item.path, File { contents: contents.clone(), mode })?;
                 }
                 None if optional => {}
                 None => {
@@ -251,20 +196,16 @@ impl Writer<'_> {
         default_mode: u32,
     ) -> Result<(), VolumeError> {
         for item in items.unwrap_or_default() {
-            let failed = |message| VolumeError::Field {
-                volume: self.volume.to_owned(),
-                message,
-            };
+            let failed = |message| VolumeError::Field { volume: self.volume.to_owned(), message };
             let pod = self.inputs.pod;
             let value = if let Some(field) = &item.field_ref {
                 fields::field(pod, self.inputs.host, &field.field_path).map_err(failed)?
             } else if let Some(selector) = &item.resource_field_ref {
                 let name = selector.container_name.as_deref().unwrap_or_default();
-                let containers = pod.spec.iter().flat_map(|spec| {
-                    spec.containers
-                        .iter()
-                        .chain(spec.init_containers.iter().flatten())
-                });
+                let containers = pod
+                    .spec
+                    .iter()
+                    .flat_map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten()));
                 let container = containers
                     .into_iter()
                     .find(|container| container.name == name)
@@ -274,13 +215,7 @@ impl Writer<'_> {
                 continue;
             };
             let mode = item.mode.map_or(default_mode, |own| mode(Some(own)));
-            self.put(
-                &item.path,
-                File {
-                    contents: value.into_bytes(),
-                    mode,
-                },
-            )?;
+            self.put(&item.path, File { contents: value.into_bytes(), mode })?;
         }
         Ok(())
     }
@@ -288,14 +223,9 @@ impl Writer<'_> {
     fn put(&mut self, path: &str, file: File) -> Result<(), VolumeError> {
         let bad = path.is_empty()
             || path.starts_with('/')
-            || path
-                .split('/')
-                .any(|part| part.starts_with("..") || part.is_empty());
+            || path.split('/').any(|part| part.starts_with("..") || part.is_empty());
         if bad {
-            return Err(VolumeError::BadPath {
-                volume: self.volume.to_owned(),
-                path: path.to_owned(),
-            });
+            return Err(VolumeError::BadPath { volume: self.volume.to_owned(), path: path.to_owned() });
         }
         self.payload.insert(path.to_owned(), file);
         Ok(())
@@ -321,22 +251,11 @@ mod tests {
         };
         let tokens = BTreeMap::from([(("v".to_owned(), "token".to_owned()), "secret-token".to_owned())]);
         let volume: Volume = serde_json::from_value(volume).unwrap();
-        content(
-            &volume,
-            &Inputs {
-                pod: &pod,
-                host,
-                sources,
-                tokens: &tokens,
-                ca: "PEM",
-            },
-        )
+        content(&volume, &Inputs { pod: &pod, host, sources, tokens: &tokens, ca: "PEM" })
     }
 
     fn files(content: Content) -> Vec<(String, String, u32)> {
-        let Content::Files(payload) = content else {
-            panic!("not files: {content:?}")
-        };
+        let Content::Files(payload) = content else { panic!("not files: {content:?}") };
         payload
             .into_iter()
             .map(|(path, file)| (path, String::from_utf8(file.contents).unwrap(), file.mode))
@@ -346,55 +265,33 @@ mod tests {
     #[test]
     fn items_choose_and_rename_keys() {
         let sources = Sources::default().with(Kind::ConfigMap, "m", &[("a", "1"), ("b", "2")]);
-        let all = content_of(
-            json!({"name": "v", "configMap": {"name": "m", "defaultMode": 0o400}}),
-            &sources,
-        )
-        .unwrap();
-        assert_eq!(
-            files(all),
-            [("a".into(), "1".into(), 0o400), ("b".into(), "2".into(), 0o400)]
-        );
+        let all =
+            content_of(json!({"name": "v", "configMap": {"name": "m", "defaultMode": 0o400}}), &sources)
+                .unwrap();
+        assert_eq!(files(all), [("a".into(), "1".into(), 0o400), ("b".into(), "2".into(), 0o400)]);
         let one = json!({"name": "v", "configMap": {"name": "m", "items": [{"key": "b", "path": "dir/c", "mode": 0o600}]}});
-        assert_eq!(
-            files(content_of(one, &sources).unwrap()),
-            [("dir/c".into(), "2".into(), 0o600)]
-        );
+        assert_eq!(files(content_of(one, &sources).unwrap()), [("dir/c".into(), "2".into(), 0o600)]);
         let missing = json!({"name": "v", "configMap": {"name": "m", "items": [{"key": "x", "path": "x"}]}});
         assert_eq!(
             content_of(missing, &sources),
-            Err(VolumeError::MissingKey {
-                volume: "v".into(),
-                key: "x".into()
-            })
+            Err(VolumeError::MissingKey { volume: "v".into(), key: "x".into() })
         );
         let escape =
             json!({"name": "v", "configMap": {"name": "m", "items": [{"key": "a", "path": "../x"}]}});
-        assert!(matches!(
-            content_of(escape, &sources),
-            Err(VolumeError::BadPath { .. })
-        ));
+        assert!(matches!(content_of(escape, &sources), Err(VolumeError::BadPath { .. })));
     }
 
     #[test]
     fn missing_sources_are_named_unless_optional() {
         let sources = Sources::default();
         let error = content_of(json!({"name": "v", "secret": {"secretName": "s"}}), &sources).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            r#"MountVolume.SetUp failed for volume "v" : secret "s" not found"#
-        );
-        let optional = content_of(
-            json!({"name": "v", "secret": {"secretName": "s", "optional": true}}),
-            &sources,
-        )
-        .unwrap();
+        assert_eq!(error.to_string(), r#"MountVolume.SetUp failed for volume "v" : secret "s" not found"#);
+        let optional =
+            content_of(json!({"name": "v", "secret": {"secretName": "s", "optional": true}}), &sources)
+                .unwrap();
         assert_eq!(files(optional), []);
         assert!(matches!(
-            content_of(
-                json!({"name": "v", "nfs": {"server": "s", "path": "/"}}),
-                &sources
-            ),
+            content_of(json!({"name": "v", "nfs": {"server": "s", "path": "/"}}), &sources),
             Err(VolumeError::Unsupported { .. })
         ));
     }

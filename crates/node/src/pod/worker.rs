@@ -36,21 +36,9 @@ pub enum Update {
 /// What happened to a container.
 #[derive(Debug)]
 enum Wake {
-    Exited {
-        container: usize,
-        number: i32,
-        exit: Exit,
-    },
-    Probed {
-        container: usize,
-        number: i32,
-        report: Report,
-    },
-    HookFailed {
-        container: usize,
-        number: i32,
-        message: String,
-    },
+    Exited { container: usize, number: i32, exit: Exit },
+    Probed { container: usize, number: i32, report: Report },
+    HookFailed { container: usize, number: i32, message: String },
 }
 
 /// The earliest moment at which something is due.
@@ -101,11 +89,8 @@ pub struct Worker {
 impl Worker {
     /// A worker that knows what disk and API remember, with running processes adopted.
     pub fn load(shared: Arc<Shared>, pod: Arc<Pod>) -> io::Result<Self> {
-        let (namespace, name, uid) = (
-            pod.namespace().unwrap_or_default(),
-            pod.name_any(),
-            pod.uid().unwrap_or_default(),
-        );
+        let (namespace, name, uid) =
+            (pod.namespace().unwrap_or_default(), pod.name_any(), pod.uid().unwrap_or_default());
         let dir = PodDir::new(&shared.config.data_dir, &namespace, &name, &uid);
         dir.create()?;
         let (wake_tx, wake_rx) = mpsc::channel(64);
@@ -121,13 +106,7 @@ impl Worker {
                 )?);
             }
             for container in &spec.containers {
-                slots.push(Slot::load(
-                    &shared.config,
-                    &dir,
-                    &pod,
-                    &container.name,
-                    Role::Main,
-                )?);
+                slots.push(Slot::load(&shared.config, &dir, &pod, &container.name, Role::Main)?);
             }
         }
         let mut worker = Self {
@@ -139,12 +118,7 @@ impl Worker {
             gone: false,
             slots,
             tokens: Tokens::default(),
-            volumes: Volumes {
-                ready: false,
-                stale: true,
-                retry_at: None,
-                failures: 0,
-            },
+            volumes: Volumes { ready: false, stale: true, retry_at: None, failures: 0 },
             wake_tx,
             wake_rx,
             start_time: Timestamp::now(),
@@ -246,11 +220,7 @@ impl Worker {
         self.volumes.stale = true;
         self.volumes.retry_at = None;
         for slot in &mut self.slots {
-            if slot
-                .waiting
-                .as_ref()
-                .is_some_and(|waiting| waiting.reason == "CreateContainerConfigError")
-            {
+            if slot.waiting.as_ref().is_some_and(|waiting| waiting.reason == "CreateContainerConfigError") {
                 slot.retry_at = None;
             }
         }
@@ -258,11 +228,7 @@ impl Worker {
 
     async fn apply_wake(&mut self, wake: Wake) {
         match wake {
-            Wake::Exited {
-                container,
-                number,
-                exit,
-            } => {
+            Wake::Exited { container, number, exit } => {
                 let Some(slot) = self.slots.get_mut(container) else {
                     return;
                 };
@@ -292,37 +258,23 @@ impl Worker {
                     }
                 }
             }
-            Wake::Probed {
-                container,
-                number,
-                report,
-            } => self.apply_probe(container, number, report).await,
-            Wake::HookFailed {
-                container,
-                number,
-                message,
-            } => self.hook_failed(container, number, &message).await,
+            Wake::Probed { container, number, report } => self.apply_probe(container, number, report).await,
+            Wake::HookFailed { container, number, message } => {
+                self.hook_failed(container, number, &message).await
+            }
         }
     }
 
     /// The container's spec, with what the node adds.
     fn container(&self, index: usize) -> Option<&Container> {
         let spec = self.effective.as_ref().unwrap_or(&self.pod).spec.as_ref()?;
-        spec.init_containers
-            .iter()
-            .flatten()
-            .chain(&spec.containers)
-            .nth(index)
+        spec.init_containers.iter().flatten().chain(&spec.containers).nth(index)
     }
 
     /// The pod's grace period.
     fn grace(&self) -> Duration {
-        let seconds = self
-            .pod
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.termination_grace_period_seconds)
-            .unwrap_or(30);
+        let seconds =
+            self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(30);
         Duration::from_secs(seconds.max(0) as u64)
     }
 
@@ -336,13 +288,7 @@ impl Worker {
         let (instance, number) = (run.instance.clone(), run.number);
         let task = tokio::spawn(async move {
             let exit = instance.wait().await;
-            let _ = wake_tx
-                .send(Wake::Exited {
-                    container: index,
-                    number,
-                    exit,
-                })
-                .await;
+            let _ = wake_tx.send(Wake::Exited { container: index, number, exit }).await;
         });
         slot.tasks.push(task.abort_handle());
     }
@@ -384,10 +330,7 @@ impl Worker {
                 }
             }
         };
-        if tokio::time::timeout_at(deadline + Duration::from_secs(7), all_ended)
-            .await
-            .is_err()
-        {
+        if tokio::time::timeout_at(deadline + Duration::from_secs(7), all_ended).await.is_err() {
             tracing::warn!(pod = %self.dir.path().display(), "a container did not end in time; the next start adopts it");
         }
     }

@@ -12,12 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 /// Writes `value` readable by the owner only: to a temporary file, then renamed into place.
 pub fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
     let temporary = path.with_extension("tmp");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&temporary)?;
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
     file.write_all(&serde_json::to_vec(value)?)?;
     file.sync_data()?;
     fs::rename(&temporary, path)?;

@@ -18,16 +18,9 @@ impl Identity {
     /// Reads the identity of a running process.
     pub fn of(pid: i32) -> io::Result<Self> {
         let stat = parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat"))?).ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("/proc/{pid}/stat has an unknown form"),
-            )
+            io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat has an unknown form"))
         })?;
-        Ok(Self {
-            pid,
-            start_time: stat.start_time,
-            boot_id: boot_id()?,
-        })
+        Ok(Self { pid, start_time: stat.start_time, boot_id: boot_id()? })
     }
 
     /// True while this very process runs; false for a reused pid, another boot and a zombie.
@@ -48,9 +41,7 @@ impl Identity {
 }
 
 fn boot_id() -> io::Result<String> {
-    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?
-        .trim()
-        .to_owned())
+    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -75,13 +66,7 @@ mod tests {
     #[test]
     fn reads_stat_with_a_hostile_name() {
         let text = "42 (a) b (c) S 1 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 98765 1000 2 3";
-        assert_eq!(
-            parse_stat(text),
-            Some(Stat {
-                state: 'S',
-                start_time: 98765
-            })
-        );
+        assert_eq!(parse_stat(text), Some(Stat { state: 'S', start_time: 98765 }));
         assert_eq!(parse_stat("garbage"), None);
     }
 
@@ -90,19 +75,11 @@ mod tests {
         let me = Identity::of(std::process::id() as i32).unwrap();
         assert!(me.is_alive());
         assert!(
-            !Identity {
-                start_time: me.start_time + 1,
-                ..me.clone()
-            }
-            .is_alive(),
+            !Identity { start_time: me.start_time + 1, ..me.clone() }.is_alive(),
             "a reused pid is another process"
         );
         assert!(
-            !Identity {
-                boot_id: "other".into(),
-                ..me.clone()
-            }
-            .is_alive(),
+            !Identity { boot_id: "other".into(), ..me.clone() }.is_alive(),
             "another boot is another process"
         );
     }
@@ -114,10 +91,7 @@ mod tests {
         child.kill().unwrap();
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while identity.is_alive() {
-            assert!(
-                std::time::Instant::now() < deadline,
-                "the killed process still counts as alive"
-            );
+            assert!(std::time::Instant::now() < deadline, "the killed process still counts as alive");
             std::thread::yield_now();
         }
         child.wait().unwrap();

@@ -54,20 +54,13 @@ impl Instance {
         launch: Launch,
         shim: &ShimCommand,
     ) -> Result<Self, InstanceError> {
-        let prepare = |source| InstanceError::Prepare {
-            path: directory.clone(),
-            source,
-        };
+        let prepare = |source| InstanceError::Prepare { path: directory.clone(), source };
         // What an attempt that never came to a start has left would be taken for news of this one.
         match fs::remove_dir_all(&directory) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(prepare(error)),
             _ => {}
         }
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&directory)
-            .map_err(prepare)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory).map_err(prepare)?;
         let attempt = Attempt::at(&directory);
         attempt.write_launch(&launch).map_err(prepare)?;
         let messages = fs::File::create(directory.join("shim.log")).map_err(prepare)?;
@@ -81,31 +74,18 @@ impl Instance {
             .stderr(messages)
             .current_dir("/")
             .spawn()
-            .map_err(|source| InstanceError::Spawn {
-                path: shim.program.clone(),
-                source,
-            })?;
+            .map_err(|source| InstanceError::Spawn { path: shim.program.clone(), source })?;
 
-        let record_error = |source| InstanceError::Record {
-            path: directory.clone(),
-            source,
-        };
+        let record_error = |source| InstanceError::Record { path: directory.clone(), source };
         let gone = || record_error(io::Error::other("the shim ended at once"));
         let pid = child.id().ok_or_else(gone)? as i32;
         let identity = Identity::of(pid).map_err(record_error)?;
         let pidfd = open_pidfd(&identity).map_err(record_error)?.ok_or_else(gone)?;
         let started_at = Timestamp::now();
-        attempt
-            .write_record(&Record {
-                shim: identity,
-                started_at,
-            })
-            .map_err(record_error)?;
+        attempt.write_record(&Record { shim: identity, started_at }).map_err(record_error)?;
 
         // The shim starts the process only on this line: without a record there is never a process.
-        let not_started = |message: &str| InstanceError::NotStarted {
-            message: message.to_owned(),
-        };
+        let not_started = |message: &str| InstanceError::NotStarted { message: message.to_owned() };
         let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(not_started("its pipes are missing"));
         };
@@ -125,12 +105,7 @@ impl Instance {
                 return Err(not_started("no answer in time"));
             }
         }
-        Ok(Self {
-            attempt,
-            launch,
-            started_at,
-            shim: Some(Arc::new(pidfd)),
-        })
+        Ok(Self { attempt, launch, started_at, shim: Some(Arc::new(pidfd)) })
     }
 
     /// Finds an attempt of an earlier life of the node; `None` when it never came to a start.
@@ -139,12 +114,7 @@ impl Instance {
             return Ok(None);
         };
         let shim = open_pidfd(&record.shim)?.map(Arc::new);
-        Ok(Some(Self {
-            attempt,
-            launch,
-            started_at: record.started_at,
-            shim,
-        }))
+        Ok(Some(Self { attempt, launch, started_at: record.started_at, shim }))
     }
 
     /// How it ended, or `None` while it runs.
@@ -204,10 +174,7 @@ impl Instance {
         }
         let exit = Exit::unseen(Timestamp::now());
         if let Err(error) = self.attempt.write_exit(&exit) {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "cannot record the end of a process"
-            );
+            tracing::warn!(error = &error as &dyn std::error::Error, "cannot record the end of a process");
         }
         exit
     }

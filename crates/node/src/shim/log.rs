@@ -41,11 +41,7 @@ pub struct LogFile {
 
 impl LogFile {
     pub fn open(path: PathBuf, rotated: PathBuf) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(&path)?;
+        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
         let size = file.metadata()?.len();
         Ok(Self {
             path,
@@ -105,12 +101,7 @@ impl LogFile {
         if fs::rename(&self.path, &self.rotated).is_err() {
             return;
         }
-        self.file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(&self.path)
-            .ok();
+        self.file = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path).ok();
         self.size = 0;
     }
 }
@@ -139,10 +130,7 @@ mod tests {
         log.append(Stream::Stdout, b"o\n", now);
         let text = fs::read_to_string(dir.path().join("log")).unwrap();
         let stamp = "2026-01-02T03:04:05.500000000Z";
-        assert_eq!(
-            text,
-            format!("{stamp} stdout F one\n{stamp} stderr F oops\n{stamp} stdout F two\n")
-        );
+        assert_eq!(text, format!("{stamp} stdout F one\n{stamp} stderr F oops\n{stamp} stdout F two\n"));
     }
 
     #[test]
@@ -152,10 +140,7 @@ mod tests {
         log.append(Stream::Stdout, &vec![b'x'; MAX_LINE + 3], Timestamp::UNIX_EPOCH);
         log.finish();
         let text = fs::read_to_string(dir.path().join("log")).unwrap();
-        let tags: Vec<_> = text
-            .lines()
-            .map(|line| line.split(' ').nth(2).unwrap().to_owned())
-            .collect();
+        let tags: Vec<_> = text.lines().map(|line| line.split(' ').nth(2).unwrap().to_owned()).collect();
         assert_eq!(tags, ["P", "P"]);
         assert!(text.ends_with("P xxx\n"));
     }
@@ -166,18 +151,10 @@ mod tests {
         let mut log = open(&dir);
         log.max_size = 100;
         for n in 0..10 {
-            log.append(
-                Stream::Stdout,
-                format!("line {n}\n").as_bytes(),
-                Timestamp::UNIX_EPOCH,
-            );
+            log.append(Stream::Stdout, format!("line {n}\n").as_bytes(), Timestamp::UNIX_EPOCH);
         }
         assert!(fs::metadata(dir.path().join("log")).unwrap().len() <= 100);
-        assert!(
-            fs::read_to_string(dir.path().join("log"))
-                .unwrap()
-                .ends_with("line 9\n")
-        );
+        assert!(fs::read_to_string(dir.path().join("log")).unwrap().ends_with("line 9\n"));
         assert!(fs::metadata(dir.path().join("log.1")).unwrap().len() <= 100);
     }
 }

@@ -41,10 +41,7 @@ pub fn claim(owner: &ObjectMeta, selector: &Selector, object: &ObjectMeta) -> Cl
 /// The uid of the controller that owns an object.
 pub fn controller_uid(object: &ObjectMeta) -> Option<&str> {
     let owners = object.owner_references.as_deref().unwrap_or_default();
-    owners
-        .iter()
-        .find(|owner| owner.controller == Some(true))
-        .map(|owner| owner.uid.as_str())
+    owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
 }
 
 /// The selector of a workload; one that cannot be read selects nothing.

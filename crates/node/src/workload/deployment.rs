@@ -47,11 +47,7 @@ struct Context {
 
 /// Runs the controller until `shutdown`.
 pub async fn run(client: Client, recorder: Recorder, shutdown: CancellationToken) {
-    let context = Arc::new(Context {
-        client: client.clone(),
-        recorder,
-        failures: Failures::default(),
-    });
+    let context = Arc::new(Context { client: client.clone(), recorder, failures: Failures::default() });
     let controller = Controller::new(Api::<Deployment>::all(client.clone()), watcher::Config::default());
     let store = controller.store();
     controller
@@ -64,10 +60,7 @@ pub async fn run(client: Client, recorder: Recorder, shutdown: CancellationToken
                 finished && rolling::is_recreate(deployment) && deployment.namespace() == pod.namespace()
             };
             let waiting = store.state_filter(waits);
-            waiting
-                .iter()
-                .map(|deployment| ObjectRef::from_obj(deployment.as_ref()))
-                .collect::<Vec<_>>()
+            waiting.iter().map(|deployment| ObjectRef::from_obj(deployment.as_ref())).collect::<Vec<_>>()
         })
         .graceful_shutdown_on(async move { shutdown.cancelled().await })
         .run(reconcile, on_error, context)
@@ -85,19 +78,12 @@ async fn reconcile(deployment: Arc<Deployment>, context: Arc<Context>) -> Result
     let key = ObjectRef::from_obj(deployment.as_ref());
     let (namespace, name) = (deployment.namespace().unwrap_or_default(), deployment.name_any());
     let deployments: Api<Deployment> = Api::namespaced(context.client.clone(), &namespace);
-    let read = deployments
-        .get_opt(&name)
-        .await
-        .map_err(Error::api("read", KIND, &namespace, &name))?;
+    let read = deployments.get_opt(&name).await.map_err(Error::api("read", KIND, &namespace, &name))?;
     let Some(deployment) = read.filter(|read| read.uid() == deployment.uid()) else {
         context.failures.succeeded(&key);
         return Ok(Requeue::await_change());
     };
-    let Some(selector) = deployment
-        .spec
-        .as_ref()
-        .and_then(|spec| claim::selector(&spec.selector))
-    else {
+    let Some(selector) = deployment.spec.as_ref().and_then(|spec| claim::selector(&spec.selector)) else {
         return Ok(Requeue::await_change());
     };
     let sets = claimed_sets(&context.client, &deployment, &selector, &namespace).await?;
@@ -110,9 +96,7 @@ async fn reconcile(deployment: Arc<Deployment>, context: Arc<Context>) -> Result
     act(&context, &deployment, &plan, &namespace).await?;
     write(&deployments, &deployment, &plan, &namespace, &name).await?;
     context.failures.succeeded(&key);
-    Ok(plan
-        .check_again
-        .map_or_else(Requeue::await_change, Requeue::requeue))
+    Ok(plan.check_again.map_or_else(Requeue::await_change, Requeue::requeue))
 }
 
 async fn claimed_sets(
@@ -123,9 +107,7 @@ async fn claimed_sets(
 ) -> Result<Vec<ReplicaSet>, Error> {
     let api: Api<ReplicaSet> = Api::namespaced(client.clone(), namespace);
     let listed =
-        api.list(&ListParams::default())
-            .await
-            .map_err(Error::api("list", "ReplicaSets", namespace, ""))?;
+        api.list(&ListParams::default()).await.map_err(Error::api("list", "ReplicaSets", namespace, ""))?;
     let owner = controller_reference(deployment);
     let mut mine = Vec::new();
     for set in listed.items {
@@ -170,10 +152,8 @@ async fn has_old_pods(
         return Ok(false);
     }
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let listed = pods
-        .list(&ListParams::default())
-        .await
-        .map_err(Error::api("list", "Pods", namespace, ""))?;
+    let listed =
+        pods.list(&ListParams::default()).await.map_err(Error::api("list", "Pods", namespace, ""))?;
     let of_old =
         |pod: &Pod| controller_uid(&pod.metadata).is_some_and(|uid| old.iter().any(|old| old == uid));
     Ok(listed.items.iter().any(|pod| of_old(pod) && !is_finished(pod)))
@@ -185,10 +165,7 @@ async fn act(context: &Context, deployment: &Deployment, plan: &Plan, namespace:
         match action {
             Action::Create(set) => create(context, deployment, &sets, set, namespace).await?,
             Action::Patch { name, patch } => {
-                match sets
-                    .patch(name, &PatchParams::default(), &Patch::Merge(patch))
-                    .await
-                {
+                match sets.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
                     Ok(_) => {}
                     Err(error) if is_code(&error, 404) => {}
                     Err(error) => return Err(Error::api("update", "ReplicaSet", namespace, name)(error)),
@@ -208,10 +185,7 @@ async fn act(context: &Context, deployment: &Deployment, plan: &Plan, namespace:
         }
     }
     for message in &plan.scaled {
-        context
-            .recorder
-            .normal(deployment, "ScalingReplicaSet", message)
-            .await;
+        context.recorder.normal(deployment, "ScalingReplicaSet", message).await;
     }
     Ok(())
 }
@@ -240,24 +214,16 @@ async fn create(
         }
     };
     // The name is taken by something else: another hash is needed, so the collision is counted.
-    let collisions = deployment
-        .status
-        .as_ref()
-        .and_then(|status| status.collision_count)
-        .unwrap_or(0)
-        + 1;
+    let collisions = deployment.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0) + 1;
     let deployments: Api<Deployment> = Api::namespaced(context.client.clone(), namespace);
     let patch = Patch::Merge(json!({"status": {"collisionCount": collisions}}));
     let deployment_name = deployment.name_any();
-    deployments
-        .patch_status(&deployment_name, &PatchParams::default(), &patch)
-        .await
-        .map_err(Error::api(
-            "count a collision of",
-            KIND,
-            namespace,
-            &deployment_name,
-        ))?;
+    deployments.patch_status(&deployment_name, &PatchParams::default(), &patch).await.map_err(Error::api(
+        "count a collision of",
+        KIND,
+        namespace,
+        &deployment_name,
+    ))?;
     Err(Error::api("create", "ReplicaSet", namespace, &name)(error))
 }
 
@@ -279,19 +245,12 @@ async fn write(
             .await
             .map_err(Error::api("annotate", KIND, namespace, name))?;
     }
-    if deployment
-        .status
-        .as_ref()
-        .is_some_and(|before| status::same(before, &plan.status))
-    {
+    if deployment.status.as_ref().is_some_and(|before| status::same(before, &plan.status)) {
         return Ok(());
     }
     let patch =
         Patch::Merge(json!({"metadata": {"uid": deployment.uid()}, "status": status::patch(&plan.status)}));
-    match deployments
-        .patch_status(name, &PatchParams::default(), &patch)
-        .await
-    {
+    match deployments.patch_status(name, &PatchParams::default(), &patch).await {
         Ok(_) => Ok(()),
         Err(error) if is_code(&error, 404) => Ok(()),
         Err(error) => Err(Error::api("write the status of", KIND, namespace, name)(error)),

@@ -15,10 +15,7 @@ pub fn template_hash(template: &PodTemplateSpec, collisions: Option<i32>) -> Str
         hash = fnv32a(hash, &collisions.to_le_bytes());
     }
     // No vowels, so that no word comes out; the same alphabet as Kubernetes.
-    hash.to_string()
-        .bytes()
-        .map(|byte| char::from(ALPHABET[usize::from(byte) % ALPHABET.len()]))
-        .collect()
+    hash.to_string().bytes().map(|byte| char::from(ALPHABET[usize::from(byte) % ALPHABET.len()])).collect()
 }
 
 /// True when two templates differ in nothing but the hash label.
@@ -34,18 +31,13 @@ fn without_hash(template: &PodTemplateSpec) -> PodTemplateSpec {
             labels.remove(POD_TEMPLATE_HASH);
         }
         metadata.labels = metadata.labels.take().filter(|labels| !labels.is_empty());
-        metadata.annotations = metadata
-            .annotations
-            .take()
-            .filter(|annotations| !annotations.is_empty());
+        metadata.annotations = metadata.annotations.take().filter(|annotations| !annotations.is_empty());
     }
     template
 }
 
 fn fnv32a(seed: u32, bytes: &[u8]) -> u32 {
-    bytes.iter().fold(seed, |hash, byte| {
-        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
-    })
+    bytes.iter().fold(seed, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
 #[cfg(test)]

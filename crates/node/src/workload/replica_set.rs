@@ -41,20 +41,14 @@ struct Context {
 
 /// Runs the controller until `shutdown`.
 pub async fn run(client: Client, recorder: Recorder, shutdown: CancellationToken) {
-    let context = Arc::new(Context {
-        client: client.clone(),
-        recorder,
-        failures: Failures::default(),
-    });
+    let context = Arc::new(Context { client: client.clone(), recorder, failures: Failures::default() });
     let controller = Controller::new(Api::<ReplicaSet>::all(client.clone()), watcher::Config::default());
     let store = controller.store();
     controller
         .with_config(Config::default().concurrency(4))
         .owns(Api::<Pod>::all(client.clone()), watcher::Config::default())
         // Orphans have no owner to tell, so whoever selects them is asked.
-        .watches(Api::<Pod>::all(client), watcher::Config::default(), move |pod| {
-            selecting(&store, &pod)
-        })
+        .watches(Api::<Pod>::all(client), watcher::Config::default(), move |pod| selecting(&store, &pod))
         .graceful_shutdown_on(async move { shutdown.cancelled().await })
         .run(reconcile, on_error, context)
         .for_each(|_| async {})
@@ -89,10 +83,7 @@ async fn reconcile(set: Arc<ReplicaSet>, context: Arc<Context>) -> Result<Action
     let key = ObjectRef::from_obj(set.as_ref());
     let (namespace, name) = (set.namespace().unwrap_or_default(), set.name_any());
     let sets: Api<ReplicaSet> = Api::namespaced(context.client.clone(), &namespace);
-    let read = sets
-        .get_opt(&name)
-        .await
-        .map_err(Error::api("read", KIND, &namespace, &name))?;
+    let read = sets.get_opt(&name).await.map_err(Error::api("read", KIND, &namespace, &name))?;
     let Some(set) = read.filter(|read| read.uid() == set.uid()) else {
         context.failures.succeeded(&key);
         return Ok(Action::await_change());
@@ -108,9 +99,7 @@ async fn reconcile(set: Arc<ReplicaSet>, context: Arc<Context>) -> Result<Action
         return Err(error);
     }
     context.failures.succeeded(&key);
-    Ok(plan
-        .check_again
-        .map_or_else(Action::await_change, Action::requeue))
+    Ok(plan.check_again.map_or_else(Action::await_change, Action::requeue))
 }
 
 async fn claimed_pods(
@@ -120,10 +109,7 @@ async fn claimed_pods(
     namespace: &str,
 ) -> Result<Vec<Pod>, Error> {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let listed = api
-        .list(&ListParams::default())
-        .await
-        .map_err(Error::api("list", "Pods", namespace, ""))?;
+    let listed = api.list(&ListParams::default()).await.map_err(Error::api("list", "Pods", namespace, ""))?;
     let owner = controller_reference(set);
     let mut mine = Vec::new();
     for pod in listed.items {
@@ -171,47 +157,29 @@ async fn act(context: &Context, set: &ReplicaSet, namespace: &str, plan: &plan::
     });
     let deletes = plan.delete.clone().into_iter().map(|pod| async move {
         let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: pod.uid.clone(),
-                resource_version: None,
-            }),
+            preconditions: Some(Preconditions { uid: pod.uid.clone(), resource_version: None }),
             ..DeleteParams::default()
         };
         match api.delete(&pod.name, &params).await {
             Ok(_) => {
-                context
-                    .recorder
-                    .normal(set, "SuccessfulDelete", &format!("Deleted pod: {}", pod.name))
-                    .await;
+                context.recorder.normal(set, "SuccessfulDelete", &format!("Deleted pod: {}", pod.name)).await;
                 Ok(())
             }
             Err(error) if is_code(&error, 404) || is_code(&error, 409) => Ok(()),
             Err(error) => Err(Error::api("delete", "Pod", namespace, &pod.name)(error)),
         }
     });
-    let created: Vec<Result<(), Error>> = stream::iter(creates)
-        .buffer_unordered(CONCURRENCY)
-        .collect()
-        .await;
-    let deleted: Vec<Result<(), Error>> = stream::iter(deletes)
-        .buffer_unordered(CONCURRENCY)
-        .collect()
-        .await;
+    let created: Vec<Result<(), Error>> = stream::iter(creates).buffer_unordered(CONCURRENCY).collect().await;
+    let deleted: Vec<Result<(), Error>> = stream::iter(deletes).buffer_unordered(CONCURRENCY).collect().await;
     created.into_iter().chain(deleted).collect()
 }
 
 /// The pod that a ReplicaSet asks for.
 fn build_pod(set: &ReplicaSet) -> Pod {
-    let PodTemplateSpec { metadata, spec } = set
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.template.clone())
-        .unwrap_or_default();
+    let PodTemplateSpec { metadata, spec } =
+        set.spec.as_ref().and_then(|spec| spec.template.clone()).unwrap_or_default();
     let template = metadata.unwrap_or_default();
-    let mut pod = Pod {
-        spec,
-        ..Pod::default()
-    };
+    let mut pod = Pod { spec, ..Pod::default() };
     pod.metadata.generate_name = Some(format!("{}-", set.name_any()));
     pod.metadata.namespace = set.namespace();
     pod.metadata.labels = template.labels;
@@ -229,17 +197,9 @@ async fn write_status(
     namespace: &str,
     name: &str,
 ) -> Result<(), Error> {
-    let status = plan::with_failure(
-        plan.status.clone(),
-        set,
-        failure.map(Error::message),
-        jiff::Timestamp::now(),
-    );
-    if set
-        .status
-        .as_ref()
-        .is_some_and(|before| plan::same_status(before, &status))
-    {
+    let status =
+        plan::with_failure(plan.status.clone(), set, failure.map(Error::message), jiff::Timestamp::now());
+    if set.status.as_ref().is_some_and(|before| plan::same_status(before, &status)) {
         return Ok(());
     }
     let patch = Patch::Merge(json!({"metadata": {"uid": set.uid()}, "status": plan::status_patch(&status)}));

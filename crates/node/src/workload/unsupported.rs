@@ -14,10 +14,7 @@ use crate::events::Recorder;
 /// Watches the kinds that are stored but not run.
 pub async fn run(client: Client, recorder: Recorder, shutdown: CancellationToken) {
     let watches = async {
-        tokio::join!(
-            watch::<StatefulSet>(client.clone(), &recorder),
-            watch::<DaemonSet>(client, &recorder)
-        );
+        tokio::join!(watch::<StatefulSet>(client.clone(), &recorder), watch::<DaemonSet>(client, &recorder));
     };
     tokio::select! {
         () = shutdown.cancelled() => {}
@@ -34,9 +31,7 @@ where
         "This node runs Deployments, ReplicaSets and Pods; a {kind} is stored but gets no pods. Use a Deployment."
     );
     let mut objects = std::pin::pin!(
-        watcher(Api::<K>::all(client), watcher::Config::default())
-            .default_backoff()
-            .touched_objects()
+        watcher(Api::<K>::all(client), watcher::Config::default()).default_backoff().touched_objects()
     );
     while let Some(object) = objects.next().await {
         match object {

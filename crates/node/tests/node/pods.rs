@@ -18,10 +18,7 @@ fn is_alive(pid: &str) -> bool {
 
 async fn read_when_there(path: &str) -> String {
     eventually(path, async || {
-        fs::read_to_string(path)
-            .ok()
-            .filter(|text| text.ends_with('\n'))
-            .ok_or_else(String::new)
+        fs::read_to_string(path).ok().filter(|text| text.ends_with('\n')).ok_or_else(String::new)
     })
     .await
 }
@@ -41,19 +38,13 @@ async fn a_pod_runs_logs_and_ends_with_its_grace_period() {
     assert_eq!(up.spec.unwrap().node_name.as_deref(), Some("test-node"));
     eventually("both lines are in the log", async || {
         let text = world.logs("polite", LogOptions::default()).await;
-        (text.contains("hello\n") && text.contains("oops\n"))
-            .then_some(())
-            .ok_or(text)
+        (text.contains("hello\n") && text.contains("oops\n")).then_some(()).ok_or(text)
     })
     .await;
     let pid = read_when_there(&world.path("pid")).await;
 
     let follower = {
-        let options = LogOptions {
-            follow: true,
-            tail_lines: Some(0),
-            ..LogOptions::default()
-        };
+        let options = LogOptions { follow: true, tail_lines: Some(0), ..LogOptions::default() };
         let reader = causeway_node::LogReader::new(world.data_dir());
         let stream = reader.open("default", "polite", "main", options).await.unwrap();
         tokio::spawn(futures::StreamExt::collect::<Vec<_>>(stream))
@@ -61,27 +52,15 @@ async fn a_pod_runs_logs_and_ends_with_its_grace_period() {
     world.delete_pod("polite", 5).await;
     eventually("the pod is gone from the API", async || {
         let pod = world.api::<Pod>().get_opt("polite").await.unwrap();
-        if pod.is_some() {
-            Err("still there".to_owned())
-        } else {
-            Ok(())
-        }
+        if pod.is_some() { Err("still there".to_owned()) } else { Ok(()) }
     })
     .await;
     assert!(!is_alive(&pid), "the object went only after its process");
-    let followed: Vec<u8> = follower
-        .await
-        .unwrap()
-        .into_iter()
-        .flat_map(|chunk| chunk.unwrap().to_vec())
-        .collect();
+    let followed: Vec<u8> =
+        follower.await.unwrap().into_iter().flat_map(|chunk| chunk.unwrap().to_vec()).collect();
     assert_eq!(String::from_utf8(followed).unwrap(), "bye\n");
     eventually("the pod's directory is removed", async || {
-        if world.data_dir().join("pods/default/polite").exists() {
-            Err(String::new())
-        } else {
-            Ok(())
-        }
+        if world.data_dir().join("pods/default/polite").exists() { Err(String::new()) } else { Ok(()) }
     })
     .await;
     world.finish().await;
@@ -90,41 +69,25 @@ async fn a_pod_runs_logs_and_ends_with_its_grace_period() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_ignores_sigterm_is_killed_with_its_children() {
     let world = World::start().await;
-    let script = format!(
-        "trap '' TERM; sleep 600 & echo $! > {}; {FOREVER}",
-        world.path("pid")
-    );
+    let script = format!("trap '' TERM; sleep 600 & echo $! > {}; {FOREVER}", world.path("pid"));
     world.create::<Pod>(pod("stubborn", &script, json!({}))).await;
     let pid = read_when_there(&world.path("pid")).await;
     assert!(is_alive(&pid));
     world.delete_pod("stubborn", 1).await;
     eventually("the pod is gone", async || {
         let pod = world.api::<Pod>().get_opt("stubborn").await.unwrap();
-        if pod.is_some() {
-            Err("still there".to_owned())
-        } else {
-            Ok(())
-        }
+        if pod.is_some() { Err("still there".to_owned()) } else { Ok(()) }
     })
     .await;
-    eventually("its child is gone, too", async || {
-        if is_alive(&pid) {
-            Err(String::new())
-        } else {
-            Ok(())
-        }
-    })
-    .await;
+    eventually("its child is gone, too", async || if is_alive(&pid) { Err(String::new()) } else { Ok(()) })
+        .await;
     world.finish().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crashing_container_backs_off_and_keeps_its_previous_log() {
     let world = World::start().await;
-    let script = format!(
-        "echo run >> {0}; echo attempt $(wc -l < {0}); exit 3",
-        world.path("runs")
-    );
+    let script = format!("echo run >> {0}; echo attempt $(wc -l < {0}); exit 3", world.path("runs"));
     world.create::<Pod>(pod("crash", &script, json!({}))).await;
     let down = world
         .pod("crash", "a crash loop after two restarts", |pod| {
@@ -135,30 +98,15 @@ async fn a_crashing_container_backs_off_and_keeps_its_previous_log() {
     let status = &down.status.unwrap().container_statuses.unwrap()[0];
     let last = status.last_state.as_ref().unwrap().terminated.as_ref().unwrap();
     assert_eq!((last.exit_code, last.reason.as_deref()), (3, Some("Error")));
-    let previous = world
-        .logs(
-            "crash",
-            LogOptions {
-                previous: true,
-                ..LogOptions::default()
-            },
-        )
-        .await;
+    let previous = world.logs("crash", LogOptions { previous: true, ..LogOptions::default() }).await;
     assert!(previous.starts_with("attempt "), "{previous}");
     let events = world.api::<Event>().list(&ListParams::default()).await.unwrap();
-    let reasons: Vec<_> = events
-        .items
-        .iter()
-        .filter_map(|event| event.reason.as_deref())
-        .collect();
+    let reasons: Vec<_> = events.items.iter().filter_map(|event| event.reason.as_deref()).collect();
     for reason in ["Scheduled", "Pulled", "Created", "Started", "BackOff"] {
         assert!(reasons.contains(&reason), "{reason} is missing in {reasons:?}");
     }
-    let started: Vec<_> = events
-        .items
-        .iter()
-        .filter(|event| event.reason.as_deref() == Some("Started"))
-        .collect();
+    let started: Vec<_> =
+        events.items.iter().filter(|event| event.reason.as_deref() == Some("Started")).collect();
     assert_eq!(started.len(), 1, "the same event is counted, not written again");
     assert!(started[0].count.unwrap() >= 2);
     world.finish().await;
@@ -178,26 +126,20 @@ async fn a_crash_of_the_node_costs_nothing() {
     world.create::<Pod>(pod("dropped", &dropped, json!({}))).await;
     world.pod("kept", "the first pod is ready", is_ready).await;
     world.pod("dropped", "the second pod is ready", is_ready).await;
-    let (kept_pid, dropped_pid) = (
-        read_when_there(&world.path("kept")).await,
-        read_when_there(&world.path("dropped")).await,
-    );
+    let (kept_pid, dropped_pid) =
+        (read_when_there(&world.path("kept")).await, read_when_there(&world.path("dropped")).await);
     world.crash_node().await;
-    assert!(
-        is_alive(&kept_pid) && is_alive(&dropped_pid),
-        "processes outlive the node"
-    );
+    assert!(is_alive(&kept_pid) && is_alive(&dropped_pid), "processes outlive the node");
     world.delete_pod("dropped", 0).await;
     let before = world.logs("kept", LogOptions::default()).await.lines().count();
 
     world.start_node();
-    eventually("the orphan is removed", async || {
-        if is_alive(&dropped_pid) {
-            Err(String::new())
-        } else {
-            Ok(())
-        }
-    })
+    eventually(
+        "the orphan is removed",
+        async || {
+            if is_alive(&dropped_pid) { Err(String::new()) } else { Ok(()) }
+        },
+    )
     .await;
     assert!(is_alive(&kept_pid));
     let adopted = world.pod("kept", "the adopted pod is ready", is_ready).await;
@@ -208,15 +150,9 @@ async fn a_crash_of_the_node_costs_nothing() {
     })
     .await;
     let text = world.logs("kept", LogOptions::default()).await;
-    let numbers: Vec<usize> = text
-        .lines()
-        .map(|line| line.trim_start_matches("line ").parse().unwrap())
-        .collect();
-    assert_eq!(
-        numbers,
-        (1..=numbers.len()).collect::<Vec<_>>(),
-        "no line is lost or written twice"
-    );
+    let numbers: Vec<usize> =
+        text.lines().map(|line| line.trim_start_matches("line ").parse().unwrap()).collect();
+    assert_eq!(numbers, (1..=numbers.len()).collect::<Vec<_>>(), "no line is lost or written twice");
 
     // A process that ends while nobody watches is seen by the next life of the node, with its exit code.
     world.crash_node().await;
@@ -225,32 +161,13 @@ async fn a_crash_of_the_node_costs_nothing() {
         rustix::process::Signal::TERM,
     )
     .unwrap();
-    eventually("the process ends", async || {
-        if is_alive(&kept_pid) {
-            Err(String::new())
-        } else {
-            Ok(())
-        }
-    })
-    .await;
-    world.start_node();
-    let restarted = world
-        .pod("kept", "the container is restarted", |pod| {
-            restarts(pod) == 1 && is_ready(pod)
-        })
+    eventually("the process ends", async || if is_alive(&kept_pid) { Err(String::new()) } else { Ok(()) })
         .await;
+    world.start_node();
+    let restarted =
+        world.pod("kept", "the container is restarted", |pod| restarts(pod) == 1 && is_ready(pod)).await;
     let status = &restarted.status.unwrap().container_statuses.unwrap()[0];
-    assert_eq!(
-        status
-            .last_state
-            .as_ref()
-            .unwrap()
-            .terminated
-            .as_ref()
-            .unwrap()
-            .exit_code,
-        143
-    );
+    assert_eq!(status.last_state.as_ref().unwrap().terminated.as_ref().unwrap().exit_code, 143);
     world.finish().await;
 }
 
@@ -258,22 +175,14 @@ async fn a_crash_of_the_node_costs_nothing() {
 async fn a_clean_stop_ends_processes_and_the_next_start_runs_them_again() {
     let mut world = World::start().await;
     world
-        .create::<Pod>(pod(
-            "again",
-            &format!("echo $$$$ > {}; {FOREVER}", world.path("pid")),
-            json!({}),
-        ))
+        .create::<Pod>(pod("again", &format!("echo $$$$ > {}; {FOREVER}", world.path("pid")), json!({})))
         .await;
     world.pod("again", "the pod is ready", is_ready).await;
     let pid = read_when_there(&world.path("pid")).await;
     world.stop_node().await;
     assert!(!is_alive(&pid));
     world.start_node();
-    world
-        .pod("again", "the container runs again", |pod| {
-            restarts(pod) == 1 && is_ready(pod)
-        })
-        .await;
+    world.pod("again", "the container runs again", |pod| restarts(pod) == 1 && is_ready(pod)).await;
     world.finish().await;
 }
 
@@ -308,15 +217,10 @@ async fn environment_and_volumes_come_from_config_maps() {
     world
         .pod("configured", "the missing ConfigMap is named", |pod| {
             waiting(pod)
-                == Some((
-                    "CreateContainerConfigError".into(),
-                    "configmap \"settings\" not found".into(),
-                ))
+                == Some(("CreateContainerConfigError".into(), "configmap \"settings\" not found".into()))
         })
         .await;
-    world
-        .create::<ConfigMap>(json!({"metadata": {"name": "settings"}, "data": {"greeting": "hi"}}))
-        .await;
+    world.create::<ConfigMap>(json!({"metadata": {"name": "settings"}, "data": {"greeting": "hi"}})).await;
     world.pod("configured", "the pod is ready", is_ready).await;
     eventually("the script has printed", async || {
         let text = world.logs("configured", LogOptions::default()).await;
@@ -324,24 +228,10 @@ async fn environment_and_volumes_come_from_config_maps() {
     })
     .await;
     let change = Patch::Merge(json!({"data": {"motd": "second\n"}}));
-    world
-        .api::<ConfigMap>()
-        .patch("files", &PatchParams::default(), &change)
-        .await
-        .unwrap();
-    let uid = world
-        .api::<Pod>()
-        .get("configured")
-        .await
-        .unwrap()
-        .metadata
-        .uid
-        .unwrap();
-    let mounted = world
-        .data_dir()
-        .join("pods/default/configured")
-        .join(uid)
-        .join("containers/main/root/etc/app/motd");
+    world.api::<ConfigMap>().patch("files", &PatchParams::default(), &change).await.unwrap();
+    let uid = world.api::<Pod>().get("configured").await.unwrap().metadata.uid.unwrap();
+    let mounted =
+        world.data_dir().join("pods/default/configured").join(uid).join("containers/main/root/etc/app/motd");
     eventually("the mounted file follows its ConfigMap", async || {
         let text = fs::read_to_string(&mounted).unwrap_or_default();
         (text == "second\n").then_some(()).ok_or(text)
@@ -369,21 +259,14 @@ async fn pods_get_a_token_of_their_service_account() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_images_say_what_is_missing() {
     let world = World::start().await;
-    world
-        .create::<Pod>(pod("foreign", "true", json!({"image": "nginx:1"})))
-        .await;
+    world.create::<Pod>(pod("foreign", "true", json!({"image": "nginx:1"}))).await;
     let stuck = world
-        .pod("foreign", "the pod says why", |pod| {
-            condition(pod, "causeway.dev/Runnable").is_some()
-        })
+        .pod("foreign", "the pod says why", |pod| condition(pod, "causeway.dev/Runnable").is_some())
         .await;
     assert_eq!(phase(&stuck), "Pending");
     let (reason, message) = waiting(&stuck).unwrap();
     assert_eq!(reason, "UnsupportedImage");
-    assert!(
-        message.contains("nginx:1") && message.contains("Docker or Podman"),
-        "{message}"
-    );
+    assert!(message.contains("nginx:1") && message.contains("Docker or Podman"), "{message}");
     world.delete_pod("foreign", 0).await;
     world.finish().await;
 }
@@ -403,22 +286,15 @@ async fn init_containers_run_in_order_and_policies_decide_the_phase() {
     spec["spec"]["initContainers"] = json!([init("one", format!("echo one >> {order}")), init("two", flaky)]);
     spec["spec"]["restartPolicy"] = json!("OnFailure");
     world.create::<Pod>(spec).await;
-    let done = world
-        .pod("steps", "the pod succeeds", |pod| phase(pod) == "Succeeded")
-        .await;
+    let done = world.pod("steps", "the pod succeeds", |pod| phase(pod) == "Succeeded").await;
     assert_eq!(fs::read_to_string(&order).unwrap(), "one\ntwo\ntwo\nmain\n");
     assert_eq!(condition(&done, "Initialized").unwrap().0, "True");
 
     let mut failing = pod("once", "exit 7", json!({}));
     failing["spec"]["restartPolicy"] = json!("Never");
     world.create::<Pod>(failing).await;
-    let failed = world
-        .pod("once", "the pod fails", |pod| phase(pod) == "Failed")
-        .await;
-    let state = failed.status.unwrap().container_statuses.unwrap()[0]
-        .state
-        .clone()
-        .unwrap();
+    let failed = world.pod("once", "the pod fails", |pod| phase(pod) == "Failed").await;
+    let state = failed.status.unwrap().container_statuses.unwrap()[0].state.clone().unwrap();
     assert_eq!(state.terminated.unwrap().exit_code, 7);
     world.finish().await;
 }
@@ -434,11 +310,7 @@ async fn a_failed_liveness_probe_restarts_after_the_hook() {
     world.create::<Pod>(pod("sickly", FOREVER, extra)).await;
     world.pod("sickly", "the pod is ready", is_ready).await;
     fs::write(&sick, "").unwrap();
-    world
-        .pod("sickly", "the container is restarted", |pod| {
-            restarts(pod) == 1 && is_ready(pod)
-        })
-        .await;
+    world.pod("sickly", "the container is restarted", |pod| restarts(pod) == 1 && is_ready(pod)).await;
     assert!(Path::new(&hook).exists());
     world.finish().await;
 }
@@ -449,15 +321,9 @@ async fn a_program_that_does_not_exist_says_so() {
     let mut spec = pod("nothing", "", json!({"command": ["/does/not/exist"]}));
     spec["spec"]["restartPolicy"] = json!("Never");
     world.create::<Pod>(spec).await;
-    let failed = world
-        .pod("nothing", "the pod fails", |pod| phase(pod) == "Failed")
-        .await;
-    let state = failed.status.unwrap().container_statuses.unwrap()[0]
-        .state
-        .clone()
-        .unwrap()
-        .terminated
-        .unwrap();
+    let failed = world.pod("nothing", "the pod fails", |pod| phase(pod) == "Failed").await;
+    let state =
+        failed.status.unwrap().container_statuses.unwrap()[0].state.clone().unwrap().terminated.unwrap();
     assert_eq!(state.reason.as_deref(), Some("StartError"));
     assert!(state.message.unwrap().contains("/does/not/exist"));
     world.finish().await;
@@ -470,20 +336,10 @@ async fn a_new_image_restarts_the_container_in_place() {
     let before = world.pod("upgrade", "the pod is ready", is_ready).await;
     let patch =
         Patch::Strategic(json!({"spec": {"containers": [{"name": "main", "image": "example.test/own:2"}]}}));
-    world
-        .api::<Pod>()
-        .patch("upgrade", &PatchParams::default(), &patch)
-        .await
-        .unwrap();
-    let after = world
-        .pod("upgrade", "the container is restarted", |pod| {
-            restarts(pod) == 1 && is_ready(pod)
-        })
-        .await;
+    world.api::<Pod>().patch("upgrade", &PatchParams::default(), &patch).await.unwrap();
+    let after =
+        world.pod("upgrade", "the container is restarted", |pod| restarts(pod) == 1 && is_ready(pod)).await;
     assert_eq!(before.metadata.uid, after.metadata.uid);
-    assert_eq!(
-        after.status.unwrap().container_statuses.unwrap()[0].image,
-        "example.test/own:2"
-    );
+    assert_eq!(after.status.unwrap().container_statuses.unwrap()[0].image, "example.test/own:2");
     world.finish().await;
 }

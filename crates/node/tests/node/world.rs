@@ -36,9 +36,7 @@ impl World {
     /// A fresh server with a node.
     pub async fn start() -> Self {
         let stop_server = CancellationToken::new();
-        let server = Server::start(Storage::Memory, stop_server.clone())
-            .await
-            .expect("the server starts");
+        let server = Server::start(Storage::Memory, stop_server.clone()).await.expect("the server starts");
         let mut world = Self {
             client: server.client(),
             dir: tempfile::tempdir().expect("a temporary directory"),
@@ -54,10 +52,7 @@ impl World {
         let mut config = Config::new("test-node", self.data_dir(), "/bin/sh");
         config.own_image = "example.test/own".into();
         config.commands = CommandPolicy::Any;
-        config.shim = ShimCommand {
-            program: env!("CARGO_BIN_EXE_pod-shim").into(),
-            args: Vec::new(),
-        };
+        config.shim = ShimCommand { program: env!("CARGO_BIN_EXE_pod-shim").into(), args: Vec::new() };
         config.backoff_base = Duration::from_millis(400);
         config.on_shutdown = OnShutdown::StopPods(Duration::from_secs(5));
         let (client, shutdown) = (self.client.clone(), CancellationToken::new());
@@ -112,39 +107,22 @@ impl World {
             + Debug,
     {
         let object: K = serde_json::from_value(object).expect("a well-formed object");
-        self.api::<K>()
-            .create(&PostParams::default(), &object)
-            .await
-            .expect("the object is accepted")
+        self.api::<K>().create(&PostParams::default(), &object).await.expect("the object is accepted")
     }
 
     pub async fn delete_pod(&self, name: &str, grace: u32) {
-        let params = DeleteParams {
-            grace_period_seconds: Some(grace),
-            ..DeleteParams::default()
-        };
-        self.api::<Pod>()
-            .delete(name, &params)
-            .await
-            .expect("the pod can be deleted");
+        let params = DeleteParams { grace_period_seconds: Some(grace), ..DeleteParams::default() };
+        self.api::<Pod>().delete(name, &params).await.expect("the pod can be deleted");
     }
 
     pub async fn pods(&self) -> Vec<Pod> {
-        self.api::<Pod>()
-            .list(&kube::api::ListParams::default())
-            .await
-            .expect("pods can be listed")
-            .items
+        self.api::<Pod>().list(&kube::api::ListParams::default()).await.expect("pods can be listed").items
     }
 
     /// Waits until the pod is as `wanted` says.
     pub async fn pod(&self, name: &str, what: &str, wanted: impl Fn(&Pod) -> bool) -> Pod {
         eventually(what, async || {
-            let pod = self
-                .api::<Pod>()
-                .get_opt(name)
-                .await
-                .expect("the pod can be read");
+            let pod = self.api::<Pod>().get_opt(name).await.expect("the pod can be read");
             match pod {
                 Some(pod) if wanted(&pod) => Ok(pod),
                 other => Err(format!("{:?}", other.and_then(|pod| pod.status))),
@@ -155,10 +133,7 @@ impl World {
 
     pub async fn logs(&self, pod: &str, options: LogOptions) -> String {
         let reader = LogReader::new(self.data_dir());
-        let stream = reader
-            .open("default", pod, "main", options)
-            .await
-            .expect("the log can be read");
+        let stream = reader.open("default", pod, "main", options).await.expect("the log can be read");
         let chunks: Vec<_> = stream.collect().await;
         chunks
             .into_iter()
@@ -176,10 +151,9 @@ pub async fn eventually<T, F: Future<Output = Result<T, String>>>(
     loop {
         match ask().await {
             Ok(answer) => return answer,
-            Err(state) => assert!(
-                Instant::now() < deadline,
-                "waited too long for: {what}; last seen: {state}"
-            ),
+            Err(state) => {
+                assert!(Instant::now() < deadline, "waited too long for: {what}; last seen: {state}")
+            }
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -196,10 +170,7 @@ pub fn pod(name: &str, script: &str, extra: Value) -> Value {
 pub fn container(script: &str, extra: Value) -> Value {
     let mut container =
         json!({"name": "main", "image": "example.test/own:1", "command": ["/bin/sh", "-c", script]});
-    container
-        .as_object_mut()
-        .expect("an object")
-        .extend(extra.as_object().expect("an object").clone());
+    container.as_object_mut().expect("an object").extend(extra.as_object().expect("an object").clone());
     container
 }
 
@@ -214,28 +185,17 @@ pub fn condition(pod: &Pod, type_: &str) -> Option<(String, String)> {
 }
 
 pub fn phase(pod: &Pod) -> &str {
-    pod.status
-        .as_ref()
-        .and_then(|status| status.phase.as_deref())
-        .unwrap_or_default()
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
 }
 
 /// The reason why the first container waits.
 pub fn waiting(pod: &Pod) -> Option<(String, String)> {
     let status = pod.status.as_ref()?.container_statuses.as_ref()?.first()?;
     let waiting = status.state.as_ref()?.waiting.as_ref()?;
-    Some((
-        waiting.reason.clone()?,
-        waiting.message.clone().unwrap_or_default(),
-    ))
+    Some((waiting.reason.clone()?, waiting.message.clone().unwrap_or_default()))
 }
 
 pub fn restarts(pod: &Pod) -> i32 {
-    let statuses = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.container_statuses.as_ref());
-    statuses
-        .and_then(|statuses| statuses.first())
-        .map_or(0, |status| status.restart_count)
+    let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
+    statuses.and_then(|statuses| statuses.first()).map_or(0, |status| status.restart_count)
 }

@@ -89,32 +89,19 @@ impl Access {
                 let node = match text(&pod["spec"]["nodeName"]) {
                     "" => None,
                     node => Some(self.objects.object("", "nodes", "", node).map_or_else(
-                        || Ref {
-                            name: node.to_owned(),
-                            uid: String::new(),
-                        },
+                        || Ref { name: node.to_owned(), uid: String::new() },
                         |node| Ref::to(&node),
                     )),
                 };
-                Ok(Binding {
-                    pod: Some(Ref::to(&pod)),
-                    node,
-                    secret: None,
-                })
+                Ok(Binding { pod: Some(Ref::to(&pod)), node, secret: None })
             }
             "Secret" if core => {
                 let secret = get("secrets", account_namespace)?;
-                Ok(Binding {
-                    secret: Some(Ref::to(&secret)),
-                    ..Binding::default()
-                })
+                Ok(Binding { secret: Some(Ref::to(&secret)), ..Binding::default() })
             }
             "Node" if core => {
                 let node = get("nodes", "")?;
-                Ok(Binding {
-                    node: Some(Ref::to(&node)),
-                    ..Binding::default()
-                })
+                Ok(Binding { node: Some(Ref::to(&node)), ..Binding::default() })
             }
             _ => Err(ApiError::bad_request(format!(
                 "cannot bind token to object of type {api_version}, Kind={kind}"
@@ -140,11 +127,7 @@ fn check_metadata(body: &Value, account_namespace: &str, account_name: &str) -> 
 
 fn expiration(spec: &Value) -> Result<i64, ApiError> {
     let value = &spec["expirationSeconds"];
-    let seconds = if value.is_null() {
-        Some(DEFAULT_SECONDS)
-    } else {
-        value.as_i64()
-    };
+    let seconds = if value.is_null() { Some(DEFAULT_SECONDS) } else { value.as_i64() };
     let detail = match seconds {
         None => "must be a whole number of seconds",
         Some(seconds) if seconds < MIN_SECONDS => "may not specify a duration less than 10 minutes",
@@ -152,12 +135,7 @@ fn expiration(spec: &Value) -> Result<i64, ApiError> {
         Some(seconds) => return Ok(seconds),
     };
     let error = FieldError::invalid("spec.expirationSeconds", value, detail);
-    Err(ApiError::invalid(
-        "authentication.k8s.io",
-        "TokenRequest",
-        "",
-        &[error],
-    ))
+    Err(ApiError::invalid("authentication.k8s.io", "TokenRequest", "", &[error]))
 }
 
 fn check_uid(kind: &str, name: &str, wanted: &str, object: &Value) -> Result<(), ApiError> {

@@ -21,20 +21,12 @@ fn without_credentials_only_probes_and_version_have_a_user() {
     for path in ["/livez", "/readyz", "/healthz", "/version"] {
         let user = access.authenticate(&HeaderMap::new(), None, path).unwrap();
         assert_eq!(user, User::new("system:anonymous", &["system:unauthenticated"]));
-        let attributes = Attributes {
-            verb: "get",
-            path: Some(path),
-            ..Attributes::default()
-        };
+        let attributes = Attributes { verb: "get", path: Some(path), ..Attributes::default() };
         access.authorize(&user, &attributes).unwrap();
     }
     for path in ["/metrics", "/api", "/api/v1/pods", "/livez/../api"] {
         let error = access.authenticate(&HeaderMap::new(), None, path).unwrap_err();
-        assert_eq!(
-            (error.code, error.message.as_str()),
-            (401, "Unauthorized"),
-            "{path}"
-        );
+        assert_eq!((error.code, error.message.as_str()), (401, "Unauthorized"), "{path}");
     }
 }
 
@@ -43,9 +35,7 @@ fn bad_credentials_are_refused_even_for_probes() {
     let (_, access) = server();
     let cases = ["Bearer nonsense", "Bearer a.b.c", "Basic YTpi", "Bearer"];
     for value in cases {
-        let error = access
-            .authenticate(&headers(&[("authorization", value)]), None, "/livez")
-            .unwrap_err();
+        let error = access.authenticate(&headers(&[("authorization", value)]), None, "/livez").unwrap_err();
         assert_eq!(error.code, 401, "{value}");
     }
 }
@@ -54,9 +44,7 @@ fn bad_credentials_are_refused_even_for_probes() {
 fn a_client_certificate_names_user_and_groups() {
     let (_, access) = server();
     let peer = peer(&Pki::ephemeral().unwrap(), "alice", "devs");
-    let user = access
-        .authenticate(&HeaderMap::new(), Some(&peer), "/api")
-        .unwrap();
+    let user = access.authenticate(&HeaderMap::new(), Some(&peer), "/api").unwrap();
     assert_eq!(user.name, "alice");
     assert_eq!(user.groups, ["devs", "system:authenticated"]);
     assert!(user.extra["authentication.kubernetes.io/credential-id"][0].starts_with("X509SHA256="));
@@ -67,13 +55,7 @@ fn a_certificate_that_ran_out_on_an_open_connection_is_refused() {
     let (_, access) = server();
     let peer = peer(&Pki::ephemeral().unwrap(), "alice", "devs");
     let later = Timestamp::now() + 2 * HOUR;
-    assert_eq!(
-        access
-            .identify(&HeaderMap::new(), Some(&peer), "/livez", later)
-            .unwrap_err()
-            .code,
-        401
-    );
+    assert_eq!(access.identify(&HeaderMap::new(), Some(&peer), "/livez", later).unwrap_err().code, 401);
 }
 
 #[test]
@@ -85,11 +67,7 @@ fn a_service_account_token_proves_its_account() {
     assert_eq!(user.uid, "sa-1");
     assert_eq!(
         user.groups,
-        [
-            "system:serviceaccounts",
-            "system:serviceaccounts:apps",
-            "system:authenticated"
-        ]
+        ["system:serviceaccounts", "system:serviceaccounts:apps", "system:authenticated"]
     );
     assert!(user.extra["authentication.kubernetes.io/credential-id"][0].starts_with("JTI="));
 }
@@ -112,21 +90,9 @@ fn a_token_of_another_server_or_for_another_audience_is_refused() {
     let (_, access) = server();
     let (_, other) = server();
     let foreign = robot_token(&other, json!({}));
-    assert_eq!(
-        access
-            .authenticate(&bearer(&foreign), None, "/api")
-            .unwrap_err()
-            .code,
-        401
-    );
+    assert_eq!(access.authenticate(&bearer(&foreign), None, "/api").unwrap_err().code, 401);
     let vault = robot_token(&access, json!({ "audiences": ["vault"] }));
-    assert_eq!(
-        access
-            .authenticate(&bearer(&vault), None, "/api")
-            .unwrap_err()
-            .code,
-        401
-    );
+    assert_eq!(access.authenticate(&bearer(&vault), None, "/api").unwrap_err().code, 401);
 }
 
 #[test]
@@ -137,34 +103,20 @@ fn a_token_with_another_signature_algorithm_is_refused() {
     // {"alg":"none"} and {"alg":"HS256"}
     for header in ["eyJhbGciOiJub25lIn0", "eyJhbGciOiJIUzI1NiJ9"] {
         let forged = format!("{header}.{payload}.");
-        assert_eq!(
-            access
-                .authenticate(&bearer(&forged), None, "/api")
-                .unwrap_err()
-                .code,
-            401
-        );
+        assert_eq!(access.authenticate(&bearer(&forged), None, "/api").unwrap_err().code, 401);
     }
 }
 
 #[test]
 fn a_bound_token_dies_with_its_object() {
-    let cases = [
-        ("Pod", "robot-0", "pods"),
-        ("Secret", "keys", "secrets"),
-        ("Node", "here", "nodes"),
-    ];
+    let cases = [("Pod", "robot-0", "pods"), ("Secret", "keys", "secrets"), ("Node", "here", "nodes")];
     for (kind, name, plural) in cases {
         let (objects, access) = server();
         let reference = json!({ "kind": kind, "apiVersion": "v1", "name": name });
         let headers = bearer(&robot_token(&access, json!({ "boundObjectRef": reference })));
         access.authenticate(&headers, None, "/api").unwrap();
         objects.remove(plural, name);
-        assert_eq!(
-            access.authenticate(&headers, None, "/api").unwrap_err().code,
-            401,
-            "{kind}"
-        );
+        assert_eq!(access.authenticate(&headers, None, "/api").unwrap_err().code, 401, "{kind}");
     }
 }
 
@@ -196,20 +148,13 @@ fn a_pod_being_deleted_keeps_its_token_for_a_minute() {
 #[test]
 fn tokens_of_a_file_name_their_user() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    writeln!(
-        file,
-        "# token,user,uid,groups\ns3cret,ops,1,\"system:masters,oncall\"\nplain,bob,2"
-    )
-    .unwrap();
+    writeln!(file, "# token,user,uid,groups\ns3cret,ops,1,\"system:masters,oncall\"\nplain,bob,2").unwrap();
     let (_, access) = server();
     let access = access.with_token_file(file.path()).unwrap();
     let user = access.authenticate(&bearer("s3cret"), None, "/api").unwrap();
     assert_eq!(user.name, "ops");
     assert_eq!(user.groups, ["system:masters", "oncall", "system:authenticated"]);
-    assert_eq!(
-        access.authenticate(&bearer("plain"), None, "/api").unwrap().name,
-        "bob"
-    );
+    assert_eq!(access.authenticate(&bearer("plain"), None, "/api").unwrap().name, "bob");
     assert!(access.authenticate(&bearer("s3cre"), None, "/api").is_err());
 }
 
@@ -240,10 +185,7 @@ fn impersonation_needs_the_right_and_replaces_the_user() {
     let ask = |pairs: &[(&str, &str)]| access.authenticate(&headers(pairs), Some(&peer), "/api");
 
     let bob = ask(&[("Impersonate-User", "bob")]).unwrap();
-    assert_eq!(
-        (bob.name.as_str(), bob.groups),
-        ("bob", vec!["system:authenticated".to_owned()])
-    );
+    assert_eq!((bob.name.as_str(), bob.groups), ("bob", vec!["system:authenticated".to_owned()]));
 
     let refusals = [
         (
@@ -252,10 +194,7 @@ fn impersonation_needs_the_right_and_replaces_the_user() {
             resource \"users\" in API group \"\" at the cluster scope",
         ),
         (
-            vec![
-                ("Impersonate-User", "bob"),
-                ("Impersonate-Group", "system:masters"),
-            ],
+            vec![("Impersonate-User", "bob"), ("Impersonate-Group", "system:masters")],
             "groups \"system:masters\" is forbidden: User \"alice\" cannot impersonate resource \"groups\" in API \
             group \"\" at the cluster scope",
         ),
@@ -291,11 +230,7 @@ fn an_administrator_can_become_anyone() {
     let robot = ask(&[("Impersonate-User", "system:serviceaccount:apps:robot")]);
     assert_eq!(
         robot.groups,
-        [
-            "system:serviceaccounts",
-            "system:serviceaccounts:apps",
-            "system:authenticated"
-        ]
+        ["system:serviceaccounts", "system:serviceaccounts:apps", "system:authenticated"]
     );
     let nobody = ask(&[("Impersonate-User", "system:anonymous")]);
     assert_eq!(nobody.groups, ["system:unauthenticated"]);

@@ -40,11 +40,7 @@ fn rules_allow_what_they_say_and_no_more() {
         ("get /apis", true),
     ];
     for (text, allowed) in cases {
-        assert_eq!(
-            access.authorize(&user("alice"), &parse(text)).is_ok(),
-            allowed,
-            "{text}"
-        );
+        assert_eq!(access.authorize(&user("alice"), &parse(text)).is_ok(), allowed, "{text}");
     }
 }
 
@@ -58,11 +54,7 @@ fn a_role_binding_counts_in_its_namespace_only() {
     rbac(&objects, bind("apps", "cluster-reader", "bob"));
     for name in ["alice", "bob"] {
         assert!(access.authorize(&user(name), &parse("get pods in apps")).is_ok());
-        assert!(
-            access
-                .authorize(&user(name), &parse("get pods in default"))
-                .is_err()
-        );
+        assert!(access.authorize(&user(name), &parse("get pods in default")).is_err());
         assert!(access.authorize(&user(name), &parse("get pods")).is_err());
     }
 }
@@ -103,30 +95,17 @@ fn refusals_are_in_kubernetes_words() {
             "namespaces \"apps\" is forbidden: User \"x\" cannot get resource \
             \"namespaces\" in API group \"\" in the namespace \"apps\"",
         ),
-        (
-            "get /metrics",
-            "forbidden: User \"x\" cannot get path \"/metrics\"",
-        ),
-        (
-            "get /<script>",
-            "forbidden: User \"x\" cannot get path \"/&lt;script&gt;\"",
-        ),
+        ("get /metrics", "forbidden: User \"x\" cannot get path \"/metrics\""),
+        ("get /<script>", "forbidden: User \"x\" cannot get path \"/&lt;script&gt;\""),
     ];
     for (text, message) in cases {
         let error = access.authorize(&user("x"), &parse(text)).unwrap_err();
         assert_eq!((error.code, error.message.as_str()), (403, message));
     }
-    let details = access
-        .authorize(&user("x"), &parse("get deployments.apps named web"))
-        .unwrap_err()
-        .details;
+    let details = access.authorize(&user("x"), &parse("get deployments.apps named web")).unwrap_err().details;
     let details = details.unwrap();
     assert_eq!(
-        (
-            details.kind.as_str(),
-            details.group.as_str(),
-            details.name.as_str()
-        ),
+        (details.kind.as_str(), details.group.as_str(), details.name.as_str()),
         ("deployments", "apps", "web")
     );
 
@@ -144,11 +123,7 @@ fn refusals_are_in_kubernetes_words() {
 #[test]
 fn changes_count_at_once() {
     let (objects, access) = server();
-    let ask = || {
-        access
-            .authorize(&user("alice"), &parse("list pods in apps"))
-            .is_ok()
-    };
+    let ask = || access.authorize(&user("alice"), &parse("list pods in apps")).is_ok();
     assert!(!ask());
     rbac(&objects, bind("apps", "view", "alice"));
     assert!(ask());
@@ -177,24 +152,12 @@ fn default_roles_grant_what_their_names_say() {
         ("get proxyservers/status.causeway.dev in apps", [true, true, true]),
         ("list endpointslices.discovery.k8s.io in apps", [true, true, true]),
         ("create deployments.apps in apps", [true, true, false]),
-        (
-            "create interceptrequests.causeway.dev in apps",
-            [true, true, false],
-        ),
-        (
-            "update proxyservers/status.causeway.dev in apps",
-            [false, false, false],
-        ),
+        ("create interceptrequests.causeway.dev in apps", [true, true, false]),
+        ("update proxyservers/status.causeway.dev in apps", [false, false, false]),
         ("get secrets in apps", [true, true, false]),
         ("create serviceaccounts/token in apps", [true, true, false]),
-        (
-            "create rolebindings.rbac.authorization.k8s.io in apps",
-            [true, false, false],
-        ),
-        (
-            "create selfsubjectaccessreviews.authorization.k8s.io",
-            [true, true, true],
-        ),
+        ("create rolebindings.rbac.authorization.k8s.io in apps", [true, false, false]),
+        ("create selfsubjectaccessreviews.authorization.k8s.io", [true, true, true]),
         ("create domainclaims.causeway.dev", [false, false, false]),
         ("list pods in other", [false, false, false]),
         ("get namespaces named apps", [true, true, true]),
@@ -210,10 +173,7 @@ fn default_roles_grant_what_their_names_say() {
 #[test]
 fn default_roles_show_their_aggregated_rules() {
     for role in default_roles() {
-        assert_eq!(
-            role["metadata"]["labels"]["kubernetes.io/bootstrapping"],
-            "rbac-defaults"
-        );
+        assert_eq!(role["metadata"]["labels"]["kubernetes.io/bootstrapping"], "rbac-defaults");
         if role["kind"] == "ClusterRole" {
             assert!(!role["rules"].as_array().unwrap().is_empty(), "{}", name(&role));
         }
@@ -233,11 +193,7 @@ fn aggregated_rules_are_shown_when_their_sources_change() {
     names.sort_unstable();
     assert_eq!(names, ["admin", "edit", "view"]);
     for role in stale {
-        assert!(
-            role["rules"].as_array().unwrap().contains(&rule),
-            "{}",
-            name(&role)
-        );
+        assert!(role["rules"].as_array().unwrap().contains(&rule), "{}", name(&role));
         rbac(&objects, role);
     }
     assert!(access.stale_aggregates().is_empty());
@@ -258,17 +214,7 @@ fn aggregation_follows_labels_also_in_a_circle() {
     rbac(&objects, labelled("leaf", "leaf", rules, None));
     let to_b = json!({ "matchExpressions": [{ "key": "part", "operator": "In", "values": ["b", "leaf"] }] });
     rbac(&objects, labelled("a", "a", json!(null), Some(to_b)));
-    rbac(
-        &objects,
-        labelled(
-            "b",
-            "b",
-            json!([]),
-            Some(json!({ "matchLabels": { "part": "a" } })),
-        ),
-    );
+    rbac(&objects, labelled("b", "b", json!([]), Some(json!({ "matchLabels": { "part": "a" } }))));
     rbac(&objects, bind("", "b", "alice"));
-    access
-        .authorize(&user("alice"), &parse("get widgets.acme.com in x"))
-        .unwrap();
+    access.authorize(&user("alice"), &parse("get widgets.acme.com in x")).unwrap();
 }

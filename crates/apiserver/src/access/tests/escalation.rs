@@ -40,23 +40,15 @@ fn named_and_wildcard_rights_are_compared_properly() {
     rbac(&objects, bind("", "some", "alice"));
     let granted = |rule: Value| {
         let object = role("", "r", json!([rule]));
-        access
-            .check_escalation(&alice(), "clusterroles", &object, None)
-            .is_ok()
+        access.check_escalation(&alice(), "clusterroles", &object, None).is_ok()
     };
     let named = |names: Value| json!({ "apiGroups": [""], "resources": ["configmaps"], "resourceNames": names, "verbs": ["get"] });
     assert!(granted(named(json!(["one"]))));
     assert!(!granted(named(json!(["one", "two"]))));
     assert!(!granted(named(json!([]))));
-    assert!(granted(
-        json!({ "apiGroups": ["apps"], "resources": ["deployments/scale"], "verbs": ["get"] })
-    ));
-    assert!(!granted(
-        json!({ "apiGroups": ["apps"], "resources": ["*"], "verbs": ["get"] })
-    ));
-    assert!(granted(
-        json!({ "nonResourceURLs": ["/debug/pprof/*"], "verbs": ["get"] })
-    ));
+    assert!(granted(json!({ "apiGroups": ["apps"], "resources": ["deployments/scale"], "verbs": ["get"] })));
+    assert!(!granted(json!({ "apiGroups": ["apps"], "resources": ["*"], "verbs": ["get"] })));
+    assert!(granted(json!({ "nonResourceURLs": ["/debug/pprof/*"], "verbs": ["get"] })));
     assert!(!granted(json!({ "nonResourceURLs": ["*"], "verbs": ["get"] })));
 }
 
@@ -70,15 +62,9 @@ fn escalate_and_bind_lift_the_check() {
     ]);
     rbac(&objects, role("", "granter", rules));
     rbac(&objects, bind("apps", "granter", "alice"));
-    access
-        .check_escalation(&alice(), "roles", &role("apps", "r", pods(&["*"])), None)
-        .unwrap();
-    access
-        .check_escalation(&alice(), "rolebindings", &bind("apps", "view", "bob"), None)
-        .unwrap();
-    access
-        .check_escalation(&alice(), "rolebindings", &bind("apps", "edit", "bob"), None)
-        .unwrap_err();
+    access.check_escalation(&alice(), "roles", &role("apps", "r", pods(&["*"])), None).unwrap();
+    access.check_escalation(&alice(), "rolebindings", &bind("apps", "view", "bob"), None).unwrap();
+    access.check_escalation(&alice(), "rolebindings", &bind("apps", "edit", "bob"), None).unwrap_err();
 }
 
 #[test]
@@ -97,10 +83,7 @@ fn a_binding_needs_the_rights_of_its_role() {
         error.message
     );
     let error = check(&bind("", "absent", "bob")).unwrap_err();
-    assert_eq!(
-        error.message,
-        "clusterroles.rbac.authorization.k8s.io \"absent\" not found"
-    );
+    assert_eq!(error.message, "clusterroles.rbac.authorization.k8s.io \"absent\" not found");
     assert_eq!(error.code, 404);
 }
 
@@ -110,13 +93,9 @@ fn labels_of_a_role_may_change_without_its_rights() {
     let old = role("apps", "r", pods(&["*"]));
     let mut new = old.clone();
     new["metadata"]["labels"] = json!({ "a": "b" });
-    access
-        .check_escalation(&alice(), "roles", &new, Some(&old))
-        .unwrap();
+    access.check_escalation(&alice(), "roles", &new, Some(&old)).unwrap();
     new["rules"] = pods(&["*", "get"]);
-    access
-        .check_escalation(&alice(), "roles", &new, Some(&old))
-        .unwrap_err();
+    access.check_escalation(&alice(), "roles", &new, Some(&old)).unwrap_err();
 }
 
 #[test]
@@ -127,9 +106,7 @@ fn aggregation_is_for_cluster_administrators() {
     let check = || access.check_escalation(&alice(), "clusterroles", &aggregating, None);
     let error = check().unwrap_err();
     assert!(
-        error
-            .message
-            .ends_with("must have cluster-admin privileges to use the aggregationRule"),
+        error.message.ends_with("must have cluster-admin privileges to use the aggregationRule"),
         "{}",
         error.message
     );
@@ -141,10 +118,6 @@ fn aggregation_is_for_cluster_administrators() {
 fn masters_and_other_kinds_pass() {
     let (_, access) = server();
     let root = User::new("root", &[SYSTEM_MASTERS]);
-    access
-        .check_escalation(&root, "roles", &role("apps", "r", pods(&["*"])), None)
-        .unwrap();
-    access
-        .check_escalation(&alice(), "pods", &json!({}), None)
-        .unwrap();
+    access.check_escalation(&root, "roles", &role("apps", "r", pods(&["*"])), None).unwrap();
+    access.check_escalation(&alice(), "pods", &json!({}), None).unwrap();
 }

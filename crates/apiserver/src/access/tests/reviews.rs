@@ -12,9 +12,7 @@ fn self_access_reviews_answer_can_i() {
     let ask = |user: &User, verb: &str| {
         let attributes = json!({ "verb": verb, "resource": "pods", "namespace": "apps" });
         let body = json!({ "spec": { "resourceAttributes": attributes } });
-        access
-            .review(user, ReviewKind::SelfSubjectAccessReview, None, body)
-            .unwrap()
+        access.review(user, ReviewKind::SelfSubjectAccessReview, None, body).unwrap()
     };
     let yes = ask(&alice, "list");
     assert_eq!(yes["kind"], "SelfSubjectAccessReview");
@@ -29,9 +27,7 @@ fn self_access_reviews_answer_can_i() {
     assert_eq!(ask(&root(), "delete")["status"], json!({ "allowed": true }));
 
     let body = json!({ "spec": { "nonResourceAttributes": { "verb": "get", "path": "/apis" } } });
-    let answer = access
-        .review(&alice, ReviewKind::SelfSubjectAccessReview, None, body)
-        .unwrap();
+    let answer = access.review(&alice, ReviewKind::SelfSubjectAccessReview, None, body).unwrap();
     assert_eq!(answer["status"]["allowed"], true);
 }
 
@@ -48,11 +44,7 @@ fn access_reviews_ask_about_others() {
     assert_eq!(answer["status"]["allowed"], true);
     let error = ask(ReviewKind::LocalSubjectAccessReview, Some("other"), spec).unwrap_err();
     assert_eq!(error.code, 422);
-    assert!(
-        error.message.contains("must match metadata.namespace"),
-        "{}",
-        error.message
-    );
+    assert!(error.message.contains("must match metadata.namespace"), "{}", error.message);
     let error = ask(ReviewKind::SubjectAccessReview, None, json!({ "user": "a" })).unwrap_err();
     assert!(
         error
@@ -61,19 +53,8 @@ fn access_reviews_ask_about_others() {
         "{}",
         error.message
     );
-    let error = ask(
-        ReviewKind::SubjectAccessReview,
-        None,
-        json!({ "resourceAttributes": {} }),
-    )
-    .unwrap_err();
-    assert!(
-        error
-            .message
-            .contains("at least one of user or group must be specified"),
-        "{}",
-        error.message
-    );
+    let error = ask(ReviewKind::SubjectAccessReview, None, json!({ "resourceAttributes": {} })).unwrap_err();
+    assert!(error.message.contains("at least one of user or group must be specified"), "{}", error.message);
 }
 
 #[test]
@@ -82,24 +63,17 @@ fn rules_reviews_list_what_a_user_may_do() {
     rbac(&objects, bind("apps", "view", "alice"));
     let alice = User::new("alice", &[AUTHENTICATED]);
     let kind = ReviewKind::SelfSubjectRulesReview;
-    let answer = access
-        .review(&alice, kind, None, json!({ "spec": { "namespace": "apps" } }))
-        .unwrap();
+    let answer = access.review(&alice, kind, None, json!({ "spec": { "namespace": "apps" } })).unwrap();
     let status = &answer["status"];
     assert_eq!(status["incomplete"], false);
     let resources = status["resourceRules"].as_array().unwrap();
     let has = |resource: &str| {
-        resources
-            .iter()
-            .any(|r| r["resources"].as_array().unwrap().contains(&json!(resource)))
+        resources.iter().any(|r| r["resources"].as_array().unwrap().contains(&json!(resource)))
     };
     assert!(has("selfsubjectaccessreviews") && has("pods") && has("infras"));
     assert!(!status["nonResourceRules"].as_array().unwrap().is_empty());
     let error = access.review(&alice, kind, None, json!({})).unwrap_err();
-    assert_eq!(
-        (error.code, error.message.as_str()),
-        (400, "no namespace on request")
-    );
+    assert_eq!((error.code, error.message.as_str()), (400, "no namespace on request"));
 }
 
 #[test]
@@ -107,9 +81,7 @@ fn subject_reviews_say_who_i_am() {
     let (_, access) = server();
     let mut robot = User::service_account("apps", "robot", "sa-1");
     robot.extra.insert("k".to_owned(), vec!["v".to_owned()]);
-    let answer = access
-        .review(&robot, ReviewKind::SelfSubjectReview, None, json!({}))
-        .unwrap();
+    let answer = access.review(&robot, ReviewKind::SelfSubjectReview, None, json!({})).unwrap();
     assert_eq!(
         answer,
         json!({
@@ -128,9 +100,7 @@ fn token_reviews_check_token_and_audience() {
     let (_, access) = server();
     let token = robot_token(&access, json!({ "audiences": ["vault", "other"] }));
     let ask = |spec: Value| {
-        access
-            .review(&root(), ReviewKind::TokenReview, None, json!({ "spec": spec }))
-            .unwrap()["status"]
+        access.review(&root(), ReviewKind::TokenReview, None, json!({ "spec": spec })).unwrap()["status"]
             .clone()
     };
     let good = ask(json!({ "token": token, "audiences": ["vault"] }));
@@ -139,17 +109,8 @@ fn token_reviews_check_token_and_audience() {
     assert_eq!(good["audiences"], json!(["vault"]));
     let bad = ask(json!({ "token": token }));
     assert!(bad.get("authenticated").is_none());
-    assert!(
-        bad["error"]
-            .as_str()
-            .unwrap()
-            .contains("is invalid for the target audiences"),
-        "{bad}"
-    );
-    assert_eq!(
-        ask(json!({ "token": "nonsense" }))["error"],
-        "invalid bearer token"
-    );
+    assert!(bad["error"].as_str().unwrap().contains("is invalid for the target audiences"), "{bad}");
+    assert_eq!(ask(json!({ "token": "nonsense" }))["error"], "invalid bearer token");
 }
 
 #[test]
@@ -161,11 +122,7 @@ fn token_requests_are_answered_in_full() {
     assert_eq!(answer["metadata"]["name"], "robot");
     assert_eq!(answer["metadata"]["namespace"], "apps");
     assert_eq!(answer["spec"]["audiences"], json!([token::ISSUER]));
-    let ends: Timestamp = answer["status"]["expirationTimestamp"]
-        .as_str()
-        .unwrap()
-        .parse()
-        .unwrap();
+    let ends: Timestamp = answer["status"]["expirationTimestamp"].as_str().unwrap().parse().unwrap();
     let seconds = ends.duration_since(Timestamp::now()).as_secs();
     assert!((7190..=7200).contains(&seconds), "{seconds}");
 }
@@ -175,11 +132,7 @@ fn bad_token_requests_are_refused() {
     let (_, access) = server();
     let pod = |name: &str, uid: &str| json!({ "boundObjectRef": { "kind": "Pod", "apiVersion": "v1", "name": name, "uid": uid } });
     let cases = [
-        (
-            json!({ "expirationSeconds": 599 }),
-            422,
-            "may not specify a duration less than 10 minutes",
-        ),
+        (json!({ "expirationSeconds": 599 }), 422, "may not specify a duration less than 10 minutes"),
         (
             json!({ "expirationSeconds": 1_i64 << 33 }),
             422,
@@ -194,9 +147,7 @@ fn bad_token_requests_are_refused() {
         ),
     ];
     for (spec, code, message) in cases {
-        let error = access
-            .request_token("apps", "robot", json!({ "spec": spec }))
-            .unwrap_err();
+        let error = access.request_token("apps", "robot", json!({ "spec": spec })).unwrap_err();
         assert_eq!(error.code, code, "{}", error.message);
         assert!(error.message.contains(message), "{}", error.message);
     }

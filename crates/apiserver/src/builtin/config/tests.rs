@@ -4,21 +4,14 @@ use super::{ConfigMap, Secret};
 use crate::resource::Strategy;
 
 fn errors(strategy: &dyn Strategy, new: &Value, old: Option<&Value>) -> Vec<String> {
-    strategy
-        .validate(new, old)
-        .iter()
-        .map(ToString::to_string)
-        .collect()
+    strategy.validate(new, old).iter().map(ToString::to_string).collect()
 }
 
 #[test]
 fn string_data_wins_over_data_and_is_not_kept() {
     let mut secret = json!({"data": {"a": "b2xk", "b": "Yg=="}, "stringData": {"a": "new"}});
     Secret.default(&mut secret);
-    assert_eq!(
-        secret,
-        json!({"type": "Opaque", "data": {"a": "bmV3", "b": "Yg=="}})
-    );
+    assert_eq!(secret, json!({"type": "Opaque", "data": {"a": "bmV3", "b": "Yg=="}}));
 }
 
 #[test]
@@ -40,26 +33,14 @@ fn refuses_bad_content_in_kubernetes_words() {
             json!({"data": {"a": ""}, "binaryData": {"a": ""}}),
             "data[a]: Invalid value: \"a\": duplicate of key present in binaryData",
         ),
-        (
-            &ConfigMap,
-            json!({"data": {"a": big}}),
-            "<nil>: Too long: may not be more than 1048576 bytes",
-        ),
-        (
-            &Secret,
-            json!({"data": {"a": "%"}}),
-            "data[a]: Invalid value: \"<value omitted>\": must be base64",
-        ),
+        (&ConfigMap, json!({"data": {"a": big}}), "<nil>: Too long: may not be more than 1048576 bytes"),
+        (&Secret, json!({"data": {"a": "%"}}), "data[a]: Invalid value: \"<value omitted>\": must be base64"),
         (
             &Secret,
             json!({"type": "kubernetes.io/tls", "data": {"tls.crt": ""}}),
             "data[tls.key]: Required value",
         ),
-        (
-            &Secret,
-            json!({"type": "kubernetes.io/basic-auth"}),
-            "data[username]: Required value",
-        ),
+        (&Secret, json!({"type": "kubernetes.io/basic-auth"}), "data[username]: Required value"),
         (
             &Secret,
             json!({"type": "kubernetes.io/service-account-token"}),
@@ -68,10 +49,7 @@ fn refuses_bad_content_in_kubernetes_words() {
     ];
     for (strategy, object, want) in cases {
         let got = errors(strategy, &object, None);
-        assert!(
-            got.first().is_some_and(|e| e.starts_with(want)),
-            "{want}: {got:?}"
-        );
+        assert!(got.first().is_some_and(|e| e.starts_with(want)), "{want}: {got:?}");
     }
 }
 

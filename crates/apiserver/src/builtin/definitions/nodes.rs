@@ -16,23 +16,13 @@ const OPTIONAL: &[(&str, &str)] = &[
     ("io.k8s.api.discovery.v1.EndpointSlice", "endpoints"),
     ("io.k8s.api.networking.v1.NetworkPolicySpec", "podSelector"),
     ("io.k8s.api.rbac.v1.RoleRef", "apiGroup"),
-    (
-        "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionNames",
-        "kind",
-    ),
-    (
-        "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionNames",
-        "plural",
-    ),
+    ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionNames", "kind"),
+    ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionNames", "plural"),
 ];
 
 /// Every named schema as a node.
 pub(super) fn convert(raw: &Map<String, Value>) -> BTreeMap<String, Arc<Node>> {
-    let mut builder = Builder {
-        raw,
-        done: BTreeMap::new(),
-        open: BTreeSet::new(),
-    };
+    let mut builder = Builder { raw, done: BTreeMap::new(), open: BTreeSet::new() };
     for name in raw.keys() {
         builder.named(name);
     }
@@ -66,21 +56,13 @@ impl Builder<'_> {
     fn top(&mut self, name: &str, schema: &Value) -> Node {
         if name.ends_with(".resource.Quantity") {
             // Not int-or-string: `cpu: 0.5` is a number with a fraction.
-            let branch = |ty| Node {
-                ty: Some(ty),
-                ..Node::default()
-            };
-            return Node {
-                any_of: vec![branch(Type::String), branch(Type::Number)],
-                ..Node::default()
-            };
+            let branch = |ty| Node { ty: Some(ty), ..Node::default() };
+            return Node { any_of: vec![branch(Type::String), branch(Type::Number)], ..Node::default() };
         }
         if is_any_json(name) {
             return anything(None);
         }
-        let recursive = name
-            .strip_prefix(CRD_PACKAGE)
-            .is_some_and(|rest| rest == ".JSONSchemaProps");
+        let recursive = name.strip_prefix(CRD_PACKAGE).is_some_and(|rest| rest == ".JSONSchemaProps");
         if recursive || name.ends_with(".RawExtension") || name.ends_with(".FieldsV1") {
             return anything(Some(Type::Object));
         }
@@ -89,8 +71,7 @@ impl Builder<'_> {
         if is_observed(name) {
             node.required.clear();
         }
-        node.required
-            .retain(|field| !OPTIONAL.contains(&(name, field.as_str())));
+        node.required.retain(|field| !OPTIONAL.contains(&(name, field.as_str())));
         node
     }
 
@@ -100,10 +81,9 @@ impl Builder<'_> {
         };
         let node = self.named(name);
         match schema["x-kubernetes-patch-strategy"].as_str() {
-            Some(strategy) => Arc::new(Node {
-                patch_strategy: Some(strategy.to_owned()),
-                ..Node::clone(&node)
-            }),
+            Some(strategy) => {
+                Arc::new(Node { patch_strategy: Some(strategy.to_owned()), ..Node::clone(&node) })
+            }
             None => node,
         }
     }
@@ -132,36 +112,22 @@ impl Builder<'_> {
             node.map_type = MapType::Atomic;
         }
         if let Some(properties) = schema["properties"].as_object() {
-            node.properties = properties
-                .iter()
-                .map(|(field, schema)| (field.clone(), self.child(schema)))
-                .collect();
+            node.properties =
+                properties.iter().map(|(field, schema)| (field.clone(), self.child(schema))).collect();
         }
-        node.additional = schema
-            .get("additionalProperties")
-            .filter(|s| s.is_object())
-            .map(|s| self.child(s));
+        node.additional = schema.get("additionalProperties").filter(|s| s.is_object()).map(|s| self.child(s));
         node.items = schema.get("items").map(|s| self.child(s));
         node
     }
 }
 
 fn anything(ty: Option<Type>) -> Node {
-    Node {
-        ty,
-        preserve_unknown_fields: true,
-        ..Node::default()
-    }
+    Node { ty, preserve_unknown_fields: true, ..Node::default() }
 }
 
 fn is_observed(name: &str) -> bool {
     const SUFFIXES: [&str; 4] = ["Status", "Condition", "NodeSystemInfo", "DaemonEndpoint"];
-    const PARTS: [&str; 4] = [
-        ".ContainerState",
-        ".AttachedVolume",
-        ".ContainerImage",
-        ".NodeAddress",
-    ];
+    const PARTS: [&str; 4] = [".ContainerState", ".AttachedVolume", ".ContainerImage", ".NodeAddress"];
     // The common condition is the exception: kinds that embed it do check it.
     name != "io.k8s.apimachinery.pkg.apis.meta.v1.Condition"
         && (SUFFIXES.iter().any(|s| name.ends_with(s)) || PARTS.iter().any(|p| name.contains(p)))
@@ -180,11 +146,5 @@ fn type_of(name: &str) -> Option<Type> {
 }
 
 fn strings(value: &Value) -> Vec<String> {
-    value
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .map(str::to_owned)
-        .collect()
+    value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }

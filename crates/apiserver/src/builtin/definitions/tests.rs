@@ -17,10 +17,7 @@ fn every_fact_names_a_field_that_exists() {
     for (ty, field) in list_types::all() {
         let schema = definitions().get(&ty).unwrap_or_else(|| panic!("no type {ty}"));
         if let Some(field) = field {
-            assert!(
-                schema["properties"].get(field).is_some(),
-                "no field {field} in {ty}"
-            );
+            assert!(schema["properties"].get(field).is_some(), "no field {field} in {ty}");
         }
     }
 }
@@ -67,10 +64,7 @@ fn top_kinds_carry_their_group_version_and_kind() {
     let name = name_of("apps", "v1", "Deployment").unwrap();
     assert_eq!(name, "io.k8s.api.apps.v1.Deployment");
     let gvk = &definitions()[name]["x-kubernetes-group-version-kind"];
-    assert_eq!(
-        gvk,
-        &json!([{ "group": "apps", "version": "v1", "kind": "Deployment" }])
-    );
+    assert_eq!(gvk, &json!([{ "group": "apps", "version": "v1", "kind": "Deployment" }]));
     assert!(!definitions()[name]["required"].to_string().contains("metadata"));
     assert_eq!(name_of("apps", "v1beta1", "Deployment"), None);
 }
@@ -79,10 +73,7 @@ fn top_kinds_carry_their_group_version_and_kind() {
 fn lists_have_the_keys_of_server_side_apply_and_of_strategic_merge() {
     let container = node("io.k8s.api.core.v1.Container");
     let ports = &container.properties["ports"];
-    assert_eq!(
-        ports.list_type,
-        ListType::Map(vec!["containerPort".into(), "protocol".into()])
-    );
+    assert_eq!(ports.list_type, ListType::Map(vec!["containerPort".into(), "protocol".into()]));
     assert_eq!(ports.patch_merge_key.as_deref(), Some("containerPort"));
     let port = ports.items.as_ref().unwrap();
     assert_eq!(port.properties["protocol"].default, Some(json!("TCP")));
@@ -92,35 +83,23 @@ fn lists_have_the_keys_of_server_side_apply_and_of_strategic_merge() {
     assert_eq!(pod.properties["nodeSelector"].map_type, MapType::Atomic);
     let meta = node(OBJECT_META);
     assert_eq!(meta.properties["finalizers"].list_type, ListType::Set);
-    assert_eq!(
-        meta.properties["finalizers"].patch_strategy.as_deref(),
-        Some("merge")
-    );
+    assert_eq!(meta.properties["finalizers"].patch_strategy.as_deref(), Some("merge"));
     let deployment = node("io.k8s.api.apps.v1.DeploymentSpec");
-    assert_eq!(
-        deployment.properties["strategy"].patch_strategy.as_deref(),
-        Some("retainKeys")
-    );
+    assert_eq!(deployment.properties["strategy"].patch_strategy.as_deref(), Some("retainKeys"));
     assert_eq!(deployment.properties["selector"].map_type, MapType::Atomic);
 }
 
 #[test]
 fn parts_are_shared() {
     let template = node("io.k8s.api.core.v1.PodTemplateSpec");
-    assert!(Arc::ptr_eq(
-        &template.properties["spec"],
-        &node("io.k8s.api.core.v1.PodSpec")
-    ));
+    assert!(Arc::ptr_eq(&template.properties["spec"], &node("io.k8s.api.core.v1.PodSpec")));
 }
 
 #[test]
 fn scalars_have_the_formats_of_the_wire() {
     let secret = node("io.k8s.api.core.v1.Secret");
     let data = secret.properties["data"].additional.as_ref().unwrap();
-    assert_eq!(
-        (data.ty, data.format.as_deref()),
-        (Some(Type::String), Some("byte"))
-    );
+    assert_eq!((data.ty, data.format.as_deref()), (Some(Type::String), Some("byte")));
     let time = node(OBJECT_META).properties["creationTimestamp"].clone();
     assert_eq!(time.format.as_deref(), Some("date-time"));
     let port = node("io.k8s.api.core.v1.ServicePort").properties["targetPort"].clone();
@@ -146,11 +125,7 @@ fn a_status_may_leave_out_what_its_document_requires() {
 fn a_reference_may_leave_out_its_name() {
     let selector = &definitions()["io.k8s.api.core.v1.SecretKeySelector"];
     assert_eq!(selector["required"], json!(["key"]));
-    assert!(
-        node("io.k8s.api.core.v1.LocalObjectReference")
-            .required
-            .is_empty()
-    );
+    assert!(node("io.k8s.api.core.v1.LocalObjectReference").required.is_empty());
 }
 
 #[test]

@@ -67,16 +67,6 @@ fn refuses_bad_events_in_kubernetes_words() {
         "involvedObject.namespace: Invalid value: \"b\": does not match event.namespace"
     );
     let bare = json!({"metadata": {"namespace": "a"}, "regarding": {"namespace": "a"}, "type": "Loud"});
-    let got: Vec<_> = GroupEvent
-        .validate(&bare, None)
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    assert_eq!(
-        got,
-        [
-            "eventTime: Required value",
-            "type: Invalid value: \"\": has invalid value: Loud"
-        ]
-    );
+    let got: Vec<_> = GroupEvent.validate(&bare, None).iter().map(ToString::to_string).collect();
+    assert_eq!(got, ["eventTime: Required value", "type: Invalid value: \"\": has invalid value: Loud"]);
 }

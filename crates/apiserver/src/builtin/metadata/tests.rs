@@ -6,10 +6,7 @@ use crate::builtin::syntax::NameRule;
 
 fn errors(plural: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
     let resource = resources().into_iter().find(|r| r.plural == plural).unwrap();
-    validate_metadata(object, &resource, old)
-        .iter()
-        .map(ToString::to_string)
-        .collect()
+    validate_metadata(object, &resource, old).iter().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -20,11 +17,7 @@ fn refuses_bad_metadata_in_kubernetes_words() {
             json!({"namespace": "n"}),
             "metadata.name: Required value: name or generateName is required",
         ),
-        (
-            "configmaps",
-            json!({"name": "a"}),
-            "metadata.namespace: Required value",
-        ),
+        ("configmaps", json!({"name": "a"}), "metadata.namespace: Required value"),
         (
             "nodes",
             json!({"name": "a", "namespace": "b"}),
@@ -96,10 +89,7 @@ fn refuses_bad_metadata_in_kubernetes_words() {
 #[test]
 fn accepts_good_metadata() {
     for (plural, meta) in [
-        (
-            "configmaps",
-            json!({"name": "kube-root-ca.crt", "namespace": "n", "generateName": "kube-"}),
-        ),
+        ("configmaps", json!({"name": "kube-root-ca.crt", "namespace": "n", "generateName": "kube-"})),
         ("clusterroles", json!({"name": "system:node-proxier"})),
         (
             "configmaps",
@@ -107,10 +97,7 @@ fn accepts_good_metadata() {
             "labels": {"app.kubernetes.io/name": "x_y", "empty": ""}, "finalizers": ["foregroundDeletion"]}),
         ),
     ] {
-        assert_eq!(
-            errors(plural, &json!({ "metadata": meta }), None),
-            Vec::<String>::new()
-        );
+        assert_eq!(errors(plural, &json!({ "metadata": meta }), None), Vec::<String>::new());
     }
 }
 
@@ -121,10 +108,7 @@ fn only_one_owner_controls() {
     let object =
         json!({"metadata": {"name": "a", "namespace": "n", "ownerReferences": [owner("x"), owner("y")]}});
     let got = errors("configmaps", &object, None);
-    assert!(
-        got[0].ends_with("Found \"true\" in references for Pod/x and Pod/y"),
-        "{got:?}"
-    );
+    assert!(got[0].ends_with("Found \"true\" in references for Pod/x and Pod/y"), "{got:?}");
 }
 
 #[test]
@@ -144,10 +128,7 @@ fn a_terminating_object_gets_no_new_finalizer() {
     let mut new = old.clone();
     new["metadata"]["finalizers"] = json!(["a/b", "c/d"]);
     let got = errors("configmaps", &new, Some(&old));
-    assert!(
-        got[0].ends_with("found new finalizers []string{\"c/d\"}"),
-        "{got:?}"
-    );
+    assert!(got[0].ends_with("found new finalizers []string{\"c/d\"}"), "{got:?}");
     new["metadata"]["finalizers"] = json!([]);
     assert!(errors("configmaps", &new, Some(&old)).is_empty());
 }

@@ -23,20 +23,8 @@ pub fn validate(container: &Value, path: &str, scope: &Scope, errors: &mut Error
         errors.complain(&join(path, "name"), name, syntax::label(name));
     }
     errors.need(container, path, "image");
-    errors.one_of(
-        container,
-        path,
-        "terminationMessagePolicy",
-        &["File", "FallbackToLogsOnError"],
-        true,
-    );
-    errors.one_of(
-        container,
-        path,
-        "imagePullPolicy",
-        &["Always", "IfNotPresent", "Never"],
-        true,
-    );
+    errors.one_of(container, path, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], true);
+    errors.one_of(container, path, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], true);
     ports(container, path, scope, errors);
     env(container, path, errors);
     mounts(container, path, scope.volumes, errors);
@@ -63,11 +51,7 @@ fn ports(container: &Value, path: &str, scope: &Scope, errors: &mut Errors) {
         }
         let host_port = int(port, "hostPort").unwrap_or_default();
         if host_port != 0 {
-            errors.complain(
-                &join(&path, "hostPort"),
-                host_port,
-                syntax::port_number(host_port),
-            );
+            errors.complain(&join(&path, "hostPort"), host_port, syntax::port_number(host_port));
             if scope.host_network && host_port != number {
                 let detail = "must match `hostPort` when `hostNetwork` is true";
                 errors.invalid(join(&path, "containerPort"), number, detail);
@@ -90,10 +74,8 @@ fn env(container: &Value, path: &str, errors: &mut Errors) {
     }
     for (i, source) in items(container, "envFrom").iter().enumerate() {
         let path = format!("{path}.envFrom[{i}]");
-        let sources: Vec<_> = ["configMapRef", "secretRef"]
-            .into_iter()
-            .filter(|s| is_set(source, s))
-            .collect();
+        let sources: Vec<_> =
+            ["configMapRef", "secretRef"].into_iter().filter(|s| is_set(source, s)).collect();
         match sources.as_slice() {
             [] => errors.invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"),
             [one] => _ = errors.need(&source[*one], &join(&path, one), "name"),
@@ -153,11 +135,7 @@ fn field_ref(reference: &Value, path: &str, errors: &mut Errors) {
         .into_iter()
         .any(|p| field.starts_with(p) && field.ends_with("']"));
     if !subscript && !FIELDS.contains(&field) {
-        errors.push(FieldError::not_supported(
-            join(path, "fieldPath"),
-            &field.into(),
-            &FIELDS,
-        ));
+        errors.push(FieldError::not_supported(join(path, "fieldPath"), &field.into(), &FIELDS));
     }
 }
 
@@ -177,18 +155,10 @@ fn mounts(container: &Value, path: &str, volumes: &BTreeSet<&str>, errors: &mut 
             errors.invalid(join(&path, "mountPath"), target, "must be unique");
         }
         if text(mount, "subPath").starts_with('/') {
-            errors.invalid(
-                join(&path, "subPath"),
-                text(mount, "subPath"),
-                "must be a relative path",
-            );
+            errors.invalid(join(&path, "subPath"), text(mount, "subPath"), "must be a relative path");
         }
         if text(mount, "subPath").split('/').any(|part| part == "..") {
-            errors.invalid(
-                join(&path, "subPath"),
-                text(mount, "subPath"),
-                "must not contain '..'",
-            );
+            errors.invalid(join(&path, "subPath"), text(mount, "subPath"), "must not contain '..'");
         }
     }
 }
@@ -221,11 +191,7 @@ fn probes(container: &Value, path: &str, scope: &Scope, errors: &mut Errors) {
     const PROBES: [&str; 3] = ["livenessProbe", "readinessProbe", "startupProbe"];
     let sidecar = text(container, "restartPolicy") == "Always";
     if scope.init && !sidecar {
-        for field in ["lifecycle"]
-            .into_iter()
-            .chain(PROBES)
-            .filter(|f| is_set(container, f))
-        {
+        for field in ["lifecycle"].into_iter().chain(PROBES).filter(|f| is_set(container, f)) {
             let detail = "may not be set for init containers without restartPolicy=Always";
             errors.forbidden(join(path, field), detail);
         }
@@ -234,13 +200,9 @@ fn probes(container: &Value, path: &str, scope: &Scope, errors: &mut Errors) {
     for name in PROBES.into_iter().filter(|p| is_set(container, p)) {
         let (probe, path) = (&container[name], join(path, name));
         handler(probe, &path, &["exec", "httpGet", "tcpSocket", "grpc"], errors);
-        for field in [
-            "initialDelaySeconds",
-            "timeoutSeconds",
-            "periodSeconds",
-            "successThreshold",
-            "failureThreshold",
-        ] {
+        for field in
+            ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"]
+        {
             errors.not_negative(probe, &path, field);
         }
         errors.positive(probe, &path, "terminationGracePeriodSeconds");

@@ -69,17 +69,11 @@ fn requests_from_limits(container: &mut Value) {
 fn container(container: &mut Value) {
     fill_empty(container, "terminationMessagePath", "/dev/termination-log");
     fill_empty(container, "terminationMessagePolicy", "File");
-    let policy = if is_latest(text(container, "image")) {
-        "Always"
-    } else {
-        "IfNotPresent"
-    };
+    let policy = if is_latest(text(container, "image")) { "Always" } else { "IfNotPresent" };
     fill_empty(container, "imagePullPolicy", policy);
     if let Some(resources) = made(container, "resources") {
         for list in ["limits", "requests"] {
-            child(resources, list)
-                .into_iter()
-                .for_each(quantity::canonicalize);
+            child(resources, list).into_iter().for_each(quantity::canonicalize);
         }
     }
     for port in items_mut(container, "ports") {
@@ -123,10 +117,7 @@ fn field_ref(source: &mut Value) {
 }
 
 fn volume(volume: &mut Value) {
-    if volume
-        .as_object()
-        .is_some_and(|v| v.iter().all(|(k, v)| k == "name" || v.is_null()))
-    {
+    if volume.as_object().is_some_and(|v| v.iter().all(|(k, v)| k == "name" || v.is_null())) {
         fill(volume, "emptyDir", json!({}));
     }
     for source in ["secret", "configMap", "downwardAPI", "projected"] {
@@ -172,10 +163,7 @@ pub fn qos_class(spec: &Value) -> &'static str {
     use crate::builtin::field::items;
     use crate::builtin::quantity::Quantity;
     let (mut any, mut guaranteed) = (false, true);
-    for container in ["containers", "initContainers"]
-        .into_iter()
-        .flat_map(|l| items(spec, l))
-    {
+    for container in ["containers", "initContainers"].into_iter().flat_map(|l| items(spec, l)) {
         for resource in ["cpu", "memory"] {
             let amount =
                 |list: &str| Quantity::of(&container["resources"][list][resource]).filter(|q| !q.is_zero());

@@ -85,22 +85,13 @@ fn accepts_a_plain_pod() {
 fn refuses_bad_pods_in_kubernetes_words() {
     let container = |extra: Value| {
         let mut container = json!({"name": "a", "image": "x"});
-        container
-            .as_object_mut()
-            .unwrap()
-            .extend(extra.as_object().unwrap().clone());
+        container.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         json!({"containers": [container]})
     };
     let cases = [
         (json!({}), "spec.containers: Required value"),
-        (
-            json!({"containers": [{"name": "a"}]}),
-            "spec.containers[0].image: Required value",
-        ),
-        (
-            json!({"containers": [{"image": "a"}]}),
-            "spec.containers[0].name: Required value",
-        ),
+        (json!({"containers": [{"name": "a"}]}), "spec.containers[0].image: Required value"),
+        (json!({"containers": [{"image": "a"}]}), "spec.containers[0].name: Required value"),
         (
             json!({"containers": [{"name": "a", "image": "x"}, {"name": "a", "image": "x"}]}),
             "spec.containers[1].name: Duplicate value: \"a\"",
@@ -204,10 +195,7 @@ fn knows_the_quality_of_service() {
         (json!({}), "BestEffort"),
         (json!({"requests": {"cpu": "1"}}), "Burstable"),
         (json!({"requests": both("1"), "limits": both("2")}), "Burstable"),
-        (
-            json!({"requests": both("1000m"), "limits": both("1")}),
-            "Guaranteed",
-        ),
+        (json!({"requests": both("1000m"), "limits": both("1")}), "Guaranteed"),
     ] {
         let spec = json!({"containers": [{ "resources": resources }]});
         assert_eq!(qos_class(&spec), class, "{spec}");
@@ -219,8 +207,5 @@ fn a_new_pod_is_pending() {
     let mut pod = good();
     pod["status"] = json!({"phase": "Running"});
     Pod.prepare(&mut pod, None);
-    assert_eq!(
-        pod["status"],
-        json!({"phase": "Pending", "qosClass": "BestEffort"})
-    );
+    assert_eq!(pod["status"], json!({"phase": "Pending", "qosClass": "BestEffort"}));
 }

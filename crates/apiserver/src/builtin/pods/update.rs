@@ -13,53 +13,32 @@ const MUTABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`
 pub fn validate(new: &Value, old: &Value, errors: &mut Errors) {
     for list in ["containers", "initContainers"] {
         if items(new, list).len() != items(old, list).len() {
-            errors.forbidden(
-                format!("spec.{list}"),
-                "pod updates may not add or remove containers",
-            );
+            errors.forbidden(format!("spec.{list}"), "pod updates may not add or remove containers");
             return;
         }
     }
     deadline(new, old, errors);
-    if items(old, "tolerations")
-        .iter()
-        .any(|t| !items(new, "tolerations").contains(t))
-    {
+    if items(old, "tolerations").iter().any(|t| !items(new, "tolerations").contains(t)) {
         errors.forbidden(
             "spec.tolerations",
             "existing toleration can not be modified except its tolerationSeconds",
         );
     }
-    let gates = |spec| {
-        items(spec, "schedulingGates")
-            .iter()
-            .map(|g| text(g, "name"))
-            .collect::<Vec<_>>()
-    };
+    let gates = |spec| items(spec, "schedulingGates").iter().map(|g| text(g, "name")).collect::<Vec<_>>();
     for gate in gates(new).iter().filter(|g| !gates(old).contains(g)) {
         let detail = format!("only deletion is allowed, but found new scheduling gate '{gate}'");
         errors.forbidden("spec.schedulingGates", detail);
     }
     if masked(new, old) != *old {
-        errors.forbidden(
-            "spec",
-            format!("pod updates may not change fields other than {MUTABLE}\n"),
-        );
+        errors.forbidden("spec", format!("pod updates may not change fields other than {MUTABLE}\n"));
     }
 }
 
 fn deadline(new: &Value, old: &Value, errors: &mut Errors) {
     let path = "spec.activeDeadlineSeconds";
-    match (
-        int(new, "activeDeadlineSeconds"),
-        int(old, "activeDeadlineSeconds"),
-    ) {
+    match (int(new, "activeDeadlineSeconds"), int(old, "activeDeadlineSeconds")) {
         (None, Some(_)) => {
-            errors.invalid(
-                path,
-                Value::Null,
-                "must not update from a positive integer to nil value",
-            );
+            errors.invalid(path, Value::Null, "must not update from a positive integer to nil value");
         }
         (Some(new), Some(old)) if new > old => {
             errors.invalid(path, new, "must be less than or equal to previous value");

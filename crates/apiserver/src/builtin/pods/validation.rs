@@ -29,13 +29,7 @@ pub fn pod_spec(spec: &Value, path: &str, extra_volumes: &[&str], errors: &mut E
     let mut volumes = volumes(spec, path, errors);
     volumes.extend(extra_volumes);
     containers(spec, path, &volumes, errors);
-    errors.one_of(
-        spec,
-        path,
-        "restartPolicy",
-        &["Always", "OnFailure", "Never"],
-        true,
-    );
+    errors.one_of(spec, path, "restartPolicy", &["Always", "OnFailure", "Never"], true);
     errors.one_of(
         spec,
         path,
@@ -51,10 +45,7 @@ pub fn pod_spec(spec: &Value, path: &str, extra_volumes: &[&str], errors: &mut E
     }
     errors.labels(spec, path, "nodeSelector");
     for (field, complaints) in [
-        (
-            "serviceAccountName",
-            syntax::subdomain as fn(&str) -> syntax::Complaints,
-        ),
+        ("serviceAccountName", syntax::subdomain as fn(&str) -> syntax::Complaints),
         ("nodeName", syntax::subdomain),
         ("priorityClassName", syntax::subdomain),
         ("hostname", syntax::label),
@@ -85,11 +76,7 @@ fn containers(spec: &Value, path: &str, volumes: &BTreeSet<&str>, errors: &mut E
     for (list, init) in [("containers", false), ("initContainers", true)] {
         for (i, container) in items(spec, list).iter().enumerate() {
             let path = format!("{path}.{list}[{i}]");
-            let scope = Scope {
-                volumes,
-                init,
-                host_network: flag(spec, "hostNetwork"),
-            };
+            let scope = Scope { volumes, init, host_network: flag(spec, "hostNetwork") };
             container::validate(container, &path, &scope, errors);
             let name = text(container, "name");
             if !name.is_empty() && !names.insert(name) {
@@ -153,11 +140,7 @@ fn volume_source(volume: &Value, path: &str, errors: &mut Errors) {
         errors.need(&volume["hostPath"], &join(path, "hostPath"), "path");
     }
     if is_set(volume, "persistentVolumeClaim") {
-        errors.need(
-            &volume["persistentVolumeClaim"],
-            &join(path, "persistentVolumeClaim"),
-            "claimName",
-        );
+        errors.need(&volume["persistentVolumeClaim"], &join(path, "persistentVolumeClaim"), "claimName");
     }
     for (i, source) in items(&volume["projected"], "sources").iter().enumerate() {
         let at = format!("{path}.projected.sources[{i}]");
@@ -178,11 +161,7 @@ fn volume_source(volume: &Value, path: &str, errors: &mut Errors) {
 
 /// The fields that are set, in a fixed order.
 fn sources(object: &Value) -> Vec<&str> {
-    let set = object
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter(|(_, v)| !v.is_null());
+    let set = object.as_object().into_iter().flatten().filter(|(_, v)| !v.is_null());
     let mut names: Vec<_> = set.map(|(name, _)| name.as_str()).collect();
     names.sort_unstable();
     names
@@ -204,11 +183,8 @@ fn relative_path(item: &Value, at: &str, errors: &mut Errors) {
 fn tolerations(spec: &Value, path: &str, errors: &mut Errors) {
     for (i, toleration) in items(spec, "tolerations").iter().enumerate() {
         let path = format!("{path}.tolerations[{i}]");
-        let (key, value, operator) = (
-            text(toleration, "key"),
-            text(toleration, "value"),
-            text(toleration, "operator"),
-        );
+        let (key, value, operator) =
+            (text(toleration, "key"), text(toleration, "value"), text(toleration, "operator"));
         if !key.is_empty() {
             errors.complain(&join(&path, "key"), key, syntax::qualified_name(key));
         } else if operator != "Exists" {
@@ -221,13 +197,7 @@ fn tolerations(spec: &Value, path: &str, errors: &mut Errors) {
             errors.invalid(join(&path, "operator"), toleration.clone(), detail);
         }
         errors.one_of(toleration, &path, "operator", &["Equal", "Exists"], false);
-        errors.one_of(
-            toleration,
-            &path,
-            "effect",
-            &["NoSchedule", "PreferNoSchedule", "NoExecute"],
-            false,
-        );
+        errors.one_of(toleration, &path, "effect", &["NoSchedule", "PreferNoSchedule", "NoExecute"], false);
         if is_set(toleration, "tolerationSeconds") && text(toleration, "effect") != "NoExecute" {
             let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
             errors.invalid(join(&path, "effect"), text(toleration, "effect"), detail);

@@ -21,10 +21,7 @@ pub const BINDING: &[ColumnDef] = &[
     AGE,
     wide("Users", "Users who have the role by this binding."),
     wide("Groups", "Groups who have the role by this binding."),
-    wide(
-        "ServiceAccounts",
-        "ServiceAccounts that have the role by this binding.",
-    ),
+    wide("ServiceAccounts", "ServiceAccounts that have the role by this binding."),
 ];
 
 pub fn binding(object: &Value, now: Timestamp) -> Vec<Value> {

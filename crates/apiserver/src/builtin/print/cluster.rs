@@ -11,11 +11,7 @@ use crate::resource::ColumnDef;
 pub const NAMESPACE: &[ColumnDef] = &[NAME, col("Status", "string", "Active or Terminating."), AGE];
 
 pub fn namespace(object: &Value, now: Timestamp) -> Vec<Value> {
-    vec![
-        name(object),
-        text(&object["status"], "phase").into(),
-        age(object, now),
-    ]
+    vec![name(object), text(&object["status"], "phase").into(), age(object, now)]
 }
 
 pub const NODE: &[ColumnDef] = &[
@@ -54,9 +50,7 @@ pub fn node(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 fn node_status(node: &Value) -> String {
-    let ready = items(&node["status"], "conditions")
-        .iter()
-        .find(|c| text(c, "type") == "Ready");
+    let ready = items(&node["status"], "conditions").iter().find(|c| text(c, "type") == "Ready");
     let mut status = match ready.map(|c| text(c, "status")) {
         Some("True") => "Ready",
         Some(_) => "NotReady",
@@ -72,12 +66,10 @@ fn node_status(node: &Value) -> String {
 fn node_roles(node: &Value) -> String {
     let mut roles: Vec<_> = object::labels(node)
         .into_iter()
-        .filter_map(
-            |(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
-                Some(role) => Some(role.to_owned()),
-                None => (key == "kubernetes.io/role").then_some(value),
-            },
-        )
+        .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
+            Some(role) => Some(role.to_owned()),
+            None => (key == "kubernetes.io/role").then_some(value),
+        })
         .filter(|role| !role.is_empty())
         .collect();
     roles.sort();
@@ -88,11 +80,7 @@ fn node_roles(node: &Value) -> String {
 pub const LEASE: &[ColumnDef] = &[NAME, col("Holder", "string", "Who holds the lease."), AGE];
 
 pub fn lease(object: &Value, now: Timestamp) -> Vec<Value> {
-    vec![
-        name(object),
-        text(&object["spec"], "holderIdentity").into(),
-        age(object, now),
-    ]
+    vec![name(object), text(&object["spec"], "holderIdentity").into(), age(object, now)]
 }
 
 pub const CLAIM: &[ColumnDef] = &[
@@ -102,48 +90,24 @@ pub const CLAIM: &[ColumnDef] = &[
     col("Capacity", "string", "Size of the volume."),
     col("Access Modes", "string", "How the volume can be mounted."),
     col("StorageClass", "string", "The storage class of the claim."),
-    col(
-        "VolumeAttributesClass",
-        "string",
-        "The volume attributes class of the claim.",
-    ),
+    col("VolumeAttributesClass", "string", "The volume attributes class of the claim."),
     AGE,
     wide("VolumeMode", "File system or block device."),
 ];
 
 pub fn claim(object: &Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&object["spec"], &object["status"]);
-    let phase = if object::is_terminating(object) {
-        "Terminating"
-    } else {
-        text(status, "phase")
-    };
+    let phase = if object::is_terminating(object) { "Terminating" } else { text(status, "phase") };
     let bound = !text(spec, "volumeName").is_empty();
-    let class = text(
-        &object["metadata"]["annotations"],
-        "volume.beta.kubernetes.io/storage-class",
-    );
+    let class = text(&object["metadata"]["annotations"], "volume.beta.kubernetes.io/storage-class");
     vec![
         name(object),
         phase.into(),
         text(spec, "volumeName").into(),
-        if bound {
-            or(text(&status["capacity"], "storage"), "0")
-        } else {
-            ""
-        }
-        .into(),
-        if bound {
-            access_modes(status)
-        } else {
-            String::new()
-        }
-        .into(),
+        if bound { or(text(&status["capacity"], "storage"), "0") } else { "" }.into(),
+        if bound { access_modes(status) } else { String::new() }.into(),
         or(class, text(spec, "storageClassName")).into(),
-        spec["volumeAttributesClassName"]
-            .as_str()
-            .unwrap_or("<unset>")
-            .into(),
+        spec["volumeAttributesClassName"].as_str().unwrap_or("<unset>").into(),
         age(object, now),
         or(text(spec, "volumeMode"), "<unset>").into(),
     ]

@@ -19,24 +19,12 @@ pub fn config_map(object: &Value, now: Timestamp) -> Vec<Value> {
 pub const SECRET: &[ColumnDef] = &[NAME, col("Type", "string", "What the Secret is for."), DATA, AGE];
 
 pub fn secret(object: &Value, now: Timestamp) -> Vec<Value> {
-    vec![
-        name(object),
-        text(object, "type").into(),
-        entries(object, "data").count().into(),
-        age(object, now),
-    ]
+    vec![name(object), text(object, "type").into(), entries(object, "data").count().into(), age(object, now)]
 }
 
-pub const SERVICE_ACCOUNT: &[ColumnDef] = &[
-    NAME,
-    col("Secrets", "string", "How many Secrets the account lists."),
-    AGE,
-];
+pub const SERVICE_ACCOUNT: &[ColumnDef] =
+    &[NAME, col("Secrets", "string", "How many Secrets the account lists."), AGE];
 
 pub fn service_account(object: &Value, now: Timestamp) -> Vec<Value> {
-    vec![
-        name(object),
-        items(object, "secrets").len().into(),
-        age(object, now),
-    ]
+    vec![name(object), items(object, "secrets").len().into(), age(object, now)]
 }

@@ -17,27 +17,17 @@ pub const EVENT: &[ColumnDef] = &[
     col("Message", "string", "What happened, for people."),
     wide("First Seen", "Time since it happened first."),
     wide("Count", "How often it happened."),
-    ColumnDef {
-        format: "name",
-        ..wide("Name", "Name of the Event itself.")
-    },
+    ColumnDef { format: "name", ..wide("Name", "Name of the Event itself.") },
 ];
 
 pub fn core_event(event: &Value, now: Timestamp) -> Vec<Value> {
     let or_field = |a: &'static str, b: &'static str| {
-        if event[a].is_string() {
-            &event[a]
-        } else {
-            &event[b]
-        }
+        if event[a].is_string() { &event[a] } else { &event[b] }
     };
     let first = since(or_field("firstTimestamp", "eventTime"), now);
     let series = &event["series"];
     let (last, count) = if series.is_object() {
-        (
-            since(&series["lastObservedTime"], now),
-            int(series, "count").unwrap_or_default(),
-        )
+        (since(&series["lastObservedTime"], now), int(series, "count").unwrap_or_default())
     } else {
         let last = if event["lastTimestamp"].is_string() {
             since(&event["lastTimestamp"], now)
@@ -52,10 +42,7 @@ pub fn core_event(event: &Value, now: Timestamp) -> Vec<Value> {
         "" => kind,
         name => format!("{kind}/{name}"),
     };
-    let component = or(
-        text(&event["source"], "component"),
-        text(event, "reportingComponent"),
-    );
+    let component = or(text(&event["source"], "component"), text(event, "reportingComponent"));
     let source = match or(text(&event["source"], "host"), text(event, "reportingInstance")) {
         "" => component.to_owned(),
         host => format!("{component}, {host}"),

@@ -19,10 +19,7 @@ pub const SERVICE: &[ColumnDef] = &[
 
 pub fn service(object: &Value, now: Timestamp) -> Vec<Value> {
     let spec = &object["spec"];
-    let ip = texts(spec, "clusterIPs")
-        .first()
-        .copied()
-        .unwrap_or_else(|| text(spec, "clusterIP"));
+    let ip = texts(spec, "clusterIPs").first().copied().unwrap_or_else(|| text(spec, "clusterIP"));
     let ports: Vec<_> = items(spec, "ports").iter().map(port).collect();
     vec![
         name(object),
@@ -59,19 +56,12 @@ fn external_ip(service: &Value) -> String {
         _ => return "<unknown>".to_owned(),
     }
     addresses.extend(texts(spec, "externalIPs"));
-    let none = if text(spec, "type") == "LoadBalancer" {
-        "<pending>"
-    } else {
-        "<none>"
-    };
+    let none = if text(spec, "type") == "LoadBalancer" { "<pending>" } else { "<none>" };
     or(&addresses.join(","), none).to_owned()
 }
 
-pub const ENDPOINTS: &[ColumnDef] = &[
-    NAME,
-    col("Endpoints", "string", "Addresses and ports that are ready."),
-    AGE,
-];
+pub const ENDPOINTS: &[ColumnDef] =
+    &[NAME, col("Endpoints", "string", "Addresses and ports that are ready."), AGE];
 
 pub fn endpoints(object: &Value, now: Timestamp) -> Vec<Value> {
     let mut list = Vec::new();
@@ -82,29 +72,19 @@ pub fn endpoints(object: &Value, now: Timestamp) -> Vec<Value> {
         }
         for port in items(subset, "ports") {
             let port = int(port, "port").unwrap_or_default();
-            list.extend(ips.clone().map(|ip| {
-                if ip.contains(':') {
-                    format!("[{ip}]:{port}")
-                } else {
-                    format!("{ip}:{port}")
-                }
-            }));
+            list.extend(
+                ips.clone().map(|ip| {
+                    if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") }
+                }),
+            );
         }
     }
-    vec![
-        name(object),
-        first(list, 3, ",", "<none>").into(),
-        age(object, now),
-    ]
+    vec![name(object), first(list, 3, ",", "<none>").into(), age(object, now)]
 }
 
 pub const ENDPOINT_SLICE: &[ColumnDef] = &[
     NAME,
-    col(
-        "AddressType",
-        "string",
-        "What the addresses are: IPv4, IPv6 or names.",
-    ),
+    col("AddressType", "string", "What the addresses are: IPv4, IPv6 or names."),
     col("Ports", "string", "Ports of every endpoint."),
     col("Endpoints", "string", "Addresses of the endpoints."),
     AGE,
@@ -116,11 +96,8 @@ pub fn endpoint_slice(object: &Value, now: Timestamp) -> Vec<Value> {
         None => or(text(p, "name"), "*").to_owned(),
     };
     let ports = items(object, "ports").iter().map(port).collect();
-    let addresses = items(object, "endpoints")
-        .iter()
-        .flat_map(|e| texts(e, "addresses"))
-        .map(str::to_owned)
-        .collect();
+    let addresses =
+        items(object, "endpoints").iter().flat_map(|e| texts(e, "addresses")).map(str::to_owned).collect();
     vec![
         name(object),
         text(object, "addressType").into(),
@@ -130,16 +107,9 @@ pub fn endpoint_slice(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub const NETWORK_POLICY: &[ColumnDef] = &[
-    NAME,
-    col("Pod-Selector", "string", "Labels of the pods the policy is for."),
-    AGE,
-];
+pub const NETWORK_POLICY: &[ColumnDef] =
+    &[NAME, col("Pod-Selector", "string", "Labels of the pods the policy is for."), AGE];
 
 pub fn network_policy(object: &Value, now: Timestamp) -> Vec<Value> {
-    vec![
-        name(object),
-        selector(&object["spec"]["podSelector"]).into(),
-        age(object, now),
-    ]
+    vec![name(object), selector(&object["spec"]["podSelector"]).into(), age(object, now)]
 }

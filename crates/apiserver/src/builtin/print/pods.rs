@@ -11,42 +11,22 @@ use crate::resource::ColumnDef;
 pub const POD: &[ColumnDef] = &[
     NAME,
     col("Ready", "string", "Containers that are ready, of all containers."),
-    col(
-        "Status",
-        "string",
-        "The state of the pod's containers in one word.",
-    ),
-    col(
-        "Restarts",
-        "string",
-        "How often the containers were restarted, and when last.",
-    ),
+    col("Status", "string", "The state of the pod's containers in one word."),
+    col("Restarts", "string", "How often the containers were restarted, and when last."),
     AGE,
     wide("IP", "Address of the pod."),
     wide("Node", "Node the pod runs on."),
-    wide(
-        "Nominated Node",
-        "Node the pod will run on once other pods have made room.",
-    ),
-    wide(
-        "Readiness Gates",
-        "Extra conditions that are true, of all that count for readiness.",
-    ),
+    wide("Nominated Node", "Node the pod will run on once other pods have made room."),
+    wide("Readiness Gates", "Extra conditions that are true, of all that count for readiness."),
 ];
 
 pub fn pod(pod: &Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&pod["spec"], &pod["status"]);
     let summary = Summary::of(pod);
     let total = items(spec, "containers").len()
-        + items(spec, "initContainers")
-            .iter()
-            .filter(|c| is_sidecar(c))
-            .count();
+        + items(spec, "initContainers").iter().filter(|c| is_sidecar(c)).count();
     let restarts = match summary.restarts {
-        Restarts {
-            count,
-            last: Some(last),
-        } if count != 0 => {
+        Restarts { count, last: Some(last) } if count != 0 => {
             format!("{count} ({} ago)", since(&Value::from(last), now))
         }
         Restarts { count, .. } => count.to_string(),
@@ -122,9 +102,7 @@ impl Summary {
     fn add_init_containers(&mut self, pod: &Value, sidecars: &mut Restarts) -> bool {
         let specs = items(&pod["spec"], "initContainers");
         for (i, container) in items(&pod["status"], "initContainerStatuses").iter().enumerate() {
-            let sidecar = specs
-                .iter()
-                .any(|c| c["name"] == container["name"] && is_sidecar(c));
+            let sidecar = specs.iter().any(|c| c["name"] == container["name"] && is_sidecar(c));
             self.restarts.add(container);
             if sidecar {
                 sidecars.add(container);
@@ -178,10 +156,7 @@ impl Summary {
 }
 
 fn end_reason(ended: &Value) -> String {
-    match (
-        text(ended, "reason"),
-        ended["signal"].as_i64().unwrap_or_default(),
-    ) {
+    match (text(ended, "reason"), ended["signal"].as_i64().unwrap_or_default()) {
         ("", 0) => format!("ExitCode:{}", ended["exitCode"].as_i64().unwrap_or_default()),
         ("", signal) => format!("Signal:{signal}"),
         (reason, _) => reason.to_owned(),
@@ -194,9 +169,7 @@ fn is_sidecar(container: &Value) -> bool {
 }
 
 fn is_true(status: &Value, condition: &str) -> bool {
-    items(status, "conditions")
-        .iter()
-        .any(|c| text(c, "type") == condition && text(c, "status") == "True")
+    items(status, "conditions").iter().any(|c| text(c, "type") == condition && text(c, "status") == "True")
 }
 
 fn readiness_gates(pod: &Value) -> String {
@@ -204,10 +177,7 @@ fn readiness_gates(pod: &Value) -> String {
     if gates.is_empty() {
         return "<none>".to_owned();
     }
-    let met = gates
-        .iter()
-        .filter(|g| is_true(&pod["status"], text(g, "conditionType")))
-        .count();
+    let met = gates.iter().filter(|g| is_true(&pod["status"], text(g, "conditionType"))).count();
     format!("{met}/{}", gates.len())
 }
 

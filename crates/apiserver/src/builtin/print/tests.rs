@@ -9,22 +9,13 @@ fn row(plural: &str, mut object: Value) -> Vec<String> {
     object["metadata"]["name"] = "x".into();
     object["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z".into();
     let resource = resources().into_iter().find(|r| r.plural == plural).unwrap();
-    let Columns::Printer(columns, row) = resource.columns else {
-        panic!("{plural} has no columns")
-    };
+    let Columns::Printer(columns, row) = resource.columns else { panic!("{plural} has no columns") };
     let cells = columns.iter().zip(row(&object, now));
     let text = |cell: Value| cell.as_str().map_or_else(|| cell.to_string(), str::to_owned);
     let shown: Vec<_> = cells.map(|(column, cell)| (column.name, text(cell))).collect();
     assert!(shown.contains(&("Name", "x".to_owned())));
-    assert!(
-        shown.iter().all(|(name, cell)| *name != "Age" || cell == "5m"),
-        "{shown:?}"
-    );
-    shown
-        .into_iter()
-        .filter(|(name, _)| !matches!(*name, "Name" | "Age"))
-        .map(|(_, cell)| cell)
-        .collect()
+    assert!(shown.iter().all(|(name, cell)| *name != "Age" || cell == "5m"), "{shown:?}");
+    shown.into_iter().filter(|(name, _)| !matches!(*name, "Name" | "Age")).map(|(_, cell)| cell).collect()
 }
 
 #[test]
@@ -93,33 +84,13 @@ fn shows_what_kubectl_users_know() {
             "endpoints": [{"addresses": ["1.1.1.1"]}]}),
             vec!["IPv4", "80,n,*", "1.1.1.1"],
         ),
-        (
-            "endpointslices",
-            json!({"addressType": "IPv4"}),
-            vec!["IPv4", "<unset>", "<unset>"],
-        ),
-        (
-            "configmaps",
-            json!({"data": {"a": "", "b": ""}, "binaryData": {"c": ""}}),
-            vec!["3"],
-        ),
-        (
-            "secrets",
-            json!({"type": "Opaque", "data": {"a": ""}}),
-            vec!["Opaque", "1"],
-        ),
+        ("endpointslices", json!({"addressType": "IPv4"}), vec!["IPv4", "<unset>", "<unset>"]),
+        ("configmaps", json!({"data": {"a": "", "b": ""}, "binaryData": {"c": ""}}), vec!["3"]),
+        ("secrets", json!({"type": "Opaque", "data": {"a": ""}}), vec!["Opaque", "1"]),
         ("serviceaccounts", json!({}), vec!["0"]),
-        (
-            "namespaces",
-            json!({"status": {"phase": "Active"}}),
-            vec!["Active"],
-        ),
+        ("namespaces", json!({"status": {"phase": "Active"}}), vec!["Active"]),
         ("leases", json!({"spec": {"holderIdentity": "me"}}), vec!["me"]),
-        (
-            "networkpolicies",
-            json!({"spec": {"podSelector": {}}}),
-            vec!["<none>"],
-        ),
+        ("networkpolicies", json!({"spec": {"podSelector": {}}}), vec!["<none>"]),
         (
             "nodes",
             json!({"metadata": {"labels": {"node-role.kubernetes.io/worker": "", "kubernetes.io/role": "edge"}},
@@ -150,11 +121,7 @@ fn shows_what_kubectl_users_know() {
             vec!["Role/r", "u, v", "", "n/s"],
         ),
         ("clusterroles", json!({}), vec!["2026-01-01T00:00:00Z"]),
-        (
-            "customresourcedefinitions",
-            json!({}),
-            vec!["2026-01-01T00:00:00Z"],
-        ),
+        ("customresourcedefinitions", json!({}), vec!["2026-01-01T00:00:00Z"]),
         (
             "horizontalpodautoscalers",
             json!({"spec": {"scaleTargetRef": {"kind": "Deployment", "name": "d"},
@@ -163,13 +130,7 @@ fn shows_what_kubectl_users_know() {
                 {"type": "Pods", "pods": {"target": {"averageValue": "10"}}}, {"type": "External"}]},
             "status": {"currentReplicas": 2, "currentMetrics": [
                 {"resource": {"current": {"averageUtilization": 7}}}]}}),
-            vec![
-                "Deployment/d",
-                "cpu: 7%/80%, <unknown>/10 + 1 more...",
-                "1",
-                "5",
-                "2",
-            ],
+            vec!["Deployment/d", "cpu: 7%/80%, <unknown>/10 + 1 more...", "1", "5", "2"],
         ),
     ];
     for (plural, object, want) in cases {

@@ -16,11 +16,7 @@ pub const DEPLOYMENT: &[ColumnDef] = &[
     NAME,
     READY,
     col("Up-to-date", "string", "Pods made from the current template."),
-    col(
-        "Available",
-        "string",
-        "Pods that have been ready for long enough.",
-    ),
+    col("Available", "string", "Pods that have been ready for long enough."),
     AGE,
     CONTAINERS,
     IMAGES,
@@ -42,16 +38,8 @@ pub fn deployment(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub const REPLICA_SET: &[ColumnDef] = &[
-    NAME,
-    DESIRED,
-    CURRENT,
-    READY_COUNT,
-    AGE,
-    CONTAINERS,
-    IMAGES,
-    SELECTOR,
-];
+pub const REPLICA_SET: &[ColumnDef] =
+    &[NAME, DESIRED, CURRENT, READY_COUNT, AGE, CONTAINERS, IMAGES, SELECTOR];
 
 pub fn replica_set(object: &Value, now: Timestamp) -> Vec<Value> {
     let [containers, images] = containers(object);
@@ -80,16 +68,8 @@ pub const DAEMON_SET: &[ColumnDef] = &[
     CURRENT,
     READY_COUNT,
     col("Up-to-date", "integer", "Pods made from the current template."),
-    col(
-        "Available",
-        "integer",
-        "Pods that have been ready for long enough.",
-    ),
-    col(
-        "Node Selector",
-        "string",
-        "Labels a node must have to run the pod.",
-    ),
+    col("Available", "integer", "Pods that have been ready for long enough."),
+    col("Node Selector", "string", "Labels a node must have to run the pod."),
     AGE,
     CONTAINERS,
     IMAGES,
@@ -131,9 +111,7 @@ pub fn autoscaler(object: &Value, now: Timestamp) -> Vec<Value> {
         name(object),
         format!("{}/{}", text(target, "kind"), text(target, "name")).into(),
         metrics(items(spec, "metrics"), items(status, "currentMetrics")).into(),
-        int(spec, "minReplicas")
-            .map_or("<unset>".to_owned(), |n| n.to_string())
-            .into(),
+        int(spec, "minReplicas").map_or("<unset>".to_owned(), |n| n.to_string()).into(),
         count(spec, "maxReplicas"),
         count(status, "currentReplicas"),
         age(object, now),
@@ -141,11 +119,7 @@ pub fn autoscaler(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 fn metrics(specs: &[Value], statuses: &[Value]) -> String {
-    let list = specs
-        .iter()
-        .enumerate()
-        .map(|(i, spec)| metric(spec, statuses.get(i)))
-        .collect();
+    let list = specs.iter().enumerate().map(|(i, spec)| metric(spec, statuses.get(i))).collect();
     first(list, 2, ", ", "<none>")
 }
 
@@ -167,19 +141,12 @@ fn metric(spec: &Value, status: Option<&Value>) -> String {
             _ => absent.to_owned(),
         };
         let absent = if unit == "%" { "<auto>" } else { "0" };
-        [
-            shown(current.map_or(&Value::Null, |c| &c[key]), "<unknown>"),
-            shown(&target[key], absent),
-        ]
+        [shown(current.map_or(&Value::Null, |c| &c[key]), "<unknown>"), shown(&target[key], absent)]
     };
     let average = !target["averageValue"].is_null();
     match source {
         "resource" | "containerResource" => {
-            let [is, want] = show(if average {
-                "averageValue"
-            } else {
-                "averageUtilization"
-            });
+            let [is, want] = show(if average { "averageValue" } else { "averageUtilization" });
             format!("{}: {is}/{want}", text(&spec[source], "name"))
         }
         "pods" => show("averageValue").join("/"),
@@ -195,12 +162,5 @@ fn ready(object: &Value) -> Value {
 
 fn containers(object: &Value) -> [Value; 2] {
     let containers = items(&object["spec"]["template"]["spec"], "containers");
-    ["name", "image"].map(|key| {
-        containers
-            .iter()
-            .map(|c| text(c, key))
-            .collect::<Vec<_>>()
-            .join(",")
-            .into()
-    })
+    ["name", "image"].map(|key| containers.iter().map(|c| text(c, key)).collect::<Vec<_>>().join(",").into())
 }

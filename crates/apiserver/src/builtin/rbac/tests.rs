@@ -6,11 +6,7 @@ use crate::resource::Strategy;
 fn errors(strategy: &dyn Strategy, new: &Value, old: Option<&Value>) -> Vec<String> {
     let mut new = new.clone();
     strategy.default(&mut new);
-    strategy
-        .validate(&new, old)
-        .iter()
-        .map(ToString::to_string)
-        .collect()
+    strategy.validate(&new, old).iter().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -58,17 +54,11 @@ fn refuses_bad_bindings_in_kubernetes_words() {
     let cluster = Binding { namespaced: false };
     let cases = [
         (
-            binding(
-                json!({"kind": "Role", "name": "r"}),
-                json!({"kind": "User", "name": "u"}),
-            ),
+            binding(json!({"kind": "Role", "name": "r"}), json!({"kind": "User", "name": "u"})),
             "roleRef.kind: Unsupported value: \"Role\": supported values: \"ClusterRole\"",
         ),
         (
-            binding(
-                json!({"kind": "ClusterRole"}),
-                json!({"kind": "User", "name": "u"}),
-            ),
+            binding(json!({"kind": "ClusterRole"}), json!({"kind": "User", "name": "u"})),
             "roleRef.name: Required value",
         ),
         (

@@ -34,11 +34,7 @@ impl Strategy for Endpoints {
             }
             for list in lists {
                 for (j, address) in items(subset, list).iter().enumerate() {
-                    endpoint_ip(
-                        text(address, "ip"),
-                        &format!("{path}.{list}[{j}].ip"),
-                        &mut errors,
-                    );
+                    endpoint_ip(text(address, "ip"), &format!("{path}.{list}[{j}].ip"), &mut errors);
                     let name = text(address, "hostname");
                     if !name.is_empty() {
                         let at = format!("{path}.{list}[{j}].hostname");
@@ -138,11 +134,7 @@ fn slice_endpoints(slice: &Value, errors: &mut Errors) {
         }
         let hostname = text(endpoint, "hostname");
         if !hostname.is_empty() {
-            errors.complain(
-                &format!("endpoints[{i}].hostname"),
-                hostname,
-                syntax::label(hostname),
-            );
+            errors.complain(&format!("endpoints[{i}].hostname"), hostname, syntax::label(hostname));
         }
     }
 }
@@ -166,11 +158,7 @@ fn endpoint_ip(text: &str, path: &str, errors: &mut Errors) {
         errors.invalid(path, text, format!("may not be unspecified ({text})"));
     }
     if link_local {
-        errors.invalid(
-            path,
-            text,
-            "may not be in the link-local range (169.254.0.0/16, fe80::/10)",
-        );
+        errors.invalid(path, text, "may not be in the link-local range (169.254.0.0/16, fe80::/10)");
     }
     if multicast {
         let detail = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)";
@@ -179,10 +167,6 @@ fn endpoint_ip(text: &str, path: &str, errors: &mut Errors) {
 }
 
 fn too_many(path: &str, count: usize, max: usize) -> FieldError {
-    FieldError::new(
-        FieldErrorKind::TooMany,
-        path,
-        format!("must have at most {max} items"),
-    )
-    .with_value(&count.into())
+    FieldError::new(FieldErrorKind::TooMany, path, format!("must have at most {max} items"))
+        .with_value(&count.into())
 }

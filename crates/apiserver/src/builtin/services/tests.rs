@@ -12,11 +12,7 @@ fn made(spec: Value) -> Value {
 }
 
 fn errors(strategy: &dyn Strategy, new: &Value, old: Option<&Value>) -> Vec<String> {
-    strategy
-        .validate(new, old)
-        .iter()
-        .map(ToString::to_string)
-        .collect()
+    strategy.validate(new, old).iter().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -29,10 +25,7 @@ fn fills_in_what_a_service_leaves_out() {
         "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}, {"port": 53, "protocol": "UDP", "targetPort": "dns"}]
     });
     assert_eq!(service["spec"], want);
-    assert_eq!(
-        made(json!({"clusterIP": "None"}))["spec"]["clusterIPs"],
-        json!(["None"])
-    );
+    assert_eq!(made(json!({"clusterIP": "None"}))["spec"]["clusterIPs"], json!(["None"]));
     assert!(made(json!({"type": "ExternalName"}))["spec"]["ipFamilies"].is_null());
 }
 
@@ -56,10 +49,7 @@ fn says_which_address_is_wanted() {
 fn refuses_bad_services_in_kubernetes_words() {
     let cases = [
         (json!({}), "spec.ports: Required value"),
-        (
-            json!({"ports": [{"port": 1}, {"port": 2}]}),
-            "spec.ports[0].name: Required value",
-        ),
+        (json!({"ports": [{"port": 1}, {"port": 2}]}), "spec.ports[0].name: Required value"),
         (
             json!({"ports": [{"port": 1, "name": "a"}, {"port": 2, "name": "a"}]}),
             "spec.ports[1].name: Duplicate value: \"a\"",
@@ -92,10 +82,7 @@ fn refuses_bad_services_in_kubernetes_words() {
             json!({"ports": [{"port": 1}], "selector": {"a": "b c"}}),
             "spec.selector: Invalid value: \"b c\": a valid label must be",
         ),
-        (
-            json!({"type": "ExternalName"}),
-            "spec.externalName: Required value",
-        ),
+        (json!({"type": "ExternalName"}), "spec.externalName: Required value"),
         (
             json!({"ports": [{"port": 1}], "type": "NodePort", "clusterIP": "None"}),
             "spec.clusterIPs[0]: Invalid value: \"None\": may not be set to 'None' for NodePort services",
@@ -123,14 +110,10 @@ fn the_address_stays_and_need_not_be_repeated() {
     assert_eq!(kept["spec"]["clusterIPs"], json!(["10.0.0.7"]));
     let (_, changed) =
         update(json!({"ports": [{"port": 80}], "clusterIP": "10.0.0.8", "clusterIPs": ["10.0.0.7"]}));
-    assert_eq!(
-        changed,
-        ["spec.clusterIPs[0]: Invalid value: [\"10.0.0.8\"]: may not change once set"]
-    );
-    let (external, none) = update(
-        json!({"type": "ExternalName", "externalName": "a.b", "clusterIP": "10.0.0.7",
-        "clusterIPs": ["10.0.0.7"], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"}),
-    );
+    assert_eq!(changed, ["spec.clusterIPs[0]: Invalid value: [\"10.0.0.8\"]: may not change once set"]);
+    let (external, none) =
+        update(json!({"type": "ExternalName", "externalName": "a.b", "clusterIP": "10.0.0.7",
+        "clusterIPs": ["10.0.0.7"], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"}));
     assert!(none.is_empty(), "{none:?}");
     assert!(external["spec"]["clusterIP"].is_null());
 }
@@ -197,8 +180,5 @@ fn refuses_bad_endpoints_in_kubernetes_words() {
         errors(&EndpointSlice, &new, Some(&old)),
         ["addressType: Invalid value: \"IPv6\": field is immutable"]
     );
-    assert!(
-        errors(&EndpointSlice, &slice("IPv4", "127.0.0.1"), None).is_empty(),
-        "pods are local processes"
-    );
+    assert!(errors(&EndpointSlice, &slice("IPv4", "127.0.0.1"), None).is_empty(), "pods are local processes");
 }

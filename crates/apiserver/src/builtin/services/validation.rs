@@ -13,13 +13,7 @@ pub fn validate(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let headless = texts(spec, "clusterIPs").first() == Some(&"None");
     let kind = text(spec, "type");
-    errors.one_of(
-        spec,
-        "spec",
-        "type",
-        &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"],
-        true,
-    );
+    errors.one_of(spec, "spec", "type", &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"], true);
     if items(spec, "ports").is_empty() && !headless && kind != "ExternalName" {
         errors.required("spec.ports", "");
     }
@@ -72,10 +66,7 @@ fn ports(spec: &Value, errors: &mut Errors) {
         }
         let protocol = text(port, "protocol");
         if !numbers.insert((protocol, number)) {
-            errors.duplicate(
-                path.clone(),
-                json!({"protocol": protocol, "port": number, "targetPort": 0}),
-            );
+            errors.duplicate(path.clone(), json!({"protocol": protocol, "port": number, "targetPort": 0}));
         }
         let node = int(port, "nodePort").unwrap_or_default();
         if node != 0 && text(spec, "type") == "ClusterIP" {
@@ -181,20 +172,8 @@ fn traffic(spec: &Value, errors: &mut Errors) {
         let detail = "may only be set for externally-accessible services";
         errors.invalid("spec.externalTrafficPolicy", value, detail);
     }
-    errors.one_of(
-        spec,
-        "spec",
-        "externalTrafficPolicy",
-        &["Cluster", "Local"],
-        false,
-    );
-    errors.one_of(
-        spec,
-        "spec",
-        "internalTrafficPolicy",
-        &["Cluster", "Local"],
-        false,
-    );
+    errors.one_of(spec, "spec", "externalTrafficPolicy", &["Cluster", "Local"], false);
+    errors.one_of(spec, "spec", "internalTrafficPolicy", &["Cluster", "Local"], false);
     if is_set(spec, "allocateLoadBalancerNodePorts") && !balanced {
         let detail = "may only be used when `type` is 'LoadBalancer'";
         errors.forbidden("spec.allocateLoadBalancerNodePorts", detail);

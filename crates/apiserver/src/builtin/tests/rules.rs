@@ -5,12 +5,7 @@ use serde_json::{Value, json};
 use super::find;
 
 fn errors(group: &str, plural: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
-    find(group, plural)
-        .strategy
-        .validate(object, old)
-        .iter()
-        .map(ToString::to_string)
-        .collect()
+    find(group, plural).strategy.validate(object, old).iter().map(ToString::to_string).collect()
 }
 
 fn defaulted(group: &str, plural: &str, mut object: Value) -> Value {
@@ -46,16 +41,8 @@ fn refuses_bad_objects_in_kubernetes_words() {
             json!({"spec": {"minReplicas": 0, "maxReplicas": 2, "scaleTargetRef": target}}),
             "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1",
         ),
-        (
-            hpa,
-            json!({"spec": {"maxReplicas": 2}}),
-            "spec.scaleTargetRef.kind: Required value",
-        ),
-        (
-            policy,
-            peer(json!({})),
-            "spec.ingress[0].from[0]: Required value: must specify a peer",
-        ),
+        (hpa, json!({"spec": {"maxReplicas": 2}}), "spec.scaleTargetRef.kind: Required value"),
+        (policy, peer(json!({})), "spec.ingress[0].from[0]: Required value: must specify a peer"),
         (
             policy,
             peer(json!({"ipBlock": {"cidr": "10.0.0.0/8", "except": ["11.0.0.0/16"]}})),
@@ -105,16 +92,9 @@ fn fills_in_what_objects_leave_out() {
     let both = policy(json!({"egress": [{"ports": [{"port": 1}]}]}));
     assert_eq!(both["spec"]["policyTypes"], json!(["Ingress", "Egress"]));
     assert_eq!(both["spec"]["egress"][0]["ports"][0]["protocol"], "TCP");
-    let hpa = defaulted(
-        "autoscaling",
-        "horizontalpodautoscalers",
-        json!({"spec": {"behavior": {}}}),
-    );
+    let hpa = defaulted("autoscaling", "horizontalpodautoscalers", json!({"spec": {"behavior": {}}}));
     assert_eq!(hpa["spec"]["minReplicas"], 1);
-    assert_eq!(
-        hpa["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"],
-        80
-    );
+    assert_eq!(hpa["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 80);
     assert_eq!(hpa["spec"]["behavior"]["scaleDown"]["selectPolicy"], "Max");
     let node = defaulted("", "nodes", json!({"status": {"capacity": {"cpu": "2"}}}));
     assert_eq!(node["status"]["allocatable"], json!({"cpu": "2"}));
@@ -127,19 +107,10 @@ fn a_claim_changes_only_in_size_once_bound() {
             "resources": {"requests": {"storage": size}}}, "status": {"phase": phase}})
     };
     let check = |new: Value, old: Value| errors("", "persistentvolumeclaims", &new, Some(&old));
-    assert!(
-        check(claim("1Gi", "Pending", "v"), claim("1Gi", "Pending", "")).is_empty(),
-        "bound once"
-    );
-    assert!(
-        check(claim("2Gi", "Bound", "v"), claim("1Gi", "Bound", "v")).is_empty(),
-        "grows"
-    );
+    assert!(check(claim("1Gi", "Pending", "v"), claim("1Gi", "Pending", "")).is_empty(), "bound once");
+    assert!(check(claim("2Gi", "Bound", "v"), claim("1Gi", "Bound", "v")).is_empty(), "grows");
     let moved = check(claim("1Gi", "Bound", "w"), claim("1Gi", "Bound", "v"));
-    assert!(
-        moved[0].starts_with("spec: Forbidden: spec is immutable after creation except"),
-        "{moved:?}"
-    );
+    assert!(moved[0].starts_with("spec: Forbidden: spec is immutable after creation except"), "{moved:?}");
     let shrunk = check(claim("1Gi", "Bound", "v"), claim("2Gi", "Bound", "v"));
     assert_eq!(
         shrunk,

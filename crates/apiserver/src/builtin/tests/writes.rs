@@ -43,11 +43,7 @@ fn usual_objects_are_accepted() {
             "services",
             json!({"spec": {"selector": {"a": "b"}, "ports": [{"port": 80, "targetPort": "http"}]}}),
         ),
-        (
-            "",
-            "endpoints",
-            json!({"subsets": [{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 80}]}]}),
-        ),
+        ("", "endpoints", json!({"subsets": [{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 80}]}]})),
         ("", "pods", json!({"spec": pod})),
         ("", "nodes", json!({"status": {"capacity": {"cpu": "2"}}})),
         (

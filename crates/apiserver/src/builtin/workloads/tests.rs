@@ -3,12 +3,8 @@ use serde_json::{Value, json};
 use super::Workload;
 use crate::resource::Strategy;
 
-const ALL: [Workload; 4] = [
-    Workload::Deployment,
-    Workload::ReplicaSet,
-    Workload::StatefulSet,
-    Workload::DaemonSet,
-];
+const ALL: [Workload; 4] =
+    [Workload::Deployment, Workload::ReplicaSet, Workload::StatefulSet, Workload::DaemonSet];
 
 fn good(kind: Workload) -> Value {
     let mut object = json!({"spec": {
@@ -40,10 +36,7 @@ fn fills_in_what_each_kind_leaves_out() {
         let template = spec.as_object_mut().unwrap().remove("template").unwrap();
         assert_eq!(template["spec"]["restartPolicy"], "Always");
         assert_eq!(template["spec"]["containers"][0]["imagePullPolicy"], "Always");
-        assert!(
-            template["spec"]["enableServiceLinks"].is_null(),
-            "a default of pods alone"
-        );
+        assert!(template["spec"]["enableServiceLinks"].is_null(), "a default of pods alone");
         spec.as_object_mut().unwrap().remove("selector");
         assert_eq!(spec, want, "{kind:?}");
     }
@@ -60,12 +53,7 @@ fn accepts_good_workloads() {
 fn refuses_bad_workloads_in_kubernetes_words() {
     use Workload::{DaemonSet, Deployment, StatefulSet};
     let cases = [
-        (
-            Deployment,
-            "/spec/selector",
-            Value::Null,
-            "spec.selector: Required value",
-        ),
+        (Deployment, "/spec/selector", Value::Null, "spec.selector: Required value"),
         (
             Deployment,
             "/spec/selector",

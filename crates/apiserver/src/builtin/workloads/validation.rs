@@ -10,12 +10,7 @@ use crate::builtin::syntax;
 use crate::error::FieldError;
 
 pub fn validate(kind: Workload, spec: &Value, old: Option<&Value>, errors: &mut Errors) {
-    for field in [
-        "replicas",
-        "minReadySeconds",
-        "revisionHistoryLimit",
-        "progressDeadlineSeconds",
-    ] {
+    for field in ["replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
         errors.not_negative(spec, "spec", field);
     }
     selector(kind, spec, errors);
@@ -60,10 +55,8 @@ fn template(kind: Workload, spec: &Value, errors: &mut Errors) {
         let detail = "`selector` does not match template `labels`";
         errors.invalid("spec.template.metadata.labels", labels.clone(), detail);
     }
-    let claims: Vec<_> = items(spec, "volumeClaimTemplates")
-        .iter()
-        .map(|c| text(&c["metadata"], "name"))
-        .collect();
+    let claims: Vec<_> =
+        items(spec, "volumeClaimTemplates").iter().map(|c| text(&c["metadata"], "name")).collect();
     pods::template(template, "spec.template", &claims, errors);
     let policy = text(&template["spec"], "restartPolicy");
     if matches!(policy, "OnFailure" | "Never") {
@@ -93,11 +86,7 @@ fn deployment(spec: &Value, errors: &mut Errors) {
         let surge = amount(rolling, path, "maxSurge", errors);
         if unavailable == Some(0) && surge == Some(0) {
             let value = rolling["maxUnavailable"].clone();
-            errors.invalid(
-                join(path, "maxUnavailable"),
-                value,
-                "may not be 0 when `maxSurge` is 0",
-            );
+            errors.invalid(join(path, "maxUnavailable"), value, "may not be 0 when `maxSurge` is 0");
         }
         not_above_all(rolling, path, "maxUnavailable", errors);
     }
@@ -111,20 +100,12 @@ fn deployment(spec: &Value, errors: &mut Errors) {
 fn stateful_set(spec: &Value, errors: &mut Errors) {
     let policy = text(spec, "podManagementPolicy");
     if !matches!(policy, "OrderedReady" | "Parallel") {
-        errors.invalid(
-            "spec.podManagementPolicy",
-            policy,
-            "must be 'OrderedReady' or 'Parallel'",
-        );
+        errors.invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'");
     }
     let (strategy, path) = (&spec["updateStrategy"], "spec.updateStrategy");
     match text(strategy, "type") {
         "RollingUpdate" => {
-            errors.not_negative(
-                &strategy["rollingUpdate"],
-                "spec.updateStrategy.rollingUpdate",
-                "partition",
-            );
+            errors.not_negative(&strategy["rollingUpdate"], "spec.updateStrategy.rollingUpdate", "partition");
         }
         "OnDelete" if is_set(strategy, "rollingUpdate") => errors.invalid(
             join(path, "rollingUpdate"),
@@ -147,13 +128,7 @@ fn stateful_set(spec: &Value, errors: &mut Errors) {
 
 fn daemon_set(spec: &Value, errors: &mut Errors) {
     let (strategy, path) = (&spec["updateStrategy"], "spec.updateStrategy.rollingUpdate");
-    errors.one_of(
-        strategy,
-        "spec.updateStrategy",
-        "type",
-        &["RollingUpdate", "OnDelete"],
-        true,
-    );
+    errors.one_of(strategy, "spec.updateStrategy", "type", &["RollingUpdate", "OnDelete"], true);
     if text(strategy, "type") != "RollingUpdate" {
         return;
     }
@@ -168,11 +143,7 @@ fn daemon_set(spec: &Value, errors: &mut Errors) {
         (0, _) | (_, 0) => {}
         _ => {
             let value = rolling["maxSurge"].clone();
-            errors.invalid(
-                join(path, "maxSurge"),
-                value,
-                "may not be set when maxUnavailable is non-zero",
-            );
+            errors.invalid(join(path, "maxSurge"), value, "may not be set when maxUnavailable is non-zero");
         }
     }
 }
@@ -192,15 +163,8 @@ fn amount(rolling: &Value, path: &str, key: &str, errors: &mut Errors) -> Option
 }
 
 fn not_above_all(rolling: &Value, path: &str, key: &str, errors: &mut Errors) {
-    let share = rolling[key]
-        .as_str()
-        .and_then(|s| s.strip_suffix('%'))
-        .and_then(|n| n.parse::<i64>().ok());
+    let share = rolling[key].as_str().and_then(|s| s.strip_suffix('%')).and_then(|n| n.parse::<i64>().ok());
     if share.is_some_and(|s| s > 100) {
-        errors.invalid(
-            join(path, key),
-            rolling[key].clone(),
-            "must not be greater than 100%",
-        );
+        errors.invalid(join(path, key), rolling[key].clone(), "must not be greater than 100%");
     }
 }

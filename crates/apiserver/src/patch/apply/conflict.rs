@@ -16,10 +16,7 @@ impl Conflict {
     /// `None` when the owner loses nothing.
     pub fn between(owner: &Owner, changed: &Set) -> Option<Self> {
         let fields = owner.fields.intersection(changed);
-        (!fields.is_empty()).then(|| Self {
-            owner: describe(owner),
-            fields,
-        })
+        (!fields.is_empty()).then(|| Self { owner: describe(owner), fields })
     }
 
     /// What is left when some fields may be taken.
@@ -43,10 +40,7 @@ fn describe(owner: &Owner) -> String {
 
 /// The 409 that lists every conflict.
 pub fn error(conflicts: &[Conflict]) -> ApiError {
-    let mut conflicts: Vec<_> = conflicts
-        .iter()
-        .map(|c| (c.owner.as_str(), c.fields.paths()))
-        .collect();
+    let mut conflicts: Vec<_> = conflicts.iter().map(|c| (c.owner.as_str(), c.fields.paths())).collect();
     conflicts.sort();
     let causes: Vec<_> = conflicts
         .iter()
@@ -67,16 +61,9 @@ pub fn error(conflicts: &[Conflict]) -> ApiError {
                     .chain(paths.iter().map(|path| format!("- {path}")))
             })
             .collect();
-        format!(
-            "Apply failed with {} conflicts: {}",
-            causes.len(),
-            lines.join("\n")
-        )
+        format!("Apply failed with {} conflicts: {}", causes.len(), lines.join("\n"))
     };
     let mut error = ApiError::new(409, Reason::Conflict, message);
-    error.details = Some(Details {
-        causes,
-        ..Details::default()
-    });
+    error.details = Some(Details { causes, ..Details::default() });
     error
 }

@@ -46,12 +46,8 @@ fn updated(live: Option<&Value>, new: &Value, who: &str, now: &str) -> Value {
 
 #[test]
 fn creates_and_owns_what_is_named() {
-    let object = applied(
-        None,
-        &deploy(json!({"replicas": 1, "selector": {"matchLabels": {"a": "b"}}})),
-        "me",
-        T1,
-    );
+    let object =
+        applied(None, &deploy(json!({"replicas": 1, "selector": {"matchLabels": {"a": "b"}}})), "me", T1);
     assert_eq!(
         object["metadata"]["managedFields"],
         json!([{"manager": "me", "operation": "Apply", "apiVersion": "apps/v1", "time": T1,
@@ -80,10 +76,7 @@ fn another_value_for_an_owned_field_is_a_conflict() {
     let live = applied(None, &deploy(json!({"replicas": 1, "paused": false})), "me", T1);
     let error = try_apply(Some(&live), &deploy(json!({"replicas": 2})), "you", T2, false).unwrap_err();
     assert_eq!((error.code, error.reason), (409, Reason::Conflict));
-    assert_eq!(
-        error.message,
-        "Apply failed with 1 conflict: conflict with \"me\": .spec.replicas"
-    );
+    assert_eq!(error.message, "Apply failed with 1 conflict: conflict with \"me\": .spec.replicas");
     let details = serde_json::to_value(error.details.unwrap()).unwrap();
     assert_eq!(
         details,
@@ -105,10 +98,7 @@ fn conflicts_are_listed_by_manager() {
         "Apply failed with 3 conflicts: conflicts with \"kubectl-edit\" using apps/v1:\n- .spec.strategy.type\n\
          conflicts with \"me\":\n- .spec.paused\n- .spec.replicas"
     );
-    assert_eq!(
-        error.details.unwrap().causes[0].message,
-        "conflict with \"kubectl-edit\" using apps/v1"
-    );
+    assert_eq!(error.details.unwrap().causes[0].message, "conflict with \"kubectl-edit\" using apps/v1");
 }
 
 #[test]
@@ -116,10 +106,7 @@ fn an_equal_value_is_owned_together() {
     let live = applied(None, &deploy(json!({"replicas": 1})), "me", T1);
     let shared = applied(Some(&live), &deploy(json!({"replicas": 1})), "you", T2);
     for who in ["me", "you"] {
-        assert_eq!(
-            owned(&shared, who, "Apply"),
-            &json!({"f:spec": {"f:replicas": {}}})
-        );
+        assert_eq!(owned(&shared, who, "Apply"), &json!({"f:spec": {"f:replicas": {}}}));
     }
     assert_eq!(entry(&shared, "me", "Apply").unwrap()["time"], T1);
     // One of two owners lets go: the field stays. The last one lets go: it is removed.
@@ -127,10 +114,7 @@ fn an_equal_value_is_owned_together() {
     assert_eq!(left["spec"], json!({"replicas": 1, "paused": true}));
     let gone = applied(Some(&left), &deploy(json!({})), "you", T3);
     assert_eq!(gone["spec"], json!({"paused": true}));
-    assert_eq!(
-        entry(&gone, "you", "Apply").map(|e| &e["fieldsV1"]),
-        Some(&json!({"f:spec": {}}))
-    );
+    assert_eq!(entry(&gone, "you", "Apply").map(|e| &e["fieldsV1"]), Some(&json!({"f:spec": {}})));
 }
 
 #[test]
@@ -139,10 +123,7 @@ fn force_takes_the_field() {
     let taken = try_apply(Some(&live), &deploy(json!({"replicas": 2})), "you", T2, true).unwrap();
     assert_eq!(taken["spec"]["replicas"], 2);
     assert_eq!(owned(&taken, "me", "Apply"), &json!({"f:spec": {"f:paused": {}}}));
-    assert_eq!(
-        owned(&taken, "you", "Apply"),
-        &json!({"f:spec": {"f:replicas": {}}})
-    );
+    assert_eq!(owned(&taken, "you", "Apply"), &json!({"f:spec": {"f:replicas": {}}}));
 }
 
 #[test]
@@ -169,10 +150,7 @@ fn a_field_that_is_no_longer_named_is_removed_with_its_empty_parents() {
     let less = applied(Some(&live), &document, "me", T2);
     assert_eq!(less["metadata"]["labels"], json!({"b": "2"}));
     assert_eq!(less["spec"], json!({"replicas": 1}));
-    document["metadata"]
-        .as_object_mut()
-        .unwrap()
-        .retain(|k, _| k != "labels");
+    document["metadata"].as_object_mut().unwrap().retain(|k, _| k != "labels");
     let none = applied(Some(&less), &document, "me", T3);
     assert_eq!(none["metadata"].get("labels"), None);
 }
@@ -184,21 +162,9 @@ fn a_struct_that_is_emptied_keeps_what_others_own() {
     for (written_since, document, expected) in [
         (None, json!(null), json!(null)),
         (None, json!({}), json!({})),
-        (
-            Some(json!({"type": "a", "other": 1})),
-            json!({}),
-            json!({"other": 1}),
-        ),
-        (
-            Some(json!({"type": "a", "other": 1})),
-            json!(null),
-            json!({"other": 1}),
-        ),
-        (
-            Some(json!({"type": "b", "other": 1})),
-            json!(null),
-            json!({"type": "b", "other": 1}),
-        ),
+        (Some(json!({"type": "a", "other": 1})), json!({}), json!({"other": 1})),
+        (Some(json!({"type": "a", "other": 1})), json!(null), json!({"other": 1})),
+        (Some(json!({"type": "b", "other": 1})), json!(null), json!({"type": "b", "other": 1})),
     ] {
         let mut live = applied(None, &strategy(mine.clone()), "me", T1);
         if let Some(value) = written_since {
@@ -208,10 +174,7 @@ fn a_struct_that_is_emptied_keeps_what_others_own() {
         }
         let object = applied(Some(&live), &strategy(document.clone()), "me", T3);
         assert_eq!(object["spec"]["strategy"], expected, "{document}");
-        assert_eq!(
-            owned(&object, "me", "Apply"),
-            &json!({"f:spec": {"f:strategy": {}}})
-        );
+        assert_eq!(owned(&object, "me", "Apply"), &json!({"f:spec": {"f:strategy": {}}}));
         assert_eq!(applied(Some(&object), &strategy(document), "me", T3), object);
     }
 }
@@ -245,12 +208,7 @@ fn an_item_stays_when_another_applier_owns_it() {
     let theirs = pod(json!({"containers": [{"name": "a", "env": [{"name": "X", "value": "1"}]}]}));
     let live = applied(None, &mine, "me", T1);
     let live = applied(Some(&live), &theirs, "you", T2);
-    let live = applied(
-        Some(&live),
-        &pod(json!({"terminationGracePeriodSeconds": 1})),
-        "me",
-        T3,
-    );
+    let live = applied(Some(&live), &pod(json!({"terminationGracePeriodSeconds": 1})), "me", T3);
     assert_eq!(
         live["spec"]["template"]["spec"],
         json!({"containers": [{"name": "a", "env": [{"name": "X", "value": "1"}]}], "terminationGracePeriodSeconds": 1})
@@ -277,12 +235,7 @@ fn applied_order_wins_and_other_items_keep_their_place() {
 
 #[test]
 fn a_left_out_key_with_a_default_is_the_same_item() {
-    let live = applied(
-        None,
-        &service(json!({"ports": [{"port": 53, "name": "dns"}]})),
-        "me",
-        T1,
-    );
+    let live = applied(None, &service(json!({"ports": [{"port": 53, "name": "dns"}]})), "me", T1);
     let tcp = "k:{\"port\":53,\"protocol\":\"TCP\"}";
     assert_eq!(
         owned(&live, "me", "Apply"),
@@ -300,30 +253,14 @@ fn a_left_out_key_with_a_default_is_the_same_item() {
     );
     let only_udp = service(json!({"ports": [{"port": 53, "protocol": "UDP", "name": "dns-u"}]}));
     let object = applied(Some(&object), &only_udp, "me", T3);
-    assert_eq!(
-        object["spec"]["ports"],
-        json!([{"port": 53, "protocol": "UDP", "name": "dns-u"}])
-    );
+    assert_eq!(object["spec"]["ports"], json!([{"port": 53, "protocol": "UDP", "name": "dns-u"}]));
 }
 
 #[test]
 fn sets_merge_by_value() {
-    let live = applied(
-        None,
-        &service(json!({"externalIPs": ["1.1.1.1", "2.2.2.2"]})),
-        "me",
-        T1,
-    );
-    let live = applied(
-        Some(&live),
-        &service(json!({"externalIPs": ["2.2.2.2", "3.3.3.3"]})),
-        "you",
-        T2,
-    );
-    assert_eq!(
-        live["spec"]["externalIPs"],
-        json!(["1.1.1.1", "2.2.2.2", "3.3.3.3"])
-    );
+    let live = applied(None, &service(json!({"externalIPs": ["1.1.1.1", "2.2.2.2"]})), "me", T1);
+    let live = applied(Some(&live), &service(json!({"externalIPs": ["2.2.2.2", "3.3.3.3"]})), "you", T2);
+    assert_eq!(live["spec"]["externalIPs"], json!(["1.1.1.1", "2.2.2.2", "3.3.3.3"]));
     assert_eq!(
         owned(&live, "you", "Apply"),
         &json!({"f:spec": {"f:externalIPs": {"v:\"2.2.2.2\"": {}, "v:\"3.3.3.3\"": {}}}})
@@ -335,16 +272,10 @@ fn sets_merge_by_value() {
 #[test]
 fn atomic_maps_are_taken_whole() {
     let live = applied(None, &service(json!({"selector": {"a": "1"}})), "me", T1);
-    assert_eq!(
-        owned(&live, "me", "Apply"),
-        &json!({"f:spec": {"f:selector": {}}})
-    );
+    assert_eq!(owned(&live, "me", "Apply"), &json!({"f:spec": {"f:selector": {}}}));
     let other = service(json!({"selector": {"b": "2"}}));
     let error = try_apply(Some(&live), &other, "you", T2, false).unwrap_err();
-    assert_eq!(
-        error.message,
-        "Apply failed with 1 conflict: conflict with \"me\": .spec.selector"
-    );
+    assert_eq!(error.message, "Apply failed with 1 conflict: conflict with \"me\": .spec.selector");
     let forced = try_apply(Some(&live), &other, "you", T2, true).unwrap();
     assert_eq!(forced["spec"]["selector"], json!({"b": "2"}));
     assert_eq!(owned(&forced, "me", "Apply"), &Value::Null);
@@ -356,10 +287,7 @@ fn status_is_applied_through_its_subresource() {
     let mut document = deploy(json!({"replicas": 9}));
     document["metadata"]["labels"] = json!({"not": "here"});
     document["status"] = json!({"replicas": 1, "conditions": [{"type": "Ready", "status": "True"}]});
-    let manager = Manager {
-        subresource: "status",
-        ..applier("me", "apps/v1", T2)
-    };
+    let manager = Manager { subresource: "status", ..applier("me", "apps/v1", T2) };
     let object = apply(Some(&live), &document, &DEPLOYMENT, &manager, false).unwrap();
     assert_eq!(object["spec"], json!({"replicas": 1}));
     assert_eq!(object["metadata"].get("labels"), None);
@@ -372,10 +300,7 @@ fn status_is_applied_through_its_subresource() {
     );
     let mut other = document;
     other["status"] = json!({"replicas": 2});
-    let manager = Manager {
-        name: "you",
-        ..manager
-    };
+    let manager = Manager { name: "you", ..manager };
     let error = apply(Some(&object), &other, &DEPLOYMENT, &manager, false).unwrap_err();
     assert_eq!(
         error.message,
@@ -416,10 +341,7 @@ fn a_list_that_became_atomic_is_folded() {
     live["metadata"]["managedFields"][0]["fieldsV1"] =
         json!({"f:spec": {"f:selector": {".": {}, "f:a": {}}}});
     let object = applied(Some(&live), &service(json!({"selector": {"a": "1"}})), "me", T2);
-    assert_eq!(
-        owned(&object, "me", "Apply"),
-        &json!({"f:spec": {"f:selector": {}}})
-    );
+    assert_eq!(owned(&object, "me", "Apply"), &json!({"f:spec": {"f:selector": {}}}));
 }
 
 #[test]
@@ -429,12 +351,7 @@ fn kubectl_may_take_over_what_it_applied_from_the_client() {
     sent["metadata"]["annotations"] = json!({annotation: sent.to_string()});
     let live = updated(None, &sent, "kubectl-client-side-apply", T1);
     let document = deploy(json!({"replicas": 3}));
-    assert_eq!(
-        try_apply(Some(&live), &document, "flux", T2, false)
-            .unwrap_err()
-            .code,
-        409
-    );
+    assert_eq!(try_apply(Some(&live), &document, "flux", T2, false).unwrap_err().code, 409);
     let object = applied(Some(&live), &document, "kubectl", T2);
     assert_eq!(object["spec"]["replicas"], 3);
     let text = object["metadata"]["annotations"][annotation].as_str().unwrap();
@@ -455,19 +372,9 @@ fn refuses_what_cannot_be_applied() {
     let mut managed = deploy(json!({}));
     managed["metadata"]["managedFields"] = json!([{"manager": "x"}]);
     let error = try_apply(None, &managed, "me", T1, false).unwrap_err();
-    assert_eq!(
-        (error.code, error.message.as_str()),
-        (400, "metadata.managedFields must be nil")
-    );
+    assert_eq!((error.code, error.message.as_str()), (400, "metadata.managedFields must be nil"));
 
-    let error = apply(
-        None,
-        &deploy(json!({})),
-        &DEPLOYMENT,
-        &applier("me", "v1", T1),
-        false,
-    )
-    .unwrap_err();
+    let error = apply(None, &deploy(json!({})), &DEPLOYMENT, &applier("me", "v1", T1), false).unwrap_err();
     assert_eq!(
         error.message,
         "Incorrect version specified in apply patch. Specified patch version: apps/v1, expected: v1"
@@ -492,10 +399,7 @@ fn refuses_what_cannot_be_applied() {
 
 fn specs() -> impl Strategy<Value = Value> {
     let names = proptest::sample::subsequence(vec!["a", "b", "c", "d"], 0..4).prop_shuffle();
-    let port = (
-        1_i64..4,
-        proptest::option::of(proptest::sample::select(vec!["TCP", "UDP"])),
-    );
+    let port = (1_i64..4, proptest::option::of(proptest::sample::select(vec!["TCP", "UDP"])));
     let ports = proptest::collection::btree_map(port, 0_i64..3, 0..3);
     let ips = proptest::sample::subsequence(vec!["1", "2", "3"], 0..3).prop_shuffle();
     (names, ports, ips, 0..3_i64).prop_map(|(names, ports, ips, n)| {

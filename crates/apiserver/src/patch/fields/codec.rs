@@ -42,9 +42,7 @@ impl Set {
 }
 
 fn decode(fields: &Value) -> Result<Entry, BadFields> {
-    let map = fields
-        .as_object()
-        .ok_or_else(|| BadFields::NotAnObject(fields.to_string()))?;
+    let map = fields.as_object().ok_or_else(|| BadFields::NotAnObject(fields.to_string()))?;
     let mut entries = Vec::with_capacity(map.len());
     for (key, value) in map {
         if key == "." {
@@ -64,10 +62,7 @@ fn decode(fields: &Value) -> Result<Entry, BadFields> {
         }
         same
     });
-    Ok(Entry {
-        member: map.contains_key(".") || children.is_empty(),
-        children,
-    })
+    Ok(Entry { member: map.contains_key(".") || children.is_empty(), children })
 }
 
 impl Element {

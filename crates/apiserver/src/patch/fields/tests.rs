@@ -43,13 +43,9 @@ fn reads_and_writes_the_wire_form() {
 #[test]
 fn skips_unknown_elements_and_refuses_broken_ones() {
     assert_eq!(set(&json!({"f:a": {}, "z:new": {}})), set(&json!({"f:a": {}})));
-    for broken in [
-        json!({"f": {}}),
-        json!({"fa": {}}),
-        json!({"k:{": {}}),
-        json!({"i:x": {}}),
-        json!({"f:a": 1}),
-    ] {
+    for broken in
+        [json!({"f": {}}), json!({"fa": {}}), json!({"k:{": {}}), json!({"i:x": {}}), json!({"f:a": 1})]
+    {
         assert!(Set::from_json(&broken).is_err(), "{broken}");
     }
 }
@@ -58,10 +54,7 @@ fn skips_unknown_elements_and_refuses_broken_ones() {
 fn one_key_in_two_spellings_is_one_element() {
     let fields =
         set(&json!({"f:l": {"k:{\"a\":1,\"b\":2}": {"f:x": {}}, "k:{\"b\":2, \"a\":1}": {"f:y": {}}}}));
-    assert_eq!(
-        fields.into_json(),
-        json!({"f:l": {"k:{\"a\":1,\"b\":2}": {"f:x": {}, "f:y": {}}}})
-    );
+    assert_eq!(fields.into_json(), json!({"f:l": {"k:{\"a\":1,\"b\":2}": {"f:x": {}, "f:y": {}}}}));
 }
 
 #[test]

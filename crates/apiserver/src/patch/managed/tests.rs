@@ -9,12 +9,7 @@ fn config_map(data: Value) -> Value {
 }
 
 fn tracked(live: Option<&Value>, mut new: Value, name: &str, now: &str) -> Value {
-    track_update(
-        live,
-        &mut new,
-        &crate::schema::Node::default(),
-        &updater(name, "v1", now),
-    );
+    track_update(live, &mut new, &crate::schema::Node::default(), &updater(name, "v1", now));
     new
 }
 
@@ -57,25 +52,15 @@ fn a_change_moves_the_field_to_whoever_made_it() {
     let mut edited = created.clone();
     edited["data"] = json!({"a": "changed", "b": "2", "c": "3"});
     let edited = tracked(Some(&created), edited, "you", T2);
-    assert_eq!(
-        owned(&edited, "me", "Update"),
-        &json!({"f:data": {".": {}, "f:b": {}}})
-    );
-    assert_eq!(
-        owned(&edited, "you", "Update"),
-        &json!({"f:data": {"f:a": {}, "f:c": {}}})
-    );
+    assert_eq!(owned(&edited, "me", "Update"), &json!({"f:data": {".": {}, "f:b": {}}}));
+    assert_eq!(owned(&edited, "you", "Update"), &json!({"f:data": {"f:a": {}, "f:c": {}}}));
     assert_eq!(entry(&edited, "me", "Update").unwrap()["time"], T1);
 
     let mut removed = edited.clone();
     removed["data"] = json!({"b": "2", "c": "3"});
     let removed = tracked(Some(&edited), removed, "me", T3);
     assert_eq!(owned(&removed, "you", "Update"), &json!({"f:data": {"f:c": {}}}));
-    assert_eq!(
-        entry(&removed, "me", "Update").unwrap()["time"],
-        T1,
-        "a removal adds nothing to own"
-    );
+    assert_eq!(entry(&removed, "me", "Update").unwrap()["time"], T1, "a removal adds nothing to own");
 }
 
 #[test]
@@ -83,10 +68,7 @@ fn nothing_changes_when_nothing_changed() {
     let created = tracked(None, config_map(json!({"a": "1"})), "me", T1);
     assert_eq!(tracked(Some(&created), created.clone(), "you", T2), created);
     // A client that does not know of managedFields leaves them out.
-    assert_eq!(
-        tracked(Some(&created), config_map(json!({"a": "1"})), "you", T2),
-        created
-    );
+    assert_eq!(tracked(Some(&created), config_map(json!({"a": "1"})), "you", T2), created);
     let mut newer = created.clone();
     newer["metadata"]["resourceVersion"] = json!("77");
     assert_eq!(tracked(Some(&created), newer.clone(), "you", T2), newer);
@@ -97,10 +79,7 @@ fn the_same_manager_adds_to_its_entry() {
     let created = tracked(None, config_map(json!({"a": "1"})), "me", T1);
     let edited = tracked(Some(&created), config_map(json!({"a": "1", "b": "2"})), "me", T2);
     assert_eq!(edited["metadata"]["managedFields"].as_array().unwrap().len(), 1);
-    assert_eq!(
-        owned(&edited, "me", "Update"),
-        &json!({"f:data": {".": {}, "f:a": {}, "f:b": {}}})
-    );
+    assert_eq!(owned(&edited, "me", "Update"), &json!({"f:data": {".": {}, "f:a": {}, "f:b": {}}}));
     assert_eq!(entry(&edited, "me", "Update").unwrap()["time"], T2);
 }
 
@@ -131,10 +110,7 @@ fn a_writer_may_reset_but_not_spoil_the_entries() {
     let mut renamed = created.clone();
     renamed["metadata"]["managedFields"][0]["manager"] = json!("renamed");
     let renamed = tracked(Some(&created), renamed, "you", T2);
-    assert_eq!(
-        owned(&renamed, "renamed", "Update"),
-        &json!({"f:data": {".": {}, "f:a": {}}})
-    );
+    assert_eq!(owned(&renamed, "renamed", "Update"), &json!({"f:data": {".": {}, "f:a": {}}}));
     assert_eq!(owned(&renamed, "me", "Update"), &Value::Null);
 }
 
@@ -146,10 +122,7 @@ fn a_subresource_has_its_own_entry_and_cannot_edit_others() {
     let mut new = live.clone();
     new["status"] = json!({"replicas": 1, "conditions": [{"type": "Available", "status": "True"}]});
     new["metadata"]["managedFields"] = json!([]);
-    let manager = Manager {
-        subresource: "status",
-        ..updater("me", "apps/v1", T2)
-    };
+    let manager = Manager { subresource: "status", ..updater("me", "apps/v1", T2) };
     track_update(Some(&live), &mut new, &DEPLOYMENT, &manager);
     let entries = new["metadata"]["managedFields"].as_array().unwrap();
     assert_eq!(entries.len(), 2);
@@ -159,10 +132,7 @@ fn a_subresource_has_its_own_entry_and_cannot_edit_others() {
         json!({"f:status": {".": {}, "f:replicas": {},
             "f:conditions": {".": {}, "k:{\"type\":\"Available\"}": {".": {}, "f:status": {}, "f:type": {}}}}})
     );
-    assert_eq!(
-        entries[0]["fieldsV1"],
-        json!({"f:spec": {".": {}, "f:replicas": {}}})
-    );
+    assert_eq!(entries[0]["fieldsV1"], json!({"f:spec": {".": {}, "f:replicas": {}}}));
 }
 
 #[test]
@@ -171,12 +141,7 @@ fn the_oldest_updaters_are_merged() {
     for i in 1..15 {
         let mut new = live.clone();
         new["data"][format!("k{i}")] = json!("x");
-        live = tracked(
-            Some(&live),
-            new,
-            &format!("m{i}"),
-            &format!("2026-01-01T00:00:{i:02}Z"),
-        );
+        live = tracked(Some(&live), new, &format!("m{i}"), &format!("2026-01-01T00:00:{i:02}Z"));
     }
     let entries = live["metadata"]["managedFields"].as_array().unwrap();
     assert_eq!(entries.len(), 10);
@@ -196,14 +161,7 @@ fn entries_come_appliers_first_then_by_age() {
     let applied =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"c": "3"}});
     let manager = crate::patch::fixtures::applier("bob", "v1", T3);
-    let object = apply(
-        Some(&edited),
-        &applied,
-        &crate::schema::Node::default(),
-        &manager,
-        false,
-    )
-    .unwrap();
+    let object = apply(Some(&edited), &applied, &crate::schema::Node::default(), &manager, false).unwrap();
     let names: Vec<_> = object["metadata"]["managedFields"]
         .as_array()
         .unwrap()

@@ -27,10 +27,7 @@ fn identity<'v>(item: &'v Value, key: Option<&str>) -> Option<&'v Value> {
 
 fn keyed<'v>(item: &'v Value, key: Option<&str>) -> Result<&'v Value, ApiError> {
     identity(item, key).ok_or_else(|| match key {
-        Some(key) => rejected(format!(
-            "map: {} does not contain declared merge key: {key}",
-            go_text(item)
-        )),
+        Some(key) => rejected(format!("map: {} does not contain declared merge key: {key}", go_text(item))),
         None => rejected("cannot merge lists without merge key".to_owned()),
     })
 }
@@ -60,48 +57,30 @@ pub fn merge(list: &mut Vec<Value>, patch: &[Value], place: Place<'_>) -> Result
     if key.is_none() {
         return Err(rejected("cannot merge lists without merge key".to_owned()));
     }
-    if patch
-        .iter()
-        .any(|item| item.get(PATCH).is_some_and(|directive| directive == "replace"))
-    {
-        *list = patch
-            .iter()
-            .filter(|item| item.get(PATCH).is_none())
-            .filter_map(clean)
-            .collect();
+    if patch.iter().any(|item| item.get(PATCH).is_some_and(|directive| directive == "replace")) {
+        *list = patch.iter().filter(|item| item.get(PATCH).is_none()).filter_map(clean).collect();
         return Ok(());
     }
     let mut plain = Vec::with_capacity(patch.len());
     for item in patch {
-        match item
-            .get(PATCH)
-            .map(|directive| directive.as_str().unwrap_or_default())
-        {
+        match item.get(PATCH).map(|directive| directive.as_str().unwrap_or_default()) {
             None => plain.push(item.clone()),
             Some("delete") => {
                 let gone = keyed(item, key)?;
                 list.retain(|old| identity(old, key) != Some(gone));
             }
             Some("merge") => {
-                return Err(rejected(
-                    "merging lists cannot yet be specified in the patch".to_owned(),
-                ));
+                return Err(rejected("merging lists cannot yet be specified in the patch".to_owned()));
             }
             Some(unknown) => {
-                return Err(rejected(format!(
-                    "unknown patch type: {unknown} in map: {}",
-                    go_text(item)
-                )));
+                return Err(rejected(format!("unknown patch type: {unknown} in map: {}", go_text(item))));
             }
         }
     }
     let before = list.clone();
     for item in &plain {
         let wanted = keyed(item, key)?;
-        match (
-            list.iter_mut().find(|old| identity(old, key) == Some(wanted)),
-            item,
-        ) {
+        match (list.iter_mut().find(|old| identity(old, key) == Some(wanted)), item) {
             (Some(Value::Object(old)), Value::Object(new)) => merge_map(old, new, place.items())?,
             _ => list.extend(clean(item)),
         }
@@ -151,9 +130,7 @@ fn arrange(
 ) -> Result<(), ApiError> {
     let position = |among: &[Value], item: &Value| {
         let wanted = identity(item, key)?;
-        among
-            .iter()
-            .position(|other| identity(other, key) == Some(wanted))
+        among.iter().position(|other| identity(other, key) == Some(wanted))
     };
     for item in &*list {
         keyed(item, key)?;

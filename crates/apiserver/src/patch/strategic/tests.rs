@@ -78,10 +78,7 @@ fn element_order_is_enforced() {
         json!({"$setElementOrder/containers": [{"name": "c"}, {"name": "a"}],
             "containers": [{"name": "a", "image": "a:2"}]}),
     );
-    assert_eq!(
-        merged,
-        json!({"containers": [{"name": "b"}, {"name": "c"}, {"name": "a", "image": "a:2"}]})
-    );
+    assert_eq!(merged, json!({"containers": [{"name": "b"}, {"name": "c"}, {"name": "a", "image": "a:2"}]}));
     let only_order = pod(
         json!({"containers": [{"name": "a"}, {"name": "b"}]}),
         json!({"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}),
@@ -118,26 +115,17 @@ fn owner_references_merge_by_uid() {
         json!({"metadata": {"ownerReferences": [{"uid": "1", "name": "a"}]}}),
         json!({"metadata": {"ownerReferences": [{"uid": "1", "$patch": "delete"}, {"uid": "2", "name": "b"}]}}),
     );
-    assert_eq!(
-        merged,
-        json!({"metadata": {"ownerReferences": [{"uid": "2", "name": "b"}]}})
-    );
+    assert_eq!(merged, json!({"metadata": {"ownerReferences": [{"uid": "2", "name": "b"}]}}));
 }
 
 #[test]
 fn retain_keys_clears_what_it_does_not_list() {
     let target = json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}});
     let patch = json!({"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}});
-    assert_eq!(
-        deployment(target.clone(), patch),
-        json!({"spec": {"strategy": {"type": "Recreate"}}})
-    );
+    assert_eq!(deployment(target.clone(), patch), json!({"spec": {"strategy": {"type": "Recreate"}}}));
     let unlisted = json!({"spec": {"strategy": {"$retainKeys": ["type"], "rollingUpdate": {}}}});
     let error = strategic_merge(&target, &unlisted, &DEPLOYMENT).unwrap_err();
-    assert_eq!(
-        (error.code, error.message.as_str()),
-        (400, "invalid patch format of retainKeys")
-    );
+    assert_eq!((error.code, error.message.as_str()), (400, "invalid patch format of retainKeys"));
 }
 
 #[test]
@@ -146,10 +134,7 @@ fn map_directives_replace_and_delete() {
     for (labels, expected) in [
         (json!({"$patch": "replace", "c": "3"}), json!({"c": "3"})),
         (json!({"$patch": "delete"}), json!({})),
-        (
-            json!({"$patch": "merge", "a": null, "c": "3"}),
-            json!({"b": "2", "c": "3"}),
-        ),
+        (json!({"$patch": "merge", "a": null, "c": "3"}), json!({"b": "2", "c": "3"})),
     ] {
         let merged = deployment(target.clone(), json!({"metadata": {"labels": labels}}));
         assert_eq!(merged["metadata"]["labels"], expected);
@@ -178,22 +163,13 @@ fn refuses_what_cannot_be_merged() {
             json!({"spec": {"ports": [{"name": "web", "targetPort": 1}]}}),
             "map: map[name:web targetPort:1] does not contain declared merge key: port",
         ),
-        (
-            json!({"spec": {"$patch": "fold"}}),
-            "unknown patch type: fold in map: map[$patch:fold]",
-        ),
+        (json!({"spec": {"$patch": "fold"}}), "unknown patch type: fold in map: map[$patch:fold]"),
         (
             json!({"spec": {"$setElementOrder/ports": [{"port": 1}], "ports": [{"port": 2}]}}),
             "The order in patch list:\n[map[port:2]]\n doesn't match $setElementOrder list:\n[map[port:1]]\n",
         ),
     ] {
-        assert_eq!(
-            strategic_merge(&target, &patch, &SERVICE).unwrap_err().message,
-            message
-        );
+        assert_eq!(strategic_merge(&target, &patch, &SERVICE).unwrap_err().message, message);
     }
-    assert_eq!(
-        strategic_merge(&target, &json!([]), &SERVICE).unwrap_err().code,
-        400
-    );
+    assert_eq!(strategic_merge(&target, &json!([]), &SERVICE).unwrap_err().code, 400);
 }

@@ -32,10 +32,7 @@ pub fn claimed(document: &Value, place: Place<'_>) -> Set {
 pub fn compare(old: &Value, new: &Value, place: Place<'_>) -> Diff {
     let (mut removed, mut changed) = (Vec::new(), Vec::new());
     walk(old, new, place, &mut removed, &mut changed);
-    Diff {
-        removed: Set::from_entries(removed),
-        changed: Set::from_entries(changed),
-    }
+    Diff { removed: Set::from_entries(removed), changed: Set::from_entries(changed) }
 }
 
 fn contents(value: &Value, place: Place<'_>, claim: Claim) -> Set {
@@ -47,10 +44,7 @@ fn contents(value: &Value, place: Place<'_>, claim: Claim) -> Set {
                 let empty_map = child.as_object().is_some_and(Map::is_empty);
                 let leaf = empty_map || !here.is_granular(child);
                 let member = claim == Claim::Everything || leaf || !place.names(name);
-                let entry = Entry {
-                    member,
-                    children: contents(child, here, claim),
-                };
+                let entry = Entry { member, children: contents(child, here, claim) };
                 entries.push((Element::field(name), entry));
             }
             Set::from_entries(entries)
@@ -76,10 +70,7 @@ fn contents(value: &Value, place: Place<'_>, claim: Claim) -> Set {
 }
 
 fn item_entry(item: &Value, place: Place<'_>, claim: Claim) -> Entry {
-    Entry {
-        member: true,
-        children: contents(item, place, claim),
-    }
+    Entry { member: true, children: contents(item, place, claim) }
 }
 
 fn whole(value: &Value, place: Place<'_>) -> Entry {
@@ -145,22 +136,10 @@ fn descend(
     let (mut gone, mut fresh) = (Vec::new(), Vec::new());
     let modified = walk(before, after, place, &mut gone, &mut fresh);
     if !gone.is_empty() {
-        removed.push((
-            element(),
-            Entry {
-                member: false,
-                children: Set::from_entries(gone),
-            },
-        ));
+        removed.push((element(), Entry { member: false, children: Set::from_entries(gone) }));
     }
     if modified || !fresh.is_empty() {
-        changed.push((
-            element(),
-            Entry {
-                member: modified,
-                children: Set::from_entries(fresh),
-            },
-        ));
+        changed.push((element(), Entry { member: modified, children: Set::from_entries(fresh) }));
     }
 }
 
@@ -183,10 +162,7 @@ fn walk_lists(
         items.entry(element).or_default().1.push(item);
     }
     let here = place.items();
-    let marker = || Entry {
-        member: true,
-        children: Set::default(),
-    };
+    let marker = || Entry { member: true, children: Set::default() };
     for (element, sides) in items {
         match (sides.0.as_slice(), sides.1.as_slice()) {
             ([before], [after]) => descend(|| element.clone(), before, after, here, removed, changed),
@@ -195,22 +171,10 @@ fn walk_lists(
             // Duplicates on one side only: their common marker comes or goes, and a single item's parts with it.
             ([_, _, ..], [after]) => {
                 let children = below(after, here);
-                changed.push((
-                    element,
-                    Entry {
-                        member: true,
-                        children,
-                    },
-                ));
+                changed.push((element, Entry { member: true, children }));
             }
             ([before], [_, _, ..]) => {
-                removed.push((
-                    element.clone(),
-                    Entry {
-                        member: false,
-                        children: below(before, here),
-                    },
-                ));
+                removed.push((element.clone(), Entry { member: false, children: below(before, here) }));
                 changed.push((element, marker()));
             }
             ([_, ..], []) => removed.push((element, marker())),

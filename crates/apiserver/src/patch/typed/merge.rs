@@ -52,9 +52,8 @@ fn merge_maps(
 ) -> Map<String, Value> {
     let mut merged = Map::with_capacity(live.len().max(applied.len()));
     for (name, value) in live {
-        let value = applied
-            .get(name)
-            .map_or_else(|| value.clone(), |new| merge(value, new, place.field(name)));
+        let value =
+            applied.get(name).map_or_else(|| value.clone(), |new| merge(value, new, place.field(name)));
         merged.insert(name.clone(), value);
     }
     for (name, value) in applied.iter().filter(|(name, _)| !live.contains_key(*name)) {
@@ -71,26 +70,19 @@ fn merge_lists(live: &[Value], applied: &[Value], place: Place<'_>) -> Option<Ve
     let mut index = BTreeMap::<&Element, Option<&Value>>::new();
     for (element, item) in live_elements.iter().zip(live) {
         // Of two live items with one key neither is the one to merge with.
-        index
-            .entry(element)
-            .and_modify(|seen| *seen = None)
-            .or_insert(Some(item));
+        index.entry(element).and_modify(|seen| *seen = None).or_insert(Some(item));
     }
-    let position: BTreeMap<&Element, usize> = applied_elements
-        .iter()
-        .enumerate()
-        .map(|(i, element)| (element, i))
-        .collect();
+    let position: BTreeMap<&Element, usize> =
+        applied_elements.iter().enumerate().map(|(i, element)| (element, i)).collect();
 
     let mut merged = Vec::with_capacity(live.len().max(applied.len()));
     let mut emitted = 0;
     let emit_through = |end: usize, emitted: &mut usize, merged: &mut Vec<Value>| {
         for i in *emitted..end {
             let twin = index.get(&applied_elements[i]).copied().flatten();
-            merged.push(twin.map_or_else(
-                || applied[i].clone(),
-                |twin| merge(twin, &applied[i], place.items()),
-            ));
+            merged.push(
+                twin.map_or_else(|| applied[i].clone(), |twin| merge(twin, &applied[i], place.items())),
+            );
         }
         *emitted = end.max(*emitted);
     };

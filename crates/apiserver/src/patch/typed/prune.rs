@@ -23,12 +23,10 @@ pub fn remove(value: &mut Value, fields: &Set, place: Place<'_>) -> bool {
                 return false;
             };
             let mut elements = elements.into_iter();
-            list.retain_mut(
-                |item| match elements.next().as_ref().and_then(|element| fields.get(element)) {
-                    Some(entry) => !entry.member && !remove(item, &entry.children, place.items()),
-                    None => true,
-                },
-            );
+            list.retain_mut(|item| match elements.next().as_ref().and_then(|element| fields.get(element)) {
+                Some(entry) => !entry.member && !remove(item, &entry.children, place.items()),
+                None => true,
+            });
             list.is_empty()
         }
         _ => false,

@@ -87,9 +87,7 @@ impl Program {
                     }
                 });
                 let message = computed.or_else(|| self.message.clone());
-                Err(Failure::False(
-                    message.unwrap_or_else(|| format!("failed rule: {}", self.rule)),
-                ))
+                Err(Failure::False(message.unwrap_or_else(|| format!("failed rule: {}", self.rule))))
             }
             Ok(other) => {
                 let found = other.type_of();
@@ -103,11 +101,9 @@ impl Program {
                  signature for rule: {}",
                 self.name()
             ))),
-            Err(error) => Err(Failure::Error(format!(
-                "{} evaluating rule: {}",
-                lower_first(&error),
-                self.name()
-            ))),
+            Err(error) => {
+                Err(Failure::Error(format!("{} evaluating rule: {}", lower_first(&error), self.name())))
+            }
         }
     }
 
@@ -144,11 +140,7 @@ const PARSED: usize = 256;
 /// Parsing is by far the dearest step, and schemas repeat the same rule in many places.
 fn parse_shared(source: &str) -> Result<Arc<IdedExpr>, String> {
     static CACHE: LazyLock<Mutex<HashMap<String, Arc<IdedExpr>>>> = LazyLock::new(Mutex::default);
-    let known = CACHE
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .get(source)
-        .cloned();
+    let known = CACHE.lock().unwrap_or_else(PoisonError::into_inner).get(source).cloned();
     if let Some(expression) = known {
         return Ok(expression);
     }
@@ -184,10 +176,7 @@ fn reason(name: Option<&str>) -> Result<FieldErrorKind, String> {
 fn field_path(path: &str, node: &Node) -> Result<String, String> {
     let fields = JsonPath::parse(path)
         .ok()
-        .and_then(|p| {
-            p.fields()
-                .map(|f| f.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
-        })
+        .and_then(|p| p.fields().map(|f| f.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()))
         .ok_or_else(|| format!("fieldPath {path:?} must name fields only, such as .spec.name or ['a.b']"))?;
     let mut text = String::new();
     let mut node = node;

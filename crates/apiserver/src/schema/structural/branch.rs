@@ -14,10 +14,7 @@ const FORBIDDEN: [(&str, &str); 13] = [
     ("title", "must be empty to be structural"),
     ("description", "must be empty to be structural"),
     ("nullable", "must be false to be structural"),
-    (
-        "x-kubernetes-preserve-unknown-fields",
-        "must be false to be structural",
-    ),
+    ("x-kubernetes-preserve-unknown-fields", "must be false to be structural"),
     ("x-kubernetes-embedded-resource", "must be false to be structural"),
     ("x-kubernetes-int-or-string", "must be false to be structural"),
     ("x-kubernetes-list-map-keys", "must be empty to be structural"),
@@ -28,14 +25,7 @@ const FORBIDDEN: [(&str, &str); 13] = [
 
 /// Checks the branches of one level of the schema proper.
 pub fn check(path: &str, schema: &Map<String, Value>, errors: &mut Vec<FieldError>) {
-    branches(
-        path,
-        schema,
-        Some(schema),
-        path,
-        flag(schema, "x-kubernetes-int-or-string"),
-        errors,
-    );
+    branches(path, schema, Some(schema), path, flag(schema, "x-kubernetes-int-or-string"), errors);
 }
 
 /// `outer` is the level of the schema proper that these branches speak of, and `outer_path` its place.
@@ -56,14 +46,7 @@ fn branches(
             if let Some(map) = item.as_object() {
                 // In `allOf`, the first branch may spell out int-or-string.
                 let exempt = int_or_string && key == "allOf" && i == 0;
-                branch(
-                    &format!("{path}.{key}[{i}]"),
-                    map,
-                    outer,
-                    outer_path,
-                    exempt,
-                    errors,
-                );
+                branch(&format!("{path}.{key}[{i}]"), map, outer, outer_path, exempt, errors);
             }
         }
     }
@@ -85,16 +68,11 @@ fn branch(
     errors: &mut Vec<FieldError>,
 ) {
     let Some(outer) = outer else {
-        errors.push(FieldError::required(
-            outer_path,
-            format!("because it is defined in {path}"),
-        ));
+        errors.push(FieldError::required(outer_path, format!("because it is defined in {path}")));
         return;
     };
     for (key, detail) in FORBIDDEN {
-        let set = map
-            .get(key)
-            .is_some_and(|v| !v.is_null() && v != &json!(false) && v != &json!(""));
+        let set = map.get(key).is_some_and(|v| !v.is_null() && v != &json!(false) && v != &json!(""));
         if set {
             errors.push(FieldError::forbidden(format!("{path}.{key}"), detail));
         }
@@ -103,26 +81,14 @@ fn branch(
     branches(path, map, Some(outer), outer_path, exempt, errors);
     if let Some(items) = object(map, "items") {
         let place = format!("{outer_path}.items");
-        branch(
-            &format!("{path}.items"),
-            items,
-            object(outer, "items"),
-            &place,
-            false,
-            errors,
-        );
+        branch(&format!("{path}.items"), items, object(outer, "items"), &place, false, errors);
     }
     for (name, field) in object(map, "properties").into_iter().flatten() {
         let place = format!("{path}.properties[{name}]");
         if name == "metadata" {
-            errors.push(FieldError::forbidden(
-                &place,
-                "must not be specified in a nested context",
-            ));
+            errors.push(FieldError::forbidden(&place, "must not be specified in a nested context"));
         }
-        let declared = object(outer, "properties")
-            .and_then(|p| p.get(name))
-            .and_then(Value::as_object);
+        let declared = object(outer, "properties").and_then(|p| p.get(name)).and_then(Value::as_object);
         if let Some(field) = field.as_object() {
             let outer_path = format!("{outer_path}.properties[{name}]");
             branch(&place, field, declared, &outer_path, false, errors);

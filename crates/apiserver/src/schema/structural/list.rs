@@ -21,11 +21,7 @@ pub fn check(path: &str, schema: &Map<String, Value>, errors: &mut Vec<FieldErro
     }
     if !keys.is_empty() && list_type != Some("map") {
         let detail = "must be map if x-kubernetes-list-map-keys is non-empty";
-        errors.push(missing_or_invalid(
-            &format!("{path}.x-kubernetes-list-type"),
-            list_type,
-            detail,
-        ));
+        errors.push(missing_or_invalid(&format!("{path}.x-kubernetes-list-type"), list_type, detail));
     }
     if text(schema, "x-kubernetes-map-type").is_some() && ty != Some("object") {
         let detail = "must be object if x-kubernetes-map-type is specified";
@@ -46,10 +42,7 @@ pub fn check(path: &str, schema: &Map<String, Value>, errors: &mut Vec<FieldErro
 fn associative(path: &str, items: Option<&Map<String, Value>>, keys: &[&str], errors: &mut Vec<FieldError>) {
     let place = format!("{path}.x-kubernetes-list-map-keys");
     if keys.is_empty() {
-        errors.push(FieldError::required(
-            &place,
-            "must not be empty if x-kubernetes-list-type is map",
-        ));
+        errors.push(FieldError::required(&place, "must not be empty if x-kubernetes-list-type is map"));
     }
     let Some(items) = items else {
         let detail = "must have a schema if x-kubernetes-list-type is map";
@@ -58,11 +51,7 @@ fn associative(path: &str, items: Option<&Map<String, Value>>, keys: &[&str], er
     };
     if text(items, "type") != Some("object") {
         let detail = "must be object if parent array's x-kubernetes-list-type is map";
-        errors.push(missing_or_invalid(
-            &format!("{path}.items.type"),
-            text(items, "type"),
-            detail,
-        ));
+        errors.push(missing_or_invalid(&format!("{path}.items.type"), text(items, "type"), detail));
     }
     let required: Vec<&str> = items
         .get("required")
@@ -73,15 +62,9 @@ fn associative(path: &str, items: Option<&Map<String, Value>>, keys: &[&str], er
         .collect();
     for (i, key) in keys.iter().enumerate() {
         if keys[..i].contains(key) {
-            errors.push(FieldError::invalid(
-                &place,
-                &json!(keys),
-                "must not contain duplicate entries",
-            ));
+            errors.push(FieldError::invalid(&place, &json!(keys), "must not contain duplicate entries"));
         }
-        let Some(field) = object(items, "properties")
-            .and_then(|p| p.get(*key))
-            .and_then(Value::as_object)
+        let Some(field) = object(items, "properties").and_then(|p| p.get(*key)).and_then(Value::as_object)
         else {
             errors.push(FieldError::invalid(
                 &place,
@@ -93,11 +76,7 @@ fn associative(path: &str, items: Option<&Map<String, Value>>, keys: &[&str], er
         let place = format!("{path}.items.properties[{key}]");
         if matches!(text(field, "type"), Some("array" | "object")) {
             let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
-            errors.push(FieldError::invalid(
-                format!("{place}.type"),
-                &field["type"],
-                detail,
-            ));
+            errors.push(FieldError::invalid(format!("{place}.type"), &field["type"], detail));
         }
         if flag(field, "nullable") {
             let detail = "cannot be nullable when x-kubernetes-list-type is map";

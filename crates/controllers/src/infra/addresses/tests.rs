@@ -21,9 +21,7 @@ fn show(chosen: &Chosen) -> String {
     let text =
         |address: Option<IpAddr>| address.map_or_else(|| "-".to_owned(), |address| address.to_string());
     let [dhcp, dns, proxy] = chosen.servers.map(text);
-    let range = chosen
-        .range
-        .map_or_else(|| "-".to_owned(), |(start, end)| format!("{start} to {end}"));
+    let range = chosen.range.map_or_else(|| "-".to_owned(), |(start, end)| format!("{start} to {end}"));
     format!("{dhcp} {dns} {proxy}, {range}")
 }
 
@@ -40,25 +38,13 @@ fn takes_the_first_free_addresses_and_leaves_the_rest_to_clients() {
             "192.168.100.254",
             "192.168.100.1 192.168.100.2 192.168.100.3, 192.168.100.17 to 192.168.100.253",
         ),
-        (
-            "10.0.0.0/29",
-            "10.0.0.1",
-            "10.0.0.2 10.0.0.3 10.0.0.4, 10.0.0.5 to 10.0.0.6",
-        ),
+        ("10.0.0.0/29", "10.0.0.1", "10.0.0.2 10.0.0.3 10.0.0.4, 10.0.0.5 to 10.0.0.6"),
         ("10.0.0.0/30", "10.0.0.1", "10.0.0.2 - -, -"),
         ("10.0.0.0/31", "10.0.0.0", "10.0.0.1 - -, -"),
-        (
-            "fd00:1::/64",
-            "fd00:1::1",
-            "fd00:1::2 fd00:1::3 fd00:1::4, fd00:1::11 to fd00:1::1:10",
-        ),
+        ("fd00:1::/64", "fd00:1::1", "fd00:1::2 fd00:1::3 fd00:1::4, fd00:1::11 to fd00:1::1:10"),
         ("fd00:1::/126", "fd00:1::1", "fd00:1::2 fd00:1::3 -, -"),
     ] {
-        assert_eq!(
-            show(&choose(&request(network, gateway))),
-            expected,
-            "{network} with gateway {gateway}"
-        );
+        assert_eq!(show(&choose(&request(network, gateway))), expected, "{network} with gateway {gateway}");
     }
 }
 
@@ -92,11 +78,7 @@ fn keeps_what_was_chosen_when_the_spec_grows() {
         (before.servers[1], before.servers[2], before.range)
     );
     request.gateway = ip("192.168.100.4");
-    assert_eq!(
-        choose(&request).servers[2],
-        Some(ip("192.168.100.1")),
-        "a taken address must move"
-    );
+    assert_eq!(choose(&request).servers[2], Some(ip("192.168.100.1")), "a taken address must move");
     request.network = "10.0.0.0/24".parse().unwrap();
     request.gateway = ip("10.0.0.1");
     request.written = [None; 3];

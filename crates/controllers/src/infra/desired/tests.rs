@@ -44,14 +44,8 @@ fn written_values_reach_the_children() {
 #[test]
 fn without_dns_clients_get_the_networks_resolvers() {
     let children = children(&fixture::infra(&json!({ "dhcp": {} })), &Observed::default());
-    assert_eq!(
-        children["dhcp"]["spec"]["networkConfig"]["dnsServers"],
-        json!(["10.0.0.53"])
-    );
-    assert_eq!(
-        (&children["dns"], &children["proxy"]),
-        (&Value::Null, &Value::Null)
-    );
+    assert_eq!(children["dhcp"]["spec"]["networkConfig"]["dnsServers"], json!(["10.0.0.53"]));
+    assert_eq!((&children["dns"], &children["proxy"]), (&Value::Null, &Value::Null));
 }
 
 #[test]
@@ -59,14 +53,8 @@ fn the_pod_network_is_sent_to_the_proxys_service_once_it_has_one() {
     let infra = fixture::infra(&fixture::all());
     let pointer = "/dns/spec/networkConfig/internalProxyIP";
     assert_eq!(children(&infra, &Observed::default()).pointer(pointer), None);
-    let observed = Observed {
-        proxy_service_ip: Some("10.96.0.7".into()),
-        ..Observed::default()
-    };
-    assert_eq!(
-        children(&infra, &observed).pointer(pointer),
-        Some(&json!("10.96.0.7"))
-    );
+    let observed = Observed { proxy_service_ip: Some("10.96.0.7".into()), ..Observed::default() };
+    assert_eq!(children(&infra, &observed).pointer(pointer), Some(&json!("10.96.0.7")));
 }
 
 #[test]
@@ -88,12 +76,7 @@ fn an_ipv6_network_is_served_like_any_other() {
     infra.spec.network_config.cidr = "fd00:100::/64".into();
     infra.spec.network_config.gateway = "fd00:100::1".into();
     let children = children(&infra, &Observed::default());
-    let at = |pointer: &str| {
-        children
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
+    let at = |pointer: &str| children.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     assert_eq!(at("/dhcp/spec/networkConfig/serverIP"), "fd00:100::2");
     assert_eq!(at("/dns/spec/networkConfig/proxyIP"), "fd00:100::4");
     assert_eq!(at("/proxy/spec/networkConfig/serverIP"), "fd00:100::4/64");

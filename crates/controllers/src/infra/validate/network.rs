@@ -17,33 +17,21 @@ impl Check {
     pub fn network(&mut self, infra: &Infra) -> Option<Network> {
         let spec = &infra.spec.network_config;
         let Ok(cidr) = spec.cidr.parse::<IpNet>() else {
-            let message = format!(
-                "\"{}\" is not a network: write one like 192.168.100.0/24",
-                spec.cidr
-            );
+            let message = format!("\"{}\" is not a network: write one like 192.168.100.0/24", spec.cidr);
             self.problem(&Component::ALL, "networkConfig.cidr", message);
             return None;
         };
         let cidr = cidr.trunc();
-        let gateway = spec
-            .gateway
-            .parse::<IpAddr>()
-            .ok()
-            .filter(|gateway| cidr.contains(gateway));
+        let gateway = spec.gateway.parse::<IpAddr>().ok().filter(|gateway| cidr.contains(gateway));
         let Some(gateway) = gateway else {
-            let message = format!(
-                "\"{}\" is not an address in {cidr}: write the router's address in it",
-                spec.gateway
-            );
+            let message =
+                format!("\"{}\" is not an address in {cidr}: write the router's address in it", spec.gateway);
             self.problem(&Component::ALL, "networkConfig.gateway", message);
             return None;
         };
         let (namespace, name) = match spec.network_attachment_definition.split_once('/') {
             Some((namespace, name)) => (Some(namespace.to_owned()), name),
-            None => (
-                spec.network_attachment_namespace.clone(),
-                spec.network_attachment_definition.as_str(),
-            ),
+            None => (spec.network_attachment_namespace.clone(), spec.network_attachment_definition.as_str()),
         };
         Some(Network {
             cidr,
@@ -69,10 +57,7 @@ impl Check {
         let servers = [
             (Component::Dhcp, dhcp.and_then(|dhcp| dhcp.server_ip.as_deref())),
             (Component::Dns, dns.and_then(|dns| dns.server_ip.as_deref())),
-            (
-                Component::Proxy,
-                proxy.and_then(|proxy| proxy.server_ip.as_deref()),
-            ),
+            (Component::Proxy, proxy.and_then(|proxy| proxy.server_ip.as_deref())),
         ];
         for (slot, (component, text)) in written.iter_mut().zip(servers) {
             let field = format!("infraComponents.{}.serverIP", component.field());
@@ -80,11 +65,7 @@ impl Check {
                 text.and_then(|text| self.address(network, component, field, text, written_range, &mut used));
         }
         let mut taken = Vec::new();
-        for (index, text) in proxy
-            .iter()
-            .flat_map(|proxy| &proxy.additional_server_ips)
-            .enumerate()
-        {
+        for (index, text) in proxy.iter().flat_map(|proxy| &proxy.additional_server_ips).enumerate() {
             let field = format!("infraComponents.proxy.additionalServerIPs[{index}]");
             taken.extend(self.address(network, Component::Proxy, field, text, written_range, &mut used));
         }
@@ -108,10 +89,7 @@ impl Check {
         used: &mut Vec<(IpAddr, String)>,
     ) -> Option<IpAddr> {
         let cidr = network.cidr;
-        let address = text
-            .split('/')
-            .next()
-            .and_then(|bare| bare.parse::<IpAddr>().ok());
+        let address = text.split('/').next().and_then(|bare| bare.parse::<IpAddr>().ok());
         let Some(address) = address.filter(|address| addresses::is_host(&cidr, *address)) else {
             let message = format!(
                 "\"{text}\" is not a host address in {cidr}: write one, or leave it out to have one chosen"
@@ -143,27 +121,16 @@ impl Check {
             (start, _) => {
                 let missing = if start.is_some() { "rangeEnd" } else { "rangeStart" };
                 let message = "write rangeStart and rangeEnd together, or neither to have the range chosen";
-                self.problem(
-                    &[Component::Dhcp],
-                    format!("infraComponents.dhcp.{missing}"),
-                    message,
-                );
+                self.problem(&[Component::Dhcp], format!("infraComponents.dhcp.{missing}"), message);
                 return None;
             }
         };
         let mut ends = [None; 2];
         for (slot, (name, text)) in ends.iter_mut().zip([("rangeStart", start), ("rangeEnd", end)]) {
-            *slot = text
-                .parse::<IpAddr>()
-                .ok()
-                .filter(|address| addresses::is_host(&cidr, *address));
+            *slot = text.parse::<IpAddr>().ok().filter(|address| addresses::is_host(&cidr, *address));
             if slot.is_none() {
                 let message = format!("\"{text}\" is not a host address in {cidr}: write one that is");
-                self.problem(
-                    &[Component::Dhcp],
-                    format!("infraComponents.dhcp.{name}"),
-                    message,
-                );
+                self.problem(&[Component::Dhcp], format!("infraComponents.dhcp.{name}"), message);
             }
         }
         let (start, end) = ends[0].zip(ends[1])?;

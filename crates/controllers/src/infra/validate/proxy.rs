@@ -57,12 +57,7 @@ impl Check {
             let message = format!(
                 "backends \"{first}\" and \"{second}\" both claim {hostname} on port {port}: change a hostname or a port, or disable one"
             );
-            self.problem_because(
-                Reason::DuplicateHostname,
-                &both,
-                "infraComponents.proxy.backends",
-                message,
-            );
+            self.problem_because(Reason::DuplicateHostname, &both, "infraComponents.proxy.backends", message);
         }
         if merged.is_empty() {
             let message = "every backend is disabled: keep one, or write proxy.enabled: false";
@@ -79,10 +74,7 @@ impl Check {
                 let Some(backend) = outcome.as_ref().and_then(|outcome| outcome.backend.as_deref()) else {
                     continue;
                 };
-                if !merged
-                    .iter()
-                    .any(|known| known.name == backend && known.port == entry.port)
-                {
+                if !merged.iter().any(|known| known.name == backend && known.port == entry.port) {
                     let field = format!("infraComponents.proxy.ports[{index}].{name}.backend");
                     let message = format!(
                         "no backend \"{backend}\" listens on port {}: write one that does",
@@ -93,18 +85,10 @@ impl Check {
             }
         }
         // Texts that are no addresses were reported with the others; the proxy is unclear then.
-        let additional = spec
-            .additional_server_ips
-            .iter()
-            .filter_map(|text| text.split('/').next()?.parse().ok());
+        let additional =
+            spec.additional_server_ips.iter().filter_map(|text| text.split('/').next()?.parse().ok());
         let additional = additional.collect();
-        Some(Proxy {
-            address: address?,
-            additional,
-            backends: merged,
-            ports,
-            spec: spec.clone(),
-        })
+        Some(Proxy { address: address?, additional, backends: merged, ports, spec: spec.clone() })
     }
 
     fn target_namespace(&mut self, infra: &Infra, spec: &ProxyComponent) -> Option<String> {

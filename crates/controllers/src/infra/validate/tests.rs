@@ -5,37 +5,17 @@ use crate::infra::fixture;
 
 fn problems(infra: &Infra) -> Vec<(String, String)> {
     let valid = validate(infra, &Observed::default());
-    valid
-        .problems
-        .into_iter()
-        .map(|problem| (problem.field, problem.message))
-        .collect()
+    valid.problems.into_iter().map(|problem| (problem.field, problem.message)).collect()
 }
 
 #[test]
 fn each_problem_names_its_field_and_the_way_out() {
     let domain = json!({ "baseDomain": "example.com" });
     let cases: &[(Value, &str, &str)] = &[
-        (
-            json!({"dhcp": {"serverIP": "10.0.0.2"}}),
-            "dhcp.serverIP",
-            "leave it out to have one chosen",
-        ),
-        (
-            json!({"dhcp": {"serverIP": "192.168.100.255"}}),
-            "dhcp.serverIP",
-            "not a host address",
-        ),
-        (
-            json!({"dhcp": {"serverIP": "192.168.100.1"}}),
-            "dhcp.serverIP",
-            "also spec.networkConfig.gateway",
-        ),
-        (
-            json!({"dhcp": {"rangeStart": "192.168.100.9"}}),
-            "dhcp.rangeEnd",
-            "together",
-        ),
+        (json!({"dhcp": {"serverIP": "10.0.0.2"}}), "dhcp.serverIP", "leave it out to have one chosen"),
+        (json!({"dhcp": {"serverIP": "192.168.100.255"}}), "dhcp.serverIP", "not a host address"),
+        (json!({"dhcp": {"serverIP": "192.168.100.1"}}), "dhcp.serverIP", "also spec.networkConfig.gateway"),
+        (json!({"dhcp": {"rangeStart": "192.168.100.9"}}), "dhcp.rangeEnd", "together"),
         (
             json!({"dhcp": {"rangeStart": "192.168.99.9", "rangeEnd": "192.168.100.10"}}),
             "dhcp.rangeStart",
@@ -113,10 +93,7 @@ fn a_bad_network_makes_every_wanted_component_unclear() {
     let mut infra = fixture::infra(&json!({ "dhcp": {}, "dns": { "baseDomain": "example.com" } }));
     infra.spec.network_config.cidr = "192.168.100.0/99".into();
     let valid = validate(&infra, &Observed::default());
-    assert_eq!(
-        (valid.dhcp, valid.dns, valid.proxy),
-        (Wish::Unclear, Wish::Unclear, Wish::Off)
-    );
+    assert_eq!((valid.dhcp, valid.dns, valid.proxy), (Wish::Unclear, Wish::Unclear, Wish::Off));
     infra.spec.network_config.cidr = "192.168.100.0/24".into();
     infra.spec.network_config.gateway = "192.168.101.1".into();
     assert_eq!(problems(&infra)[0].0, "spec.networkConfig.gateway");
@@ -128,10 +105,7 @@ fn a_full_network_says_so() {
     infra.spec.network_config.cidr = "192.168.100.0/30".into();
     let valid = validate(&infra, &Observed::default());
     assert!(
-        valid
-            .problems
-            .iter()
-            .all(|problem| problem.reason == Reason::AddressesExhausted),
+        valid.problems.iter().all(|problem| problem.reason == Reason::AddressesExhausted),
         "{:?}",
         valid.problems
     );
@@ -144,9 +118,7 @@ fn a_disabled_component_is_off_and_its_domain_still_counts() {
         fixture::infra(&json!({ "dns": { "enabled": false, "baseDomain": "example.com" }, "proxy": {} }));
     let valid = validate(&infra, &Observed::default());
     assert_eq!(valid.dns, Wish::Off);
-    let Wish::On(proxy) = valid.proxy else {
-        panic!("{:?}", valid.problems)
-    };
+    let Wish::On(proxy) = valid.proxy else { panic!("{:?}", valid.problems) };
     assert_eq!(proxy.backends[0].hostname, "api.lab.example.com");
 }
 

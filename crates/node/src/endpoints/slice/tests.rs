@@ -5,9 +5,7 @@ use super::*;
 fn service(extra: serde_json::Value) -> Service {
     let mut spec =
         json!({"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": "web"}]});
-    spec.as_object_mut()
-        .unwrap()
-        .extend(extra.as_object().unwrap().clone());
+    spec.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
     serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "ns", "uid": "s"}, "spec": spec}))
         .unwrap()
 }
@@ -24,10 +22,7 @@ fn pod(name: &str, port: i32, ready: bool) -> Pod {
 
 fn ready(slice: &EndpointSlice) -> Vec<(String, bool)> {
     let of = |endpoint: &Endpoint| {
-        (
-            target_name(endpoint).unwrap().to_owned(),
-            endpoint.conditions.as_ref().unwrap().ready.unwrap(),
-        )
+        (target_name(endpoint).unwrap().to_owned(), endpoint.conditions.as_ref().unwrap().ready.unwrap())
     };
     slice.endpoints.iter().map(of).collect()
 }
@@ -39,10 +34,7 @@ fn pods_with_other_ports_get_other_slices() {
         &[pod("b", 8080, false), pod("a", 8080, true), pod("c", 9090, true)],
     );
     assert_eq!(slices.len(), 2);
-    assert_eq!(
-        ready(&slices[0]),
-        [("a".to_owned(), true), ("b".to_owned(), false)]
-    );
+    assert_eq!(ready(&slices[0]), [("a".to_owned(), true), ("b".to_owned(), false)]);
     assert_eq!(slices[0].ports.as_ref().unwrap()[0].port, Some(8080));
     assert_eq!(slices[1].ports.as_ref().unwrap()[0].port, Some(9090));
     assert_eq!(slices[0].metadata.labels.as_ref().unwrap()[SERVICE_NAME], "web");
@@ -52,9 +44,8 @@ fn pods_with_other_ports_get_other_slices() {
 #[test]
 fn terminating_pods_serve_but_are_not_ready() {
     let mut leaving = pod("a", 1, true);
-    leaving.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
-        jiff::Timestamp::UNIX_EPOCH,
-    ));
+    leaving.metadata.deletion_timestamp =
+        Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH));
     let slices = build_slices(&service(json!({})), std::slice::from_ref(&leaving));
     let conditions = slices[0].endpoints[0].conditions.clone().unwrap();
     assert_eq!(
@@ -69,10 +60,7 @@ fn unready_pods_are_published_on_request() {
     let service = service(json!({"publishNotReadyAddresses": true}));
     let slices = build_slices(&service, &[pod("a", 1, false)]);
     assert_eq!(ready(&slices[0]), [("a".to_owned(), true)]);
-    assert_eq!(
-        slices[0].endpoints[0].conditions.as_ref().unwrap().serving,
-        Some(false)
-    );
+    assert_eq!(slices[0].endpoints[0].conditions.as_ref().unwrap().serving, Some(false));
     let subsets = build_endpoints(&service, &[pod("a", 1, false)]).subsets.unwrap();
     assert_eq!(subsets[0].addresses.as_ref().unwrap().len(), 1);
 }
@@ -86,11 +74,7 @@ fn finished_pods_pods_without_address_and_without_the_port_are_left_out() {
     let mut portless = pod("portless", 1, true);
     portless.spec.as_mut().unwrap().containers[0].ports = None;
     let slices = build_slices(&service(json!({})), &[done, placeless, portless]);
-    assert_eq!(
-        slices.len(),
-        1,
-        "an empty slice stays, so that a reader knows the Service is handled"
-    );
+    assert_eq!(slices.len(), 1, "an empty slice stays, so that a reader knows the Service is handled");
     assert!(slices[0].endpoints.is_empty());
 }
 
@@ -105,11 +89,5 @@ fn numbers_and_missing_target_ports_stand_for_themselves() {
         .into_iter()
         .map(|p| (p.name.unwrap(), p.port.unwrap(), p.protocol.unwrap()))
         .collect();
-    assert_eq!(
-        ports,
-        [
-            ("a".into(), 80, "TCP".to_owned()),
-            ("b".into(), 8081, "UDP".into())
-        ]
-    );
+    assert_eq!(ports, [("a".into(), 80, "TCP".to_owned()), ("b".into(), 8081, "UDP".into())]);
 }

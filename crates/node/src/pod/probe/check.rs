@@ -21,15 +21,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub enum Check {
     Http(http::Get),
-    Tcp {
-        host: String,
-        port: u16,
-    },
-    Grpc {
-        host: String,
-        port: u16,
-        service: String,
-    },
+    Tcp { host: String, port: u16 },
+    Grpc { host: String, port: u16, service: String },
     Exec(exec::Command),
     Sleep(Duration),
 }
@@ -50,12 +43,7 @@ impl Check {
         if let Some(action) = &probe.grpc {
             return Self::of_grpc(action, target);
         }
-        Self::of_actions(
-            probe.exec.as_ref(),
-            probe.http_get.as_ref(),
-            probe.tcp_socket.as_ref(),
-            target,
-        )
+        Self::of_actions(probe.exec.as_ref(), probe.http_get.as_ref(), probe.tcp_socket.as_ref(), target)
     }
 
     /// The action of a lifecycle hook.
@@ -63,12 +51,7 @@ impl Check {
         if let Some(sleep) = &hook.sleep {
             return Ok(Self::Sleep(Duration::from_secs(sleep.seconds.max(0) as u64)));
         }
-        Self::of_actions(
-            hook.exec.as_ref(),
-            hook.http_get.as_ref(),
-            hook.tcp_socket.as_ref(),
-            target,
-        )
+        Self::of_actions(hook.exec.as_ref(), hook.http_get.as_ref(), hook.tcp_socket.as_ref(), target)
     }
 
     fn of_actions(
@@ -78,17 +61,11 @@ impl Check {
         target: &Target<'_>,
     ) -> Result<Self, String> {
         let host = |host: &Option<String>| {
-            host.clone()
-                .filter(|host| !host.is_empty())
-                .unwrap_or_else(|| target.address.to_string())
+            host.clone().filter(|host| !host.is_empty()).unwrap_or_else(|| target.address.to_string())
         };
         if let Some(action) = exec {
-            let command: Vec<String> = action
-                .command
-                .iter()
-                .flatten()
-                .map(|argument| target.mounts.rewrite(argument))
-                .collect();
+            let command: Vec<String> =
+                action.command.iter().flatten().map(|argument| target.mounts.rewrite(argument)).collect();
             if command.is_empty() {
                 return Err("exec has no command".to_owned());
             }
@@ -105,11 +82,7 @@ impl Check {
             return Ok(Self::Http(http::Get {
                 host: host(&action.host),
                 port: port(&action.port, target.container)?,
-                path: action
-                    .path
-                    .clone()
-                    .filter(|path| !path.is_empty())
-                    .unwrap_or_else(|| "/".to_owned()),
+                path: action.path.clone().filter(|path| !path.is_empty()).unwrap_or_else(|| "/".to_owned()),
                 tls: action.scheme.as_deref() == Some("HTTPS"),
                 headers: action
                     .http_headers
@@ -120,10 +93,7 @@ impl Check {
             }));
         }
         if let Some(action) = tcp {
-            return Ok(Self::Tcp {
-                host: host(&action.host),
-                port: port(&action.port, target.container)?,
-            });
+            return Ok(Self::Tcp { host: host(&action.host), port: port(&action.port, target.container)? });
         }
         Err("the probe or hook names no action".to_owned())
     }
@@ -176,12 +146,8 @@ fn port(port: &IntOrString, container: &Container) -> Result<u16, String> {
         IntOrString::Int(number) => *number,
         IntOrString::String(name) => {
             let ports = container.ports.as_deref().unwrap_or_default();
-            let named = ports
-                .iter()
-                .find(|port| port.name.as_deref() == Some(name.as_str()));
-            let number = named
-                .map(|port| port.container_port)
-                .or_else(|| name.parse().ok());
+            let named = ports.iter().find(|port| port.name.as_deref() == Some(name.as_str()));
+            let number = named.map(|port| port.container_port).or_else(|| name.parse().ok());
             number.ok_or_else(|| format!("couldn't find port: {name:?} in container {:?}", container.name))?
         }
     };
@@ -205,11 +171,7 @@ mod tests {
         assert_eq!(resolve(IntOrString::Int(80)), Ok(80));
         assert_eq!(resolve(IntOrString::String("web".into())), Ok(8080));
         assert_eq!(resolve(IntOrString::String("81".into())), Ok(81));
-        assert!(
-            resolve(IntOrString::String("none".into()))
-                .unwrap_err()
-                .contains("none")
-        );
+        assert!(resolve(IntOrString::String("none".into())).unwrap_err().contains("none"));
         assert!(resolve(IntOrString::Int(70000)).is_err());
     }
 }

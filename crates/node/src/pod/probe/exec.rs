@@ -34,10 +34,6 @@ impl Command {
         text.extend_from_slice(&output.stderr);
         text.truncate(SHOWN);
         let text = String::from_utf8_lossy(&text).trim().to_owned();
-        Err(if text.is_empty() {
-            format!("command ended with {}", output.status)
-        } else {
-            text
-        })
+        Err(if text.is_empty() { format!("command ended with {}", output.status) } else { text })
     }
 }

@@ -12,21 +12,13 @@ const SERVING: u64 = 1;
 
 /// Asks a server whether `service` is serving.
 pub async fn check(host: &str, port: u16, service: &str) -> Result<(), String> {
-    let address = if host.contains(':') {
-        format!("[{host}]:{port}")
-    } else {
-        format!("{host}:{port}")
-    };
+    let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let failed = |error: &dyn std::fmt::Display| format!("failed to connect service {address:?}: {error}");
-    let stream = TcpStream::connect((host, port))
-        .await
-        .map_err(|error| failed(&error))?;
-    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
-        .await
-        .map_err(|error| failed(&error))?;
-    let uri: Uri = format!("http://{address}/grpc.health.v1.Health/Check")
-        .parse()
-        .map_err(|error| failed(&error))?;
+    let stream = TcpStream::connect((host, port)).await.map_err(|error| failed(&error))?;
+    let (mut sender, connection) =
+        http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
+    let uri: Uri =
+        format!("http://{address}/grpc.health.v1.Health/Check").parse().map_err(|error| failed(&error))?;
     let request = Request::post(uri)
         .header(header::CONTENT_TYPE, "application/grpc")
         .header(header::TE, "trailers")
@@ -34,21 +26,14 @@ pub async fn check(host: &str, port: u16, service: &str) -> Result<(), String> {
         .body(Full::new(encode(service)))
         .map_err(|error| failed(&error))?;
     let call = async move {
-        let response = sender
-            .send_request(request)
-            .await
-            .map_err(|error| error.to_string())?;
+        let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
         let headers = response.headers().clone();
         let body = Limited::new(response.into_body(), MAX_ANSWER)
             .collect()
             .await
             .map_err(|error| error.to_string())?;
-        let status = body
-            .trailers()
-            .unwrap_or(&headers)
-            .get("grpc-status")
-            .or(headers.get("grpc-status"))
-            .cloned();
+        let status =
+            body.trailers().unwrap_or(&headers).get("grpc-status").or(headers.get("grpc-status")).cloned();
         Ok::<_, String>((status, body.to_bytes()))
     };
     let (status, body) = tokio::select! {
@@ -59,7 +44,7 @@ pub async fn check(host: &str, port: u16, service: &str) -> Result<(), String> {
         Some("0") => {}
         Some("12") => {
             return Err(
-                "this server does not implement the grpc health protocol (grpc.health.v1.Health)".to_owned(),
+                "this server does not implement the grpc health protocol (grpc.health.v1.Health)".to_owned()
             );
         }
         Some("5") => return Err(format!("service {service:?} is unknown to the server")),
@@ -172,10 +157,8 @@ mod tests {
                 assert_eq!(request.uri().path(), "/grpc.health.v1.Health/Check");
                 let mut trailers = HeaderMap::new();
                 trailers.insert("grpc-status", code.parse().unwrap());
-                let frames = [
-                    Frame::data(Bytes::from(vec![0, 0, 0, 0, 2, 0x08, status])),
-                    Frame::trailers(trailers),
-                ];
+                let frames =
+                    [Frame::data(Bytes::from(vec![0, 0, 0, 0, 2, 0x08, status])), Frame::trailers(trailers)];
                 let body = StreamBody::new(futures::stream::iter(frames.map(Ok::<_, Infallible>)));
                 Ok::<_, Infallible>(Response::new(body))
             });

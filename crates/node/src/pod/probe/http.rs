@@ -47,9 +47,8 @@ impl Get {
     /// Sends the request.
     pub async fn run(&self) -> Result<(), String> {
         let failed = |error: &dyn std::fmt::Display| format!("Get {:?}: {error}", self.url());
-        let stream = TcpStream::connect((self.host.as_str(), self.port))
-            .await
-            .map_err(|error| failed(&error))?;
+        let stream =
+            TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|error| failed(&error))?;
         let status = if self.tls {
             let name = ServerName::try_from(self.host.clone()).map_err(|error| failed(&error))?;
             let stream = TlsConnector::from(client_config()?)
@@ -71,14 +70,9 @@ impl Get {
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     ) -> Result<StatusCode, String> {
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| error.to_string())?;
-        let path = if self.path.starts_with('/') {
-            self.path.clone()
-        } else {
-            format!("/{}", self.path)
-        };
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+        let path = if self.path.starts_with('/') { self.path.clone() } else { format!("/{}", self.path) };
         let mut request = Request::get(path);
         let has = |name: &str| self.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
         if !has("host") {
@@ -93,9 +87,7 @@ impl Get {
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
-        let request = request
-            .body(Empty::<Bytes>::new())
-            .map_err(|error| error.to_string())?;
+        let request = request.body(Empty::<Bytes>::new()).map_err(|error| error.to_string())?;
         // Driven here, not in a task of its own: the time limit of the probe then ends the connection, too.
         let mut connection = std::pin::pin!(connection);
         let mut response = std::pin::pin!(sender.send_request(request));
@@ -158,9 +150,7 @@ impl ServerCertVerifier for AnyCertificate {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        aws_lc_rs::default_provider()
-            .signature_verification_algorithms
-            .supported_schemes()
+        aws_lc_rs::default_provider().signature_verification_algorithms.supported_schemes()
     }
 }
 
@@ -187,13 +177,7 @@ mod tests {
             String::from_utf8_lossy(&request[..n]).into_owned()
         });
         let headers = vec![("X-Test".to_owned(), "1".to_owned())];
-        let get = Get {
-            host: "127.0.0.1".into(),
-            port,
-            path: "/healthz".into(),
-            tls: false,
-            headers,
-        };
+        let get = Get { host: "127.0.0.1".into(), port, path: "/healthz".into(), tls: false, headers };
         (get.run().await, server.await.unwrap())
     }
 
@@ -206,27 +190,13 @@ mod tests {
             "{request}"
         );
         assert_eq!(answer("302 Found").await.0, Ok(()));
-        assert_eq!(
-            answer("503 No").await.0,
-            Err("HTTP probe failed with statuscode: 503".into())
-        );
+        assert_eq!(answer("503 No").await.0, Err("HTTP probe failed with statuscode: 503".into()));
     }
 
     #[tokio::test]
     async fn a_closed_port_is_a_failure() {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .await
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let get = Get {
-            host: "127.0.0.1".into(),
-            port,
-            path: "/".into(),
-            tls: false,
-            headers: Vec::new(),
-        };
+        let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+        let get = Get { host: "127.0.0.1".into(), port, path: "/".into(), tls: false, headers: Vec::new() };
         assert!(get.run().await.unwrap_err().contains("refused"));
     }
 }

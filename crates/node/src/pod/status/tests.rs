@@ -18,18 +18,8 @@ fn at(second: i64) -> Timestamp {
 }
 
 fn ended(code: i32) -> Ended {
-    let exit = Exit {
-        code,
-        signal: None,
-        reason: "Error".into(),
-        message: None,
-        finished_at: at(20),
-    };
-    Ended {
-        id: "id".into(),
-        started_at: at(10),
-        exit,
-    }
+    let exit = Exit { code, signal: None, reason: "Error".into(), message: None, finished_at: at(20) };
+    Ended { id: "id".into(), started_at: at(10), exit }
 }
 
 fn pod(policy: &str) -> Pod {
@@ -72,13 +62,8 @@ fn status(pod: &Pod, views: &[View<'_>]) -> PodStatus {
 }
 
 fn condition(status: &PodStatus, type_: &str) -> (String, Option<String>) {
-    let found = status
-        .conditions
-        .as_ref()
-        .unwrap()
-        .iter()
-        .find(|condition| condition.type_ == type_)
-        .unwrap();
+    let found =
+        status.conditions.as_ref().unwrap().iter().find(|condition| condition.type_ == type_).unwrap();
     (found.status.clone(), found.reason.clone())
 }
 
@@ -99,47 +84,23 @@ fn phases_follow_containers_and_policy() {
         ("Never", &[Code(0), Never], "Pending"),
     ];
     for (policy, runs, expected) in cases {
-        let views: Vec<_> = runs
-            .iter()
-            .zip([&c, &d])
-            .map(|(run, container)| view(container, Role::Main, *run))
-            .collect();
-        assert_eq!(
-            status(&pod(policy), &views).phase.as_deref(),
-            Some(expected),
-            "{policy} {runs:?}"
-        );
+        let views: Vec<_> =
+            runs.iter().zip([&c, &d]).map(|(run, container)| view(container, Role::Main, *run)).collect();
+        assert_eq!(status(&pod(policy), &views).phase.as_deref(), Some(expected), "{policy} {runs:?}");
     }
 }
 
 #[test]
 fn init_containers_hold_the_pod_back() {
     let (i, c) = (container("i"), container("c"));
-    let pending = status(
-        &pod("Always"),
-        &[view(&i, Role::Init, Now), view(&c, Role::Main, Never)],
-    );
+    let pending = status(&pod("Always"), &[view(&i, Role::Init, Now), view(&c, Role::Main, Never)]);
     assert_eq!(pending.phase.as_deref(), Some("Pending"));
-    assert_eq!(
-        condition(&pending, "Initialized"),
-        ("False".into(), Some("ContainersNotInitialized".into()))
-    );
-    let waiting = pending.container_statuses.unwrap()[0]
-        .state
-        .clone()
-        .unwrap()
-        .waiting
-        .unwrap();
+    assert_eq!(condition(&pending, "Initialized"), ("False".into(), Some("ContainersNotInitialized".into())));
+    let waiting = pending.container_statuses.unwrap()[0].state.clone().unwrap().waiting.unwrap();
     assert_eq!(waiting.reason.as_deref(), Some("PodInitializing"));
-    let failed = status(
-        &pod("Never"),
-        &[view(&i, Role::Init, Code(1)), view(&c, Role::Main, Never)],
-    );
+    let failed = status(&pod("Never"), &[view(&i, Role::Init, Code(1)), view(&c, Role::Main, Never)]);
     assert_eq!(failed.phase.as_deref(), Some("Failed"));
-    let up = status(
-        &pod("Always"),
-        &[view(&i, Role::Init, Code(0)), view(&c, Role::Main, Now)],
-    );
+    let up = status(&pod("Always"), &[view(&i, Role::Init, Code(0)), view(&c, Role::Main, Now)]);
     assert_eq!(condition(&up, "Ready"), ("True".into(), None));
     assert!(up.init_container_statuses.unwrap()[0].ready);
 }
@@ -148,39 +109,15 @@ fn init_containers_hold_the_pod_back() {
 fn a_crash_loop_waits_with_its_last_state() {
     let c = container("c");
     let mut crashed = view(&c, Role::Main, Code(3));
-    crashed.waiting = Some(Waiting {
-        reason: "CrashLoopBackOff".into(),
-        message: "back-off".into(),
-    });
+    crashed.waiting = Some(Waiting { reason: "CrashLoopBackOff".into(), message: "back-off".into() });
     let status = status(&pod("Always"), &[crashed]);
     let shown = &status.container_statuses.as_ref().unwrap()[0];
     assert_eq!(
-        shown
-            .state
-            .as_ref()
-            .unwrap()
-            .waiting
-            .as_ref()
-            .unwrap()
-            .reason
-            .as_deref(),
+        shown.state.as_ref().unwrap().waiting.as_ref().unwrap().reason.as_deref(),
         Some("CrashLoopBackOff")
     );
-    assert_eq!(
-        shown
-            .last_state
-            .as_ref()
-            .unwrap()
-            .terminated
-            .as_ref()
-            .unwrap()
-            .exit_code,
-        3
-    );
-    assert_eq!(
-        condition(&status, "Ready"),
-        ("False".into(), Some("ContainersNotReady".into()))
-    );
+    assert_eq!(shown.last_state.as_ref().unwrap().terminated.as_ref().unwrap().exit_code, 3);
+    assert_eq!(condition(&status, "Ready"), ("False".into(), Some("ContainersNotReady".into())));
 }
 
 #[test]
@@ -227,8 +164,5 @@ fn qos_follows_requests_and_limits() {
     };
     assert_eq!(qos_class(&with(json!({}))), "BestEffort");
     assert_eq!(qos_class(&with(json!({"requests": {"cpu": "1"}}))), "Burstable");
-    assert_eq!(
-        qos_class(&with(json!({"limits": {"cpu": "1", "memory": "1Gi"}}))),
-        "Guaranteed"
-    );
+    assert_eq!(qos_class(&with(json!({"limits": {"cpu": "1", "memory": "1Gi"}}))), "Guaranteed");
 }

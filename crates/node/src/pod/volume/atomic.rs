@@ -45,11 +45,7 @@ fn write_file(path: &Path, file: &File) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         create_private(parent)?;
     }
-    let mut handle = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
+    let mut handle = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     io::Write::write_all(&mut handle, &file.contents)?;
     handle.set_permissions(fs::Permissions::from_mode(file.mode))
 }
@@ -74,10 +70,7 @@ fn read(directory: &Path) -> io::Result<Payload> {
             let mode = entry.metadata()?.permissions().mode() & 0o777;
             payload.insert(
                 path.to_string_lossy().into_owned(),
-                File {
-                    contents: fs::read(entry.path())?,
-                    mode,
-                },
+                File { contents: fs::read(entry.path())?, mode },
             );
         }
     }
@@ -130,14 +123,8 @@ mod tests {
     use super::*;
 
     fn payload(files: &[(&str, &str)]) -> Payload {
-        let file = |contents: &str| File {
-            contents: contents.as_bytes().to_vec(),
-            mode: 0o640,
-        };
-        files
-            .iter()
-            .map(|(path, contents)| ((*path).to_owned(), file(contents)))
-            .collect()
+        let file = |contents: &str| File { contents: contents.as_bytes().to_vec(), mode: 0o640 };
+        files.iter().map(|(path, contents)| ((*path).to_owned(), file(contents))).collect()
     }
 
     #[test]
@@ -147,22 +134,13 @@ mod tests {
         assert!(write(&volume, &payload(&[("a", "1"), ("sub/b", "2")])).unwrap());
         assert_eq!(fs::read_to_string(volume.join("a")).unwrap(), "1");
         assert_eq!(fs::read_to_string(volume.join("sub/b")).unwrap(), "2");
-        assert_eq!(
-            fs::metadata(volume.join("a")).unwrap().permissions().mode() & 0o777,
-            0o640
-        );
+        assert_eq!(fs::metadata(volume.join("a")).unwrap().permissions().mode() & 0o777, 0o640);
         let before = fs::read_link(volume.join(DATA)).unwrap();
-        assert!(
-            !write(&volume, &payload(&[("a", "1"), ("sub/b", "2")])).unwrap(),
-            "nothing to do"
-        );
+        assert!(!write(&volume, &payload(&[("a", "1"), ("sub/b", "2")])).unwrap(), "nothing to do");
         assert_eq!(fs::read_link(volume.join(DATA)).unwrap(), before);
         assert!(write(&volume, &payload(&[("a", "new"), ("c", "3")])).unwrap());
         assert_eq!(fs::read_to_string(volume.join("a")).unwrap(), "new");
-        assert!(
-            fs::symlink_metadata(volume.join("sub")).is_err(),
-            "what is gone loses its link"
-        );
+        assert!(fs::symlink_metadata(volume.join("sub")).is_err(), "what is gone loses its link");
         let directories = fs::read_dir(&volume)
             .unwrap()
             .filter(|e| e.as_ref().unwrap().file_type().unwrap().is_dir())

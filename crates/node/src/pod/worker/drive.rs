@@ -51,10 +51,9 @@ impl SetupError {
             Self::Io { volume, source } => {
                 format!("MountVolume.SetUp failed for volume {volume:?} : {source}")
             }
-            Self::Api(error) => format!(
-                "cannot read what the pod's volumes are made from: {}",
-                message(error)
-            ),
+            Self::Api(error) => {
+                format!("cannot read what the pod's volumes are made from: {}", message(error))
+            }
         }
     }
 }
@@ -89,11 +88,7 @@ impl Worker {
         if self.mains_done() {
             let deadline = Instant::now() + self.grace();
             for index in 0..self.slots.len() {
-                if self
-                    .slots
-                    .get(index)
-                    .is_some_and(|slot| slot.role == Role::Sidecar)
-                {
+                if self.slots.get(index).is_some_and(|slot| slot.role == Role::Sidecar) {
                     self.stop(index, deadline);
                 }
             }
@@ -101,28 +96,19 @@ impl Worker {
     }
 
     fn is_over(&self) -> bool {
-        let phase = self
-            .pod
-            .status
-            .as_ref()
-            .and_then(|status| status.phase.as_deref());
+        let phase = self.pod.status.as_ref().and_then(|status| status.phase.as_deref());
         matches!(phase, Some("Succeeded" | "Failed"))
     }
 
     fn mains_started(&self) -> bool {
-        self.slots
-            .iter()
-            .any(|slot| slot.role == Role::Main && slot.run.is_some())
+        self.slots.iter().any(|slot| slot.role == Role::Main && slot.run.is_some())
     }
 
     fn mains_done(&self) -> bool {
         self.slots
             .iter()
             .filter(|slot| slot.role == Role::Main)
-            .all(|slot| {
-                slot.exit()
-                    .is_some_and(|exit| !slot.role.restarts(&self.pod, exit.code))
-            })
+            .all(|slot| slot.exit().is_some_and(|exit| !slot.role.restarts(&self.pod, exit.code)))
     }
 
     /// A pod with an image that is not Causeway's own says so and waits.
@@ -178,10 +164,8 @@ impl Worker {
             timer.at(retry_at);
             return self.volumes.ready;
         }
-        let token_due = self
-            .tokens
-            .until_renewal(Timestamp::now())
-            .is_some_and(|wait| wait <= Duration::from_secs(1));
+        let token_due =
+            self.tokens.until_renewal(Timestamp::now()).is_some_and(|wait| wait <= Duration::from_secs(1));
         if self.volumes.stale || token_due {
             if let Err(error) = self.set_up_volumes().await {
                 self.volumes_failed(&error, timer).await;
@@ -207,37 +191,21 @@ impl Worker {
         for slot in self.slots.iter_mut().filter(|slot| slot.run.is_none()) {
             slot.wait("ContainerCreating", message.clone());
         }
-        self.shared
-            .recorder
-            .warning(self.pod.as_ref(), "FailedMount", &message)
-            .await;
+        self.shared.recorder.warning(self.pod.as_ref(), "FailedMount", &message).await;
     }
 
     async fn set_up_volumes(&mut self) -> Result<(), SetupError> {
         let pod = self.effective.as_ref().unwrap_or(&self.pod);
-        let sources = Sources::fetch(&self.shared.client, pod)
-            .await
-            .map_err(SetupError::Api)?;
-        self.tokens
-            .renew(&self.shared.client, pod, Timestamp::now())
-            .await
-            .map_err(SetupError::Api)?;
+        let sources = Sources::fetch(&self.shared.client, pod).await.map_err(SetupError::Api)?;
+        self.tokens.renew(&self.shared.client, pod, Timestamp::now()).await.map_err(SetupError::Api)?;
         let tokens = self.tokens.values();
         let ca = fs::read_to_string(&self.shared.config.ca_path).unwrap_or_default();
-        let inputs = Inputs {
-            pod,
-            host: self.shared.host(),
-            sources: &sources,
-            tokens: &tokens,
-            ca: &ca,
-        };
+        let inputs = Inputs { pod, host: self.shared.host(), sources: &sources, tokens: &tokens, ca: &ca };
         for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
             let content = volume::content(volume, &inputs).map_err(SetupError::Volume)?;
             let path = self.dir.volume(&volume.name);
-            write_volume(volume, &path, &content).map_err(|source| SetupError::Io {
-                volume: volume.name.clone(),
-                source,
-            })?;
+            write_volume(volume, &path, &content)
+                .map_err(|source| SetupError::Io { volume: volume.name.clone(), source })?;
         }
         Ok(())
     }
@@ -292,16 +260,14 @@ impl Worker {
         let sources = match Sources::fetch(&self.shared.client, &pod).await {
             Ok(sources) => sources,
             Err(error) => {
-                self.cannot_start(index, "CreateContainerConfigError", &message(&error), timer)
-                    .await;
+                self.cannot_start(index, "CreateContainerConfigError", &message(&error), timer).await;
                 return;
             }
         };
         let launch = match launch::prepare(&self.shared, &self.dir, &pod, &container, &sources, number) {
             Ok((launch, _)) => launch,
             Err(error) => {
-                self.cannot_start(index, error.reason(), &error.to_string(), timer)
-                    .await;
+                self.cannot_start(index, error.reason(), &error.to_string(), timer).await;
                 return;
             }
         };
@@ -324,23 +290,11 @@ impl Worker {
         let Some(slot) = self.slots.get_mut(index) else {
             return;
         };
-        if let Some(Run {
-            instance,
-            number,
-            exit: Some(exit),
-        }) = slot.run.take()
-        {
-            slot.last = Some(Ended {
-                id: id(&dir, &slot.name, number),
-                started_at: instance.started_at,
-                exit,
-            });
+        if let Some(Run { instance, number, exit: Some(exit) }) = slot.run.take() {
+            slot.last =
+                Some(Ended { id: id(&dir, &slot.name, number), started_at: instance.started_at, exit });
         }
-        slot.run = Some(Run {
-            instance,
-            number,
-            exit: None,
-        });
+        slot.run = Some(Run { instance, number, exit: None });
         (slot.waiting, slot.retry_at, slot.started, slot.ready) = (None, None, false, false);
         let _ = fs::remove_file(dir.waiting_mark(&container.name));
         forget_attempts_before(&dir.container(&container.name), number - 1);
@@ -354,20 +308,8 @@ impl Worker {
             &format!("Container image {image:?} already present on machine"),
         )
         .await;
-        self.event(
-            "Normal",
-            index,
-            "Created",
-            &format!("Created container: {}", container.name),
-        )
-        .await;
-        self.event(
-            "Normal",
-            index,
-            "Started",
-            &format!("Started container {}", container.name),
-        )
-        .await;
+        self.event("Normal", index, "Created", &format!("Created container: {}", container.name)).await;
+        self.event("Normal", index, "Started", &format!("Started container {}", container.name)).await;
     }
 
     async fn cannot_start(&mut self, index: usize, reason: &str, message: &str, timer: &mut Timer) {
@@ -377,8 +319,7 @@ impl Worker {
             slot.retry_at = Some(Instant::now() + wait);
             slot.wait(reason, message);
         }
-        self.event("Warning", index, "Failed", &format!("Error: {message}"))
-            .await;
+        self.event("Warning", index, "Failed", &format!("Error: {message}")).await;
     }
 }
 
@@ -391,24 +332,13 @@ fn write_volume(volume: &Volume, path: &Path, content: &Content) -> io::Result<(
 }
 
 fn check_host_path(volume: &Volume, path: &Path) -> io::Result<()> {
-    let type_ = volume
-        .host_path
-        .as_ref()
-        .and_then(|host| host.type_.as_deref())
-        .unwrap_or_default();
+    let type_ = volume.host_path.as_ref().and_then(|host| host.type_.as_deref()).unwrap_or_default();
     let wrong = |what: &str| {
-        Err(io::Error::other(format!(
-            "hostPath type check failed: {} is not a {what}",
-            path.display()
-        )))
+        Err(io::Error::other(format!("hostPath type check failed: {} is not a {what}", path.display())))
     };
     match type_ {
         "DirectoryOrCreate" => fs::create_dir_all(path),
-        "FileOrCreate" => fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(path)
-            .map(drop),
+        "FileOrCreate" => fs::OpenOptions::new().append(true).create(true).open(path).map(drop),
         "Directory" if !path.is_dir() => wrong("directory"),
         "File" if !path.is_file() => wrong("file"),
         _ => Ok(()),
@@ -417,10 +347,8 @@ fn check_host_path(volume: &Volume, path: &Path) -> io::Result<()> {
 
 /// Keeps the attempt for `kubectl logs --previous` and removes older ones.
 fn forget_attempts_before(container_dir: &Path, oldest: i32) {
-    for number in Attempt::numbers(container_dir)
-        .unwrap_or_default()
-        .into_iter()
-        .filter(|number| *number < oldest)
+    for number in
+        Attempt::numbers(container_dir).unwrap_or_default().into_iter().filter(|number| *number < oldest)
     {
         let _ = fs::remove_dir_all(container_dir.join(number.to_string()));
     }

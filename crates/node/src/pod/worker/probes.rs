@@ -44,10 +44,8 @@ impl Worker {
             let own = self
                 .container(index)
                 .and_then(|container| report.kind.of(container)?.termination_grace_period_seconds);
-            let grace = own.map_or_else(
-                || self.grace(),
-                |seconds| Duration::from_secs(seconds.max(0) as u64),
-            );
+            let grace =
+                own.map_or_else(|| self.grace(), |seconds| Duration::from_secs(seconds.max(0) as u64));
             let text = format!("Container {name} failed {word} probe, will be restarted");
             self.event("Normal", index, "Killing", &text).await;
             self.stop(index, Instant::now() + grace);
@@ -69,11 +67,7 @@ impl Worker {
         if container.readiness_probe.is_none() && slot.started {
             slot.ready = true;
         }
-        let kinds: &[Kind] = if slot.started {
-            &[Kind::Liveness, Kind::Readiness]
-        } else {
-            &[Kind::Startup]
-        };
+        let kinds: &[Kind] = if slot.started { &[Kind::Liveness, Kind::Readiness] } else { &[Kind::Startup] };
         for kind in kinds {
             let Some(probe) = kind.of(&container).cloned() else {
                 continue;
@@ -92,28 +86,14 @@ impl Worker {
         let number = run.number;
         let target = self.shared.target(container, run, &mounts);
         let check = Check::of_probe(&probe, &target);
-        let wrap = move |report| Wake::Probed {
-            container: index,
-            number,
-            report,
-        };
-        let task = tokio::spawn(probe::run(
-            kind,
-            probe,
-            check,
-            run.instance.started_at,
-            wake_tx,
-            wrap,
-        ));
+        let wrap = move |report| Wake::Probed { container: index, number, report };
+        let task = tokio::spawn(probe::run(kind, probe, check, run.instance.started_at, wake_tx, wrap));
         slot.tasks.push(task.abort_handle());
     }
 
     /// Runs the postStart hook beside the container; when it fails the container is stopped.
     pub(super) fn start_hook(&mut self, index: usize, container: &Container) {
-        let Some(hook) = container
-            .lifecycle
-            .as_ref()
-            .and_then(|lifecycle| lifecycle.post_start.as_ref())
+        let Some(hook) = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.as_ref())
         else {
             return;
         };
@@ -131,13 +111,7 @@ impl Worker {
                 Err(message) => Err(message),
             };
             if let Err(message) = result {
-                let _ = wake_tx
-                    .send(Wake::HookFailed {
-                        container: index,
-                        number,
-                        message,
-                    })
-                    .await;
+                let _ = wake_tx.send(Wake::HookFailed { container: index, number, message }).await;
             }
         });
         slot.tasks.push(task.abort_handle());

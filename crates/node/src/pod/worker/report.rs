@@ -47,10 +47,7 @@ impl Worker {
         }
         let pods: Api<Pod> = Api::namespaced(self.shared.client.clone(), &self.dir.namespace);
         let patch = json!({"metadata": {"uid": self.dir.uid}, "status": status});
-        match pods
-            .patch_status(&self.dir.name, &PatchParams::default(), &Patch::Merge(patch))
-            .await
-        {
+        match pods.patch_status(&self.dir.name, &PatchParams::default(), &Patch::Merge(patch)).await {
             Ok(_) => self.reported = Some(status),
             // The pod is gone or another one has its name: the watch will tell.
             Err(error) if is_code(&error, 404) || is_code(&error, 409) => {}
@@ -76,14 +73,9 @@ impl Worker {
         let mut status = reported.clone();
         let conditions = status.conditions.get_or_insert_default();
         conditions.retain(|condition| status::OWN_CONDITIONS.contains(&condition.type_.as_str()));
-        let theirs = pod
-            .status
-            .take()
-            .and_then(|status| status.conditions)
-            .unwrap_or_default();
-        let theirs = theirs
-            .into_iter()
-            .filter(|theirs| !status::OWN_CONDITIONS.contains(&theirs.type_.as_str()));
+        let theirs = pod.status.take().and_then(|status| status.conditions).unwrap_or_default();
+        let theirs =
+            theirs.into_iter().filter(|theirs| !status::OWN_CONDITIONS.contains(&theirs.type_.as_str()));
         conditions.extend(theirs);
         pod.status = Some(status);
         pod
@@ -93,11 +85,7 @@ impl Worker {
     pub(super) fn reference(&self, index: usize) -> ObjectReference {
         let mut reference = self.pod.object_ref(&());
         reference.field_path = self.slots.get(index).map(|slot| {
-            let list = if slot.role == Role::Main {
-                "containers"
-            } else {
-                "initContainers"
-            };
+            let list = if slot.role == Role::Main { "containers" } else { "initContainers" };
             format!("spec.{list}{{{}}}", slot.name)
         });
         reference
@@ -105,9 +93,6 @@ impl Worker {
 
     /// Writes an event about a container.
     pub(super) async fn event(&self, type_: &str, index: usize, reason: &str, message: &str) {
-        self.shared
-            .recorder
-            .record(type_, self.reference(index), reason, message)
-            .await;
+        self.shared.recorder.record(type_, self.reference(index), reason, message).await;
     }
 }

@@ -30,22 +30,14 @@ impl Worker {
         let deadline = Instant::now() + self.time_left();
         for index in 0..self.slots.len() {
             // Sidecars serve the others, so they go last.
-            let waits = self
-                .slots
-                .get(index)
-                .is_some_and(|slot| slot.role == Role::Sidecar)
-                && self.others_run();
+            let waits =
+                self.slots.get(index).is_some_and(|slot| slot.role == Role::Sidecar) && self.others_run();
             if waits || !self.slots.get(index).is_some_and(Slot::is_running) {
                 continue;
             }
             if self.slots.get(index).is_some_and(|slot| slot.stop.is_none()) {
-                let name = self
-                    .slots
-                    .get(index)
-                    .map(|slot| slot.name.clone())
-                    .unwrap_or_default();
-                self.event("Normal", index, "Killing", &format!("Stopping container {name}"))
-                    .await;
+                let name = self.slots.get(index).map(|slot| slot.name.clone()).unwrap_or_default();
+                self.event("Normal", index, "Killing", &format!("Stopping container {name}")).await;
             }
             self.stop(index, deadline);
         }
@@ -60,9 +52,7 @@ impl Worker {
     }
 
     fn others_run(&self) -> bool {
-        self.slots
-            .iter()
-            .any(|slot| slot.role != Role::Sidecar && slot.is_running())
+        self.slots.iter().any(|slot| slot.role != Role::Sidecar && slot.is_running())
     }
 
     /// How much of the grace period is left.
@@ -70,15 +60,13 @@ impl Worker {
         if self.gone {
             return FORCED_GRACE.min(self.grace());
         }
-        let grace = self
+        let grace = self.pod.metadata.deletion_grace_period_seconds.unwrap_or(0).max(0);
+        let until = self
             .pod
             .metadata
-            .deletion_grace_period_seconds
-            .unwrap_or(0)
-            .max(0);
-        let until = self.pod.metadata.deletion_timestamp.as_ref().map_or(0, |time| {
-            (time.0.as_millisecond() - Timestamp::now().as_millisecond()).max(0)
-        });
+            .deletion_timestamp
+            .as_ref()
+            .map_or(0, |time| (time.0.as_millisecond() - Timestamp::now().as_millisecond()).max(0));
         Duration::from_millis((grace * 1000).min(until) as u64)
     }
 
@@ -87,10 +75,7 @@ impl Worker {
         let pods: Api<Pod> = Api::namespaced(self.shared.client.clone(), &self.dir.namespace);
         let params = DeleteParams {
             grace_period_seconds: Some(0),
-            preconditions: Some(Preconditions {
-                uid: Some(self.dir.uid.clone()),
-                resource_version: None,
-            }),
+            preconditions: Some(Preconditions { uid: Some(self.dir.uid.clone()), resource_version: None }),
             ..DeleteParams::default()
         };
         match pods.delete(&self.dir.name, &params).await {
@@ -111,10 +96,7 @@ impl Worker {
     /// Begins to stop a container, or shortens the stop that is under way.
     pub(super) fn stop(&mut self, index: usize, deadline: Instant) {
         let container = self.container(index).cloned();
-        let mounts = container
-            .as_ref()
-            .map(|container| self.mounts(container))
-            .unwrap_or_default();
+        let mounts = container.as_ref().map(|container| self.mounts(container)).unwrap_or_default();
         let recorder = self.shared.recorder.clone();
         let reference = self.reference(index);
         let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.is_running()) else {
@@ -139,15 +121,10 @@ impl Worker {
         let name = slot.name.clone();
         let failed = async move |message: String| {
             let text = format!("PreStopHook failed for container {name}: {message}");
-            recorder
-                .record("Warning", reference, "FailedPreStopHook", &text)
-                .await;
+            recorder.record("Warning", reference, "FailedPreStopHook", &text).await;
         };
         let task = tokio::spawn(stop::run(run.instance.clone(), hook, deadline, failed));
-        slot.stop = Some(Stop {
-            deadline,
-            task: task.abort_handle(),
-        });
+        slot.stop = Some(Stop { deadline, task: task.abort_handle() });
         slot.ready = false;
     }
 }

@@ -56,9 +56,8 @@ fn push(
     message: String,
     now: Timestamp,
 ) {
-    let since = before
-        .filter(|before| before.status == status)
-        .and_then(|before| before.last_transition_time);
+    let since =
+        before.filter(|before| before.status == status).and_then(|before| before.last_transition_time);
     conditions.push(DeploymentCondition {
         type_: type_.to_owned(),
         status: status.to_owned(),

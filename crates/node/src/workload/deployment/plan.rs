@@ -43,18 +43,10 @@ pub fn plan(deployment: &Deployment, sets: &[ReplicaSet], old_pods: bool, now: T
     let bounds = Bounds::of(deployment);
     let new = newest(deployment, sets);
     let all: Vec<&ReplicaSet> = sets.iter().collect();
-    let old: Vec<&ReplicaSet> = sets
-        .iter()
-        .filter(|set| new.is_none_or(|new| new.metadata.uid != set.metadata.uid))
-        .collect();
+    let old: Vec<&ReplicaSet> =
+        sets.iter().filter(|set| new.is_none_or(|new| new.metadata.uid != set.metadata.uid)).collect();
     let (status, check_again) = status::status(deployment, bounds, new, &all, now);
-    let mut plan = Plan {
-        actions: Vec::new(),
-        scaled: Vec::new(),
-        status,
-        revision: None,
-        check_again,
-    };
+    let mut plan = Plan { actions: Vec::new(), scaled: Vec::new(), status, revision: None, check_again };
     if deployment.metadata.deletion_timestamp.is_some() {
         return plan;
     }
@@ -69,18 +61,9 @@ pub fn plan(deployment: &Deployment, sets: &[ReplicaSet], old_pods: bool, now: T
     } else {
         plan.roll(deployment, bounds, new, &old, &all, now);
     }
-    if !paused
-        && deployment
-            .status
-            .as_ref()
-            .is_some_and(|status| status::is_complete(bounds, status))
-    {
+    if !paused && deployment.status.as_ref().is_some_and(|status| status::is_complete(bounds, status)) {
         let surplus = revision::beyond_history(deployment, &old);
-        plan.actions.extend(
-            surplus
-                .into_iter()
-                .map(|set| Action::Delete { name: set.name_any() }),
-        );
+        plan.actions.extend(surplus.into_iter().map(|set| Action::Delete { name: set.name_any() }));
     }
     plan
 }
@@ -108,26 +91,13 @@ impl Plan {
         let before = new.annotations();
         let after = revision::annotations(deployment, before, next);
         self.revision = after.get(revision::REVISION).cloned();
-        let min_ready = deployment
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.min_ready_seconds)
-            .unwrap_or(0);
-        let own_min_ready = new
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.min_ready_seconds)
-            .unwrap_or(0);
+        let min_ready = deployment.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or(0);
+        let own_min_ready = new.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or(0);
         if after != *before || min_ready != own_min_ready {
-            let changed: BTreeMap<_, _> = after
-                .iter()
-                .filter(|(key, value)| before.get(*key) != Some(*value))
-                .collect();
+            let changed: BTreeMap<_, _> =
+                after.iter().filter(|(key, value)| before.get(*key) != Some(*value)).collect();
             let patch = json!({"metadata": {"annotations": changed}, "spec": {"minReadySeconds": min_ready}});
-            self.actions.push(Action::Patch {
-                name: new.name_any(),
-                patch,
-            });
+            self.actions.push(Action::Patch { name: new.name_any(), patch });
         }
     }
 
@@ -165,11 +135,8 @@ impl Plan {
         old_pods: bool,
         now: Timestamp,
     ) {
-        let active: Vec<_> = old
-            .iter()
-            .filter(|set| wanted(set) > 0)
-            .map(|set| (set.name_any(), 0))
-            .collect();
+        let active: Vec<_> =
+            old.iter().filter(|set| wanted(set) > 0).map(|set| (set.name_any(), 0)).collect();
         if !active.is_empty() {
             self.resize(bounds, all, active);
             return;
@@ -211,8 +178,7 @@ impl Plan {
         let name = set.name_any();
         self.revision = set.annotations().get(revision::REVISION).cloned();
         if size > 0 {
-            self.scaled
-                .push(format!("Scaled up replica set {name} from 0 to {size}"));
+            self.scaled.push(format!("Scaled up replica set {name} from 0 to {size}"));
         }
         let list = self.status.conditions.get_or_insert_default();
         let message = format!("Created new replica set {name:?}");
@@ -235,9 +201,7 @@ impl Plan {
             }
             if before != size {
                 let direction = if size > before { "up" } else { "down" };
-                self.scaled.push(format!(
-                    "Scaled {direction} replica set {name} from {before} to {size}"
-                ));
+                self.scaled.push(format!("Scaled {direction} replica set {name} from {before} to {size}"));
             }
             let annotations = json!({DESIRED_REPLICAS: desired, MAX_REPLICAS: max});
             let patch = json!({"metadata": {"annotations": annotations}, "spec": {"replicas": size}});
@@ -253,24 +217,14 @@ fn build_replica_set(
     revision: i64,
 ) -> Option<ReplicaSet> {
     let spec = deployment.spec.as_ref()?;
-    let collisions = deployment
-        .status
-        .as_ref()
-        .and_then(|status| status.collision_count);
+    let collisions = deployment.status.as_ref().and_then(|status| status.collision_count);
     let hash = template_hash(&spec.template, collisions);
     let mut template = spec.template.clone();
-    let labels = template
-        .metadata
-        .get_or_insert_default()
-        .labels
-        .get_or_insert_default();
+    let labels = template.metadata.get_or_insert_default().labels.get_or_insert_default();
     labels.insert(POD_TEMPLATE_HASH.into(), hash.clone());
     let labels = labels.clone();
     let mut selector = spec.selector.clone();
-    selector
-        .match_labels
-        .get_or_insert_default()
-        .insert(POD_TEMPLATE_HASH.into(), hash.clone());
+    selector.match_labels.get_or_insert_default().insert(POD_TEMPLATE_HASH.into(), hash.clone());
     let mut annotations = revision::annotations(deployment, &BTreeMap::new(), revision);
     annotations.insert(DESIRED_REPLICAS.into(), bounds.replicas.to_string());
     annotations.insert(MAX_REPLICAS.into(), bounds.max_total().to_string());

@@ -22,10 +22,7 @@ const NOT_COPIED: [&str; 6] = [
 
 /// The revision of a ReplicaSet, 0 without one.
 pub fn of(set: &ReplicaSet) -> i64 {
-    set.annotations()
-        .get(REVISION)
-        .and_then(|revision| revision.parse().ok())
-        .unwrap_or(0)
+    set.annotations().get(REVISION).and_then(|revision| revision.parse().ok()).unwrap_or(0)
 }
 
 /// The revision that the newest template gets.
@@ -61,17 +58,10 @@ pub fn annotations(
 
 /// Old ReplicaSets that the history limit leaves no room for, oldest first.
 pub fn beyond_history<'a>(deployment: &Deployment, old: &[&'a ReplicaSet]) -> Vec<&'a ReplicaSet> {
-    let limit = deployment
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.revision_history_limit)
-        .unwrap_or(10)
-        .max(0) as usize;
-    let mut candidates: Vec<&ReplicaSet> = old
-        .iter()
-        .copied()
-        .filter(|set| set.metadata.deletion_timestamp.is_none())
-        .collect();
+    let limit =
+        deployment.spec.as_ref().and_then(|spec| spec.revision_history_limit).unwrap_or(10).max(0) as usize;
+    let mut candidates: Vec<&ReplicaSet> =
+        old.iter().copied().filter(|set| set.metadata.deletion_timestamp.is_none()).collect();
     candidates.sort_by_key(|set| of(set));
     let surplus = candidates.len().saturating_sub(limit);
     candidates.truncate(surplus);

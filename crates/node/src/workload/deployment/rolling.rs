@@ -28,37 +28,18 @@ impl Bounds {
         let spec = deployment.spec.as_ref();
         let replicas = spec.and_then(|spec| spec.replicas).unwrap_or(1).max(0);
         if is_recreate(deployment) {
-            return Self {
-                replicas,
-                surge: 0,
-                unavailable: 0,
-                recreate: true,
-            };
+            return Self { replicas, surge: 0, unavailable: 0, recreate: true };
         }
         let rolling = spec.and_then(|spec| spec.strategy.as_ref()?.rolling_update.as_ref());
         let quarter = IntOrString::String("25%".into());
-        let surge = resolve(
-            rolling.and_then(|r| r.max_surge.as_ref()).unwrap_or(&quarter),
-            replicas,
-            true,
-        );
-        let mut unavailable = resolve(
-            rolling
-                .and_then(|r| r.max_unavailable.as_ref())
-                .unwrap_or(&quarter),
-            replicas,
-            false,
-        );
+        let surge = resolve(rolling.and_then(|r| r.max_surge.as_ref()).unwrap_or(&quarter), replicas, true);
+        let mut unavailable =
+            resolve(rolling.and_then(|r| r.max_unavailable.as_ref()).unwrap_or(&quarter), replicas, false);
         // Both zero would never move.
         if surge == 0 && unavailable == 0 {
             unavailable = 1;
         }
-        Self {
-            replicas,
-            surge,
-            unavailable: unavailable.min(replicas),
-            recreate: false,
-        }
+        Self { replicas, surge, unavailable: unavailable.min(replicas), recreate: false }
     }
 
     /// The most pods there may be.
@@ -79,11 +60,7 @@ fn resolve(value: &IntOrString, total: i32, round_up: bool) -> i32 {
         IntOrString::String(text) => {
             let percent: i64 = text.trim_end_matches('%').parse().unwrap_or(0).max(0);
             let scaled = percent * i64::from(total);
-            (if round_up {
-                (scaled + 99) / 100
-            } else {
-                scaled / 100
-            }) as i32
+            (if round_up { (scaled + 99) / 100 } else { scaled / 100 }) as i32
         }
     }
 }
@@ -95,10 +72,7 @@ pub fn wanted(set: &ReplicaSet) -> i32 {
 
 /// How many of its pods are available.
 pub fn available(set: &ReplicaSet) -> i32 {
-    set.status
-        .as_ref()
-        .and_then(|status| status.available_replicas)
-        .unwrap_or(0)
+    set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0)
 }
 
 /// The size to which the newest ReplicaSet may grow now; `all` is what all ReplicaSets are asked for together.
@@ -150,31 +124,21 @@ pub fn old_sizes(bounds: Bounds, new: &ReplicaSet, old: &[&ReplicaSet]) -> Vec<(
 /// True when the Deployment was scaled since its ReplicaSets were last sized.
 pub fn is_scaling(bounds: Bounds, sets: &[&ReplicaSet]) -> bool {
     sets.iter().filter(|set| wanted(set) > 0).any(|set| {
-        let desired: Option<i32> = set
-            .annotations()
-            .get(DESIRED_REPLICAS)
-            .and_then(|text| text.parse().ok());
+        let desired: Option<i32> = set.annotations().get(DESIRED_REPLICAS).and_then(|text| text.parse().ok());
         desired.is_some_and(|desired| desired != bounds.replicas)
     })
 }
 
 /// The sizes after a change of `replicas`, or while paused: proportional when several ReplicaSets have pods.
 pub fn scaled_sizes(bounds: Bounds, new: Option<&ReplicaSet>, old: &[&ReplicaSet]) -> Vec<(String, i32)> {
-    let mut active: Vec<&ReplicaSet> = new
-        .into_iter()
-        .chain(old.iter().copied())
-        .filter(|set| wanted(set) > 0)
-        .collect();
+    let mut active: Vec<&ReplicaSet> =
+        new.into_iter().chain(old.iter().copied()).filter(|set| wanted(set) > 0).collect();
     if active.len() <= 1 {
         let latest = || {
-            old.iter()
-                .copied()
-                .max_by_key(|set| set.metadata.creation_timestamp.as_ref().map(|time| time.0))
+            old.iter().copied().max_by_key(|set| set.metadata.creation_timestamp.as_ref().map(|time| time.0))
         };
         let only = active.first().copied().or(new).or_else(latest);
-        return only
-            .map(|set| vec![(set.name_any(), bounds.replicas)])
-            .unwrap_or_default();
+        return only.map(|set| vec![(set.name_any(), bounds.replicas)]).unwrap_or_default();
     }
     if let Some(new) = new
         && wanted(new) == bounds.replicas
@@ -191,19 +155,11 @@ pub fn scaled_sizes(bounds: Bounds, new: Option<&ReplicaSet>, old: &[&ReplicaSet
         return Vec::new();
     }
     let total: i32 = active.iter().map(|set| wanted(set)).sum();
-    let allowed = if bounds.replicas > 0 {
-        bounds.max_total()
-    } else {
-        0
-    };
+    let allowed = if bounds.replicas > 0 { bounds.max_total() } else { 0 };
     let to_add = allowed - total;
     // The biggest first; among equals the newest grows and the oldest shrinks.
     active.sort_by_key(|set| {
-        let created = set
-            .metadata
-            .creation_timestamp
-            .as_ref()
-            .map_or(0, |time| time.0.as_second());
+        let created = set.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
         (-wanted(set), if to_add > 0 { -created } else { created })
     });
     let mut added = 0;
@@ -236,9 +192,5 @@ fn proportion(bounds: Bounds, set: &ReplicaSet, to_add: i32, added: i32) -> i32 
         let size = f64::from(wanted(set)) * f64::from(bounds.max_total()) / f64::from(before.max(1));
         size.round() as i32 - wanted(set)
     };
-    if to_add > 0 {
-        fraction.min(left).max(0)
-    } else {
-        fraction.max(left).min(0)
-    }
+    if to_add > 0 { fraction.min(left).max(0) } else { fraction.max(left).min(0) }
 }

@@ -24,12 +24,7 @@ pub fn status(
 ) -> (DeploymentStatus, Option<Duration>) {
     let before = deployment.status.clone().unwrap_or_default();
     let actual = |set: &ReplicaSet| set.status.as_ref().map_or(0, |status| status.replicas);
-    let ready = |set: &ReplicaSet| {
-        set.status
-            .as_ref()
-            .and_then(|status| status.ready_replicas)
-            .unwrap_or(0)
-    };
+    let ready = |set: &ReplicaSet| set.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0);
     let asked: i32 = all.iter().map(|set| wanted(set)).sum();
     let available: i32 = all.iter().map(|set| available(set)).sum();
     let mut after = DeploymentStatus {
@@ -46,32 +41,15 @@ pub fn status(
     let mut list = before.conditions.clone().unwrap_or_default();
     if available >= bounds.min_available() {
         let message = "Deployment has minimum availability.".to_owned();
-        conditions::set(
-            &mut list,
-            AVAILABLE,
-            "True",
-            "MinimumReplicasAvailable",
-            message,
-            now,
-        );
+        conditions::set(&mut list, AVAILABLE, "True", "MinimumReplicasAvailable", message, now);
     } else {
         let message = "Deployment does not have minimum availability.".to_owned();
-        conditions::set(
-            &mut list,
-            AVAILABLE,
-            "False",
-            "MinimumReplicasUnavailable",
-            message,
-            now,
-        );
+        conditions::set(&mut list, AVAILABLE, "False", "MinimumReplicasUnavailable", message, now);
     }
     let failure = all
         .iter()
         .flat_map(|set| {
-            set.status
-                .as_ref()
-                .and_then(|status| status.conditions.as_deref())
-                .unwrap_or_default()
+            set.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default()
         })
         .find(|condition| condition.type_ == REPLICA_FAILURE && condition.status == "True");
     match failure {
@@ -105,9 +83,8 @@ fn progress(
         conditions::remove(list, PROGRESSING);
         return None;
     }
-    let reason = conditions::get(list, PROGRESSING)
-        .and_then(|condition| condition.reason.clone())
-        .unwrap_or_default();
+    let reason =
+        conditions::get(list, PROGRESSING).and_then(|condition| condition.reason.clone()).unwrap_or_default();
     if spec.paused == Some(true) {
         if reason != "ProgressDeadlineExceeded" {
             let message = "Deployment is paused".to_owned();
@@ -137,10 +114,7 @@ fn progress(
         conditions::touch(list, PROGRESSING, "True", "ReplicaSetUpdated", message, now);
     }
     let current = conditions::get(list, PROGRESSING)?;
-    if matches!(
-        current.reason.as_deref(),
-        Some("ProgressDeadlineExceeded" | "NewReplicaSetAvailable")
-    ) {
+    if matches!(current.reason.as_deref(), Some("ProgressDeadlineExceeded" | "NewReplicaSetAvailable")) {
         return None;
     }
     let since = current.last_update_time.as_ref().map_or(now, |time| time.0);
@@ -149,14 +123,7 @@ fn progress(
         return Some(Duration::from_secs(left as u64 + 1));
     }
     let message = format!("{what} has timed out progressing.");
-    conditions::set(
-        list,
-        PROGRESSING,
-        "False",
-        "ProgressDeadlineExceeded",
-        message,
-        now,
-    );
+    conditions::set(list, PROGRESSING, "False", "ProgressDeadlineExceeded", message, now);
     None
 }
 
@@ -164,13 +131,9 @@ fn progress(
 pub fn is_complete(bounds: Bounds, status: &DeploymentStatus) -> bool {
     let all = Some(bounds.replicas);
     let zero_if_none = |count: Option<i32>| Some(count.unwrap_or(0));
-    [
-        status.updated_replicas,
-        status.replicas,
-        status.available_replicas,
-    ]
-    .into_iter()
-    .all(|count| zero_if_none(count) == all)
+    [status.updated_replicas, status.replicas, status.available_replicas]
+        .into_iter()
+        .all(|count| zero_if_none(count) == all)
 }
 
 fn has_moved(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
@@ -207,13 +170,9 @@ pub fn same(a: &DeploymentStatus, b: &DeploymentStatus) -> bool {
 pub fn patch(status: &DeploymentStatus) -> Value {
     let mut patch = serde_json::to_value(status).unwrap_or_default();
     if let Some(fields) = patch.as_object_mut() {
-        for field in [
-            "replicas",
-            "updatedReplicas",
-            "readyReplicas",
-            "availableReplicas",
-            "unavailableReplicas",
-        ] {
+        for field in
+            ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas"]
+        {
             // A zero is removed, as a server in Go would leave it out; kubectl prints `<none>` for some counts otherwise.
             if fields.get(field) == Some(&json!(0)) {
                 fields.insert(field.to_owned(), Value::Null);

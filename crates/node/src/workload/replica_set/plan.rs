@@ -40,16 +40,10 @@ pub fn plan(set: &ReplicaSet, pods: &[Pod], now: Timestamp) -> Plan {
     let (create, surplus) = if deleting {
         (0, 0)
     } else {
-        (
-            wanted.saturating_sub(active.len()),
-            active.len().saturating_sub(wanted),
-        )
+        (wanted.saturating_sub(active.len()), active.len().saturating_sub(wanted))
     };
-    let template_labels = spec
-        .template
-        .as_ref()
-        .and_then(|t| t.metadata.as_ref()?.labels.clone())
-        .unwrap_or_default();
+    let template_labels =
+        spec.template.as_ref().and_then(|t| t.metadata.as_ref()?.labels.clone()).unwrap_or_default();
     let fully_labeled = active
         .iter()
         .filter(|pod| {
@@ -83,17 +77,8 @@ pub fn plan(set: &ReplicaSet, pods: &[Pod], now: Timestamp) -> Plan {
             uid: pod.metadata.uid.clone(),
         })
         .collect();
-    let check_again = waits
-        .into_iter()
-        .flatten()
-        .min()
-        .map(|wait| wait.min(LONGEST_WAIT));
-    Plan {
-        create,
-        delete,
-        status,
-        check_again,
-    }
+    let check_again = waits.into_iter().flatten().min().map(|wait| wait.min(LONGEST_WAIT));
+    Plan { create, delete, status, check_again }
 }
 
 /// The status with or without the condition that pods cannot be made.
@@ -110,11 +95,7 @@ pub fn with_failure(
         .map(|at| conditions.remove(at));
     if let Some(message) = failure {
         let wanted = set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-        let reason = if wanted > status.replicas {
-            "FailedCreate"
-        } else {
-            "FailedDelete"
-        };
+        let reason = if wanted > status.replicas { "FailedCreate" } else { "FailedDelete" };
         let since = before
             .filter(|before| before.reason.as_deref() == Some(reason))
             .and_then(|before| before.last_transition_time);
@@ -147,11 +128,9 @@ pub fn status_patch(status: &ReplicaSetStatus) -> Value {
 pub fn same_status(a: &ReplicaSetStatus, b: &ReplicaSetStatus) -> bool {
     let zeroless = |status: &ReplicaSetStatus| {
         let mut status = status.clone();
-        for count in [
-            &mut status.ready_replicas,
-            &mut status.available_replicas,
-            &mut status.fully_labeled_replicas,
-        ] {
+        for count in
+            [&mut status.ready_replicas, &mut status.available_replicas, &mut status.fully_labeled_replicas]
+        {
             *count = count.filter(|count| *count != 0);
         }
         status
@@ -170,24 +149,15 @@ pub fn is_finished(pod: &Pod) -> bool {
 }
 
 fn phase(pod: &Pod) -> &str {
-    pod.status
-        .as_ref()
-        .and_then(|status| status.phase.as_deref())
-        .unwrap_or_default()
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
 }
 
 /// Since when a pod is ready, if it is.
 fn ready_since(pod: &Pod) -> Option<Timestamp> {
     let conditions = pod.status.as_ref()?.conditions.as_deref()?;
-    let ready = conditions
-        .iter()
-        .find(|condition| condition.type_ == "Ready" && condition.status == "True")?;
-    Some(
-        ready
-            .last_transition_time
-            .as_ref()
-            .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
-    )
+    let ready =
+        conditions.iter().find(|condition| condition.type_ == "Ready" && condition.status == "True")?;
+    Some(ready.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0))
 }
 
 fn until_available(ready_since: Timestamp, min_ready_seconds: i32, now: Timestamp) -> Option<Duration> {
@@ -211,12 +181,7 @@ fn deletion_rank(pod: &Pod) -> impl Ord + use<> {
         .metadata
         .annotations
         .as_ref()
-        .and_then(|annotations| {
-            annotations
-                .get("controller.kubernetes.io/pod-deletion-cost")?
-                .parse()
-                .ok()
-        })
+        .and_then(|annotations| annotations.get("controller.kubernetes.io/pod-deletion-cost")?.parse().ok())
         .unwrap_or(0);
     let ready = ready_since(pod);
     let restarts = pod
@@ -267,18 +232,11 @@ mod tests {
 
     #[test]
     fn makes_what_is_missing_and_ignores_finished_pods() {
-        let pods = [
-            pod("a", "Running", Some("2026-01-01T00:00:00Z")),
-            pod("b", "Failed", None),
-        ];
+        let pods = [pod("a", "Running", Some("2026-01-01T00:00:00Z")), pod("b", "Failed", None)];
         let plan = plan(&set(3, 0), &pods, now());
         assert_eq!((plan.create, plan.delete.len()), (2, 0));
         assert_eq!(
-            (
-                plan.status.replicas,
-                plan.status.ready_replicas,
-                plan.status.available_replicas
-            ),
+            (plan.status.replicas, plan.status.ready_replicas, plan.status.available_replicas),
             (1, Some(1), Some(1))
         );
         assert_eq!(plan.status.fully_labeled_replicas, Some(0));
@@ -295,10 +253,7 @@ mod tests {
         ];
         let names = |replicas| {
             let plan = plan(&set(replicas, 0), &pods, now());
-            plan.delete
-                .into_iter()
-                .map(|victim| victim.name)
-                .collect::<Vec<_>>()
+            plan.delete.into_iter().map(|victim| victim.name).collect::<Vec<_>>()
         };
         assert_eq!(names(3), ["pending"]);
         assert_eq!(names(1), ["pending", "not-ready", "young"]);
@@ -309,10 +264,7 @@ mod tests {
     fn a_ready_pod_is_available_after_min_ready_seconds() {
         let pods = [pod("a", "Running", Some("2026-01-01T00:00:50Z"))];
         let plan = plan(&set(1, 30), &pods, now());
-        assert_eq!(
-            (plan.status.ready_replicas, plan.status.available_replicas),
-            (Some(1), Some(0))
-        );
+        assert_eq!((plan.status.ready_replicas, plan.status.available_replicas), (Some(1), Some(0)));
         assert_eq!(plan.check_again, Some(Duration::from_secs(20)));
     }
 
@@ -326,12 +278,7 @@ mod tests {
 
     #[test]
     fn the_failure_condition_comes_and_goes() {
-        let failed = with_failure(
-            ReplicaSetStatus::default(),
-            &set(1, 0),
-            Some("quota".into()),
-            now(),
-        );
+        let failed = with_failure(ReplicaSetStatus::default(), &set(1, 0), Some("quota".into()), now());
         let condition = &failed.conditions.as_ref().unwrap()[0];
         assert_eq!(
             (condition.type_.as_str(), condition.reason.as_deref()),

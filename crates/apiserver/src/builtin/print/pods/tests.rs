@@ -21,13 +21,7 @@ fn sums_up_containers_in_one_word() {
     let ready = json!([{"type": "Ready", "status": "True"}]);
     let cases = [
         (&one, json!({"phase": "Pending"}), "0/1", "Pending", "0"),
-        (
-            &one,
-            json!({"phase": "Failed", "reason": "Evicted"}),
-            "0/1",
-            "Evicted",
-            "0",
-        ),
+        (&one, json!({"phase": "Failed", "reason": "Evicted"}), "0/1", "Evicted", "0"),
         (
             &one,
             json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "reason": "SchedulingGated"}]}),
@@ -35,13 +29,7 @@ fn sums_up_containers_in_one_word() {
             "SchedulingGated",
             "0",
         ),
-        (
-            &one,
-            json!({"phase": "Running", "containerStatuses": [running]}),
-            "1/1",
-            "Running",
-            "0",
-        ),
+        (&one, json!({"phase": "Running", "containerStatuses": [running]}), "1/1", "Running", "0"),
         (
             &one,
             json!({"phase": "Running", "containerStatuses": [{"name": "a", "restartCount": 3,
@@ -51,13 +39,7 @@ fn sums_up_containers_in_one_word() {
             "CrashLoopBackOff",
             "3 (5m ago)",
         ),
-        (
-            &one,
-            json!({"phase": "Succeeded", "containerStatuses": [done]}),
-            "0/1",
-            "Completed",
-            "0",
-        ),
+        (&one, json!({"phase": "Succeeded", "containerStatuses": [done]}), "0/1", "Completed", "0"),
         (
             &one,
             json!({"phase": "Failed", "containerStatuses": [{"state": {"terminated": {"exitCode": 7}}}]}),
@@ -79,13 +61,7 @@ fn sums_up_containers_in_one_word() {
             "Running",
             "0",
         ),
-        (
-            &two,
-            json!({"phase": "Running", "containerStatuses": [done, running]}),
-            "1/2",
-            "NotReady",
-            "0",
-        ),
+        (&two, json!({"phase": "Running", "containerStatuses": [done, running]}), "1/2", "NotReady", "0"),
         (
             &init,
             json!({"phase": "Pending", "initContainerStatuses": [
@@ -122,21 +98,15 @@ fn sums_up_containers_in_one_word() {
     ];
     for (spec, status, ready, word, restarts) in cases {
         let got = row(json!({"spec": spec, "status": status}));
-        assert_eq!(
-            got,
-            (ready.to_owned(), word.to_owned(), restarts.to_owned()),
-            "{status}"
-        );
+        assert_eq!(got, (ready.to_owned(), word.to_owned(), restarts.to_owned()), "{status}");
     }
 }
 
 #[test]
 fn a_deleted_pod_is_terminating_until_it_has_ended() {
-    for (phase, reason, word) in [
-        ("Running", "", "Terminating"),
-        ("Succeeded", "", "Succeeded"),
-        ("Running", "NodeLost", "Unknown"),
-    ] {
+    for (phase, reason, word) in
+        [("Running", "", "Terminating"), ("Succeeded", "", "Succeeded"), ("Running", "NodeLost", "Unknown")]
+    {
         let pod = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"},
             "status": {"phase": phase, "reason": reason}});
         assert_eq!(row(pod).1, word, "{phase} {reason}");

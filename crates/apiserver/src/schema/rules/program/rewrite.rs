@@ -14,12 +14,7 @@ type Known<'n> = Option<&'n Node>;
 /// Checks and rewrites a rule that stands at `node`; `root` is the level with `apiVersion` and `kind`.
 pub fn prepare(expression: &mut IdedExpr, node: &Node, root: bool) -> Result<(), String> {
     let variables = vec![("self".to_owned(), Some(node)), ("oldSelf".to_owned(), None)];
-    Walk {
-        variables,
-        top: root.then_some(node),
-    }
-    .visit(expression)
-    .map(|_| ())
+    Walk { variables, top: root.then_some(node) }.visit(expression).map(|_| ())
 }
 
 struct Walk<'n> {
@@ -79,18 +74,12 @@ impl<'n> Walk<'n> {
             Some(Type::Object) | None => None,
         };
         if let Some(name) = scalar {
-            return Err(format!(
-                "type '{name}' does not support field selection of '{}'",
-                select.field
-            ));
+            return Err(format!("type '{name}' does not support field selection of '{}'", select.field));
         }
         if let Some(values) = node.additional.as_deref() {
             return Ok(Some(values));
         }
-        let declared = node
-            .properties
-            .iter()
-            .find(|(name, _)| cel::escape(name) == select.field);
+        let declared = node.properties.iter().find(|(name, _)| cel::escape(name) == select.field);
         let is_meta = || matches!(select.field.as_str(), "apiVersion" | "kind" | "metadata");
         match declared {
             Some((_, field)) => Ok(Some(field)),
@@ -159,11 +148,7 @@ fn require_function(name: &str) -> Result<(), String> {
 /// The expression that a macro stands for.
 fn expand(call: &mut CallExpr) -> Option<Expr> {
     let target = call.target.as_deref();
-    match (
-        call.func_name.as_str(),
-        target.map(|t| &t.expr),
-        call.args.as_slice(),
-    ) {
+    match (call.func_name.as_str(), target.map(|t| &t.expr), call.args.as_slice()) {
         ("_?._", None, [_, _]) => {
             let args = std::mem::take(&mut call.args);
             Some(function(cel::OPTIONAL_FIELD, args))
@@ -175,10 +160,7 @@ fn expand(call: &mut CallExpr) -> Option<Expr> {
             let name = ident(name)?;
             let body = body.clone();
             let values = wrap(function(cel::OPTIONAL_TO_LIST, vec![*call.target.take()?]));
-            Some(function(
-                cel::OPTIONAL_FROM_LIST,
-                vec![wrap(map(values, name, body))],
-            ))
+            Some(function(cel::OPTIONAL_FROM_LIST, vec![wrap(map(values, name, body))]))
         }
         _ => None,
     }
@@ -227,9 +209,5 @@ fn wrap(expr: Expr) -> IdedExpr {
 }
 
 fn function(name: &str, args: Vec<IdedExpr>) -> Expr {
-    Expr::Call(CallExpr {
-        func_name: name.to_owned(),
-        target: None,
-        args,
-    })
+    Expr::Call(CallExpr { func_name: name.to_owned(), target: None, args })
 }

@@ -17,20 +17,12 @@ impl World {
             "selector": {"matchLabels": {"app": "web"}},
             "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}},
         });
-        whole
-            .as_object_mut()
-            .unwrap()
-            .extend(spec.as_object().unwrap().clone());
+        whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
         let deployment = serde_json::from_value(json!({
             "metadata": {"name": "web", "namespace": "ns", "uid": "d", "generation": 1, "annotations": {"note": "x"}},
             "spec": whole,
         }));
-        Self {
-            deployment: deployment.unwrap(),
-            sets: Vec::new(),
-            second: 1000,
-            scaled: Vec::new(),
-        }
+        Self { deployment: deployment.unwrap(), sets: Vec::new(), second: 1000, scaled: Vec::new() }
     }
 
     fn now(&self) -> Timestamp {
@@ -38,21 +30,10 @@ impl World {
     }
 
     fn set_image(&mut self, image: &str) {
-        let spec = self
-            .deployment
-            .spec
-            .as_mut()
-            .unwrap()
-            .template
-            .spec
-            .as_mut()
-            .unwrap();
+        let spec = self.deployment.spec.as_mut().unwrap().template.spec.as_mut().unwrap();
         spec.containers[0].image = Some(image.into());
-        self.deployment.metadata.generation = self
-            .deployment
-            .metadata
-            .generation
-            .map(|generation| generation + 1);
+        self.deployment.metadata.generation =
+            self.deployment.metadata.generation.map(|generation| generation + 1);
     }
 
     /// Plans once and carries it out; true when something changed.
@@ -78,8 +59,7 @@ impl World {
                         set.spec.as_mut().unwrap().replicas = Some(replicas.as_i64().unwrap() as i32);
                     }
                     for (key, value) in patch["metadata"]["annotations"].as_object().into_iter().flatten() {
-                        set.annotations_mut()
-                            .insert(key.clone(), value.as_str().unwrap().to_owned());
+                        set.annotations_mut().insert(key.clone(), value.as_str().unwrap().to_owned());
                     }
                 }
                 Action::Delete { name } => self.sets.retain(|set| set.name_any() != name),
@@ -88,9 +68,7 @@ impl World {
         self.scaled.extend(plan.scaled);
         self.deployment.status = Some(plan.status);
         if let Some(revision) = plan.revision {
-            self.deployment
-                .annotations_mut()
-                .insert(revision::REVISION.into(), revision);
+            self.deployment.annotations_mut().insert(revision::REVISION.into(), revision);
         }
         changed
     }
@@ -132,14 +110,7 @@ impl World {
     }
 
     fn progressing(&self) -> (String, String) {
-        let list = self
-            .deployment
-            .status
-            .as_ref()
-            .unwrap()
-            .conditions
-            .as_ref()
-            .unwrap();
+        let list = self.deployment.status.as_ref().unwrap().conditions.as_ref().unwrap();
         let condition = conditions::get(list, PROGRESSING).unwrap();
         (condition.status.clone(), condition.reason.clone().unwrap())
     }
@@ -153,21 +124,10 @@ fn a_new_deployment_gets_one_set_with_hash_revision_and_owner() {
     let hash = &set.labels()[POD_TEMPLATE_HASH];
     assert_eq!(set.name_any(), format!("web-{hash}"));
     let spec = set.spec.as_ref().unwrap();
+    assert_eq!(&spec.selector.match_labels.as_ref().unwrap()[POD_TEMPLATE_HASH], hash);
     assert_eq!(
-        &spec.selector.match_labels.as_ref().unwrap()[POD_TEMPLATE_HASH],
-        hash
-    );
-    assert_eq!(
-        &spec
-            .template
-            .as_ref()
-            .unwrap()
-            .metadata
-            .as_ref()
-            .unwrap()
-            .labels
-            .as_ref()
-            .unwrap()[POD_TEMPLATE_HASH],
+        &spec.template.as_ref().unwrap().metadata.as_ref().unwrap().labels.as_ref().unwrap()
+            [POD_TEMPLATE_HASH],
         hash
     );
     assert_eq!(set.annotations()[revision::REVISION], "1");
@@ -175,15 +135,9 @@ fn a_new_deployment_gets_one_set_with_hash_revision_and_owner() {
     assert_eq!(set.annotations()[MAX_REPLICAS], "5");
     assert_eq!(set.annotations()["note"], "x");
     assert_eq!(set.owner_references()[0].uid, "d");
-    assert_eq!(
-        world.progressing(),
-        ("True".into(), "NewReplicaSetCreated".into())
-    );
+    assert_eq!(world.progressing(), ("True".into(), "NewReplicaSetCreated".into()));
     world.settle();
-    assert_eq!(
-        world.progressing(),
-        ("True".into(), "NewReplicaSetAvailable".into())
-    );
+    assert_eq!(world.progressing(), ("True".into(), "NewReplicaSetAvailable".into()));
     assert_eq!(world.scaled.len(), 1);
 }
 
@@ -191,26 +145,10 @@ fn a_new_deployment_gets_one_set_with_hash_revision_and_owner() {
 fn a_rolling_update_stays_within_its_bounds() {
     let cases = [
         (json!({}), 5, 3),
-        (
-            json!({"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}}),
-            4,
-            3,
-        ),
-        (
-            json!({"strategy": {"rollingUpdate": {"maxSurge": "50%", "maxUnavailable": 0}}}),
-            6,
-            4,
-        ),
-        (
-            json!({"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}}}),
-            4,
-            3,
-        ),
-        (
-            json!({"strategy": {"rollingUpdate": {"maxSurge": "100%", "maxUnavailable": "100%"}}}),
-            8,
-            0,
-        ),
+        (json!({"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}}), 4, 3),
+        (json!({"strategy": {"rollingUpdate": {"maxSurge": "50%", "maxUnavailable": 0}}}), 6, 4),
+        (json!({"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}}}), 4, 3),
+        (json!({"strategy": {"rollingUpdate": {"maxSurge": "100%", "maxUnavailable": "100%"}}}), 8, 0),
     ];
     for (spec, most, fewest) in cases {
         let mut world = World::new(spec.clone());
@@ -222,10 +160,7 @@ fn a_rolling_update_stays_within_its_bounds() {
             assert!(total <= most, "{spec}: {total} pods asked for in round {round}");
             world.pods_start();
             let available: i32 = world.sets.iter().map(rolling::available).sum();
-            assert!(
-                available >= fewest,
-                "{spec}: {available} available in round {round}"
-            );
+            assert!(available >= fewest, "{spec}: {available} available in round {round}");
             // Pods become available one at a time.
             for set in &mut world.sets {
                 let size = wanted(set);
@@ -254,10 +189,7 @@ fn an_update_that_never_becomes_available_keeps_the_old_pods_and_times_out() {
     assert_eq!(world.sizes(), [3, 2]);
     world.second += 100;
     world.step(false);
-    assert_eq!(
-        world.progressing(),
-        ("False".into(), "ProgressDeadlineExceeded".into())
-    );
+    assert_eq!(world.progressing(), ("False".into(), "ProgressDeadlineExceeded".into()));
     world.set_image("i:1");
     world.settle();
     assert_eq!(world.sizes(), [4, 0]);
@@ -334,11 +266,8 @@ fn history_beyond_the_limit_is_removed_oldest_first() {
         world.set_image(image);
         world.settle();
     }
-    let revisions: Vec<_> = world
-        .sets
-        .iter()
-        .map(|set| set.annotations()[revision::REVISION].clone())
-        .collect();
+    let revisions: Vec<_> =
+        world.sets.iter().map(|set| set.annotations()[revision::REVISION].clone()).collect();
     assert_eq!(revisions, ["3", "4", "5"]);
 }
 
