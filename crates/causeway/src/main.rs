@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         .install_default()
         .expect("nothing installed another provider before");
     match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("causeway: {error:#}");
             ExitCode::FAILURE
@@ -38,20 +38,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> anyhow::Result<()> {
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         match cli.command {
-            Command::Up(args) => up::run(args).await,
-            Command::Down(args) => down::run(args).await,
-            Command::Status(args) => status::run(args).await,
-            Command::Operator(args) => operator::run(args).await,
-            Command::Echo(args) => echo::run(args).await,
-            Command::Completions(args) => completions::run(args),
-            Command::Version => {
-                println!("causeway {}", env!("CARGO_PKG_VERSION"));
-                Ok(())
-            }
+            Command::Up(args) => return up::run(args).await,
+            Command::Down(args) => down::run(args).await?,
+            Command::Status(args) => status::run(args).await?,
+            Command::Operator(args) => operator::run(args).await?,
+            Command::Echo(args) => echo::run(args).await?,
+            Command::Completions(args) => completions::run(args)?,
+            Command::Version => println!("causeway {}", env!("CARGO_PKG_VERSION")),
         }
+        Ok(ExitCode::SUCCESS)
     })
 }

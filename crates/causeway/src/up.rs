@@ -1,7 +1,9 @@
 //! `causeway up`: API server, operator and node in one process, until told to stop.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,9 +40,12 @@ pub struct Args {
     /// Serve the API alone, without Causeway's controllers.
     #[arg(long)]
     no_operator: bool,
+    /// Run this command with KUBECONFIG set once all is ready, then stop and end with its exit code.
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
 }
 
-pub async fn run(args: Args) -> anyhow::Result<()> {
+pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let dir = args.data_dir.path()?;
     let held = data_dir::hold(&dir)?;
     let listener = TcpListener::bind(args.listen).await.with_context(|| {
@@ -71,10 +76,11 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     if !args.no_operator {
         start_operator(&mut parts, &server, &shutdown);
     }
-    announce(&url, &kubeconfig_path, &dir, &args);
-    let outcome = wait(&mut parts).await;
+    let voice = Voice { aside: !args.command.is_empty() };
+    announce(voice, &url, &kubeconfig_path, &dir, &args);
+    let outcome = wait(&mut parts, &args.command, &kubeconfig_path).await;
     shutdown.cancel();
-    drain(parts, &server).await;
+    drain(voice, parts, &server).await;
     drop(held);
     outcome
 }
@@ -131,23 +137,42 @@ fn node_name() -> String {
     if name.is_empty() { "localhost".to_owned() } else { name }
 }
 
-fn announce(url: &str, kubeconfig: &Path, dir: &Path, args: &Args) {
-    let on = |off: bool| if off { "off" } else { "on" };
-    println!("export KUBECONFIG={}", kubeconfig.display());
-    println!("api       {url}");
-    println!("operator  {}", on(args.no_operator));
-    println!("node      {} ({})", on(args.no_node), node_name());
-    println!("data      {}{}", dir.display(), if args.in_memory { " (objects in memory only)" } else { "" });
-    println!("ready");
+/// Where this command's own lines go: standard output, or beside it when that belongs to a command.
+#[derive(Clone, Copy)]
+struct Voice {
+    aside: bool,
 }
 
-/// Until a signal asks to stop, or a part ends by itself, which is an error.
-async fn wait(parts: &mut JoinSet<Part>) -> anyhow::Result<()> {
+impl Voice {
+    fn say(self, line: &str) {
+        if self.aside { eprintln!("{line}") } else { println!("{line}") }
+    }
+}
+
+/// Says what runs and where.
+fn announce(voice: Voice, url: &str, kubeconfig: &Path, dir: &Path, args: &Args) {
+    let on = |off: bool| if off { "off" } else { "on" };
+    let kept = if args.in_memory { " (objects in memory only)" } else { "" };
+    voice.say(&format!("export KUBECONFIG={}", kubeconfig.display()));
+    voice.say(&format!("api       {url}"));
+    voice.say(&format!("operator  {}", on(args.no_operator)));
+    voice.say(&format!("node      {} ({})", on(args.no_node), node_name()));
+    voice.say(&format!("data      {}{kept}", dir.display()));
+    voice.say("ready");
+}
+
+/// Until a signal asks to stop or the command is done; a part that ends by itself is an error.
+async fn wait(
+    parts: &mut JoinSet<Part>,
+    command: &[OsString],
+    kubeconfig: &Path,
+) -> anyhow::Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     tokio::select! {
-        _ = terminate.recv() => Ok(()),
-        _ = interrupt.recv() => Ok(()),
+        _ = terminate.recv() => Ok(ExitCode::SUCCESS),
+        _ = interrupt.recv() => Ok(ExitCode::SUCCESS),
+        code = run_command(command, kubeconfig) => code,
         Some(ended) = parts.join_next() => match ended {
             Ok((part, Ok(()))) => bail!("the {part} ended by itself; the log above says why"),
             Ok((part, Err(error))) => Err(error).with_context(|| format!("the {part} failed")),
@@ -156,8 +181,21 @@ async fn wait(parts: &mut JoinSet<Part>) -> anyhow::Result<()> {
     }
 }
 
-async fn drain(mut parts: JoinSet<Part>, server: &Server) {
-    println!("stopping");
+/// Ends with the command; without one, never.
+async fn run_command(command: &[OsString], kubeconfig: &Path) -> anyhow::Result<ExitCode> {
+    let Some((program, args)) = command.split_first() else { return std::future::pending().await };
+    let status = tokio::process::Command::new(program)
+        .args(args)
+        .env("KUBECONFIG", kubeconfig)
+        .kill_on_drop(true)
+        .status()
+        .await
+        .with_context(|| format!("can't run {}", program.display()))?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+async fn drain(voice: Voice, mut parts: JoinSet<Part>, server: &Server) {
+    voice.say("stopping");
     let all = async {
         while let Some(ended) = parts.join_next().await {
             if let Ok((part, Err(error))) = ended {
@@ -169,5 +207,5 @@ async fn drain(mut parts: JoinSet<Part>, server: &Server) {
     if tokio::time::timeout(DRAIN, all).await.is_err() {
         tracing::warn!(seconds = DRAIN.as_secs(), "some work did not end in time and was cut off");
     }
-    println!("stopped");
+    voice.say("stopped");
 }
