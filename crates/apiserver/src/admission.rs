@@ -25,6 +25,7 @@ impl Server {
             ("", "services") => self
                 .cluster_ips
                 .assign(&self.store, new, old)
+                .and_then(|()| self.node_ports.assign(&self.store, new))
                 .map_err(|error| ApiError::invalid("", "Service", object::name(new), &[error])),
             ("", "pods") => {
                 admit_pod(new);

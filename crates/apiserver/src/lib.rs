@@ -15,6 +15,7 @@ mod jsonpath;
 pub mod kubeconfig;
 mod lifecycle;
 mod metrics;
+mod node_port;
 mod object;
 mod openapi;
 mod patch;

@@ -1,6 +1,7 @@
-//! Work that goes on behind the requests: garbage collection by owner, emptying deleted namespaces and CRDs, and the
-//! objects every namespace has.
+//! Work that goes on behind the requests: garbage collection by owner, emptying deleted namespaces and CRDs, the
+//! objects every namespace has, aggregated roles, old Events.
 
+mod aggregation;
 mod definitions;
 mod edit;
 mod events;
@@ -25,6 +26,7 @@ pub fn spawn(server: &Arc<Server>, tracker: &TaskTracker) {
     tracker.spawn(garbage::run(server.clone()));
     tracker.spawn(follow(server.clone(), namespaces::sweep, namespaces::concerns));
     tracker.spawn(follow(server.clone(), definitions::sweep, definitions::concerns));
+    tracker.spawn(follow(server.clone(), aggregation::sweep, aggregation::concerns));
     tracker.spawn(events::run(server.clone()));
 }
 

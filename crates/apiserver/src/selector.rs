@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::builtin;
 use crate::error::ApiError;
-use crate::object;
+use crate::resource::Resource;
 
 /// All requirements must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -175,17 +176,9 @@ impl FieldSelector {
         self.0.iter().find(|r| r.equal && r.path == "metadata.name").map(|r| r.value.as_str())
     }
 
-    pub fn matches(&self, object: &Value) -> bool {
-        self.0.iter().all(|r| {
-            let found = match object::at_path(object, &r.path) {
-                None | Some(Value::Null) => String::new(),
-                Some(Value::String(text)) => text.clone(),
-                Some(other) => other.to_string(),
-            };
-            // An absent boolean or number reads as its zero value, as in the typed objects of Kubernetes.
-            let found = if found.is_empty() && r.value == "false" { "false".to_owned() } else { found };
-            (found == r.value) == r.equal
-        })
+    /// `object` must be in the version of `resource`.
+    pub fn matches(&self, resource: &Resource, object: &Value) -> bool {
+        self.0.iter().all(|r| (builtin::field_value(resource, object, &r.path) == r.value) == r.equal)
     }
 }
 
@@ -250,22 +243,20 @@ mod tests {
 
     #[test]
     fn field_operators() {
+        let resources = builtin::resources();
+        let pods = resources.iter().find(|r| r.plural == "pods").unwrap();
         let object = json!({"metadata": {"name": "a"}, "spec": {"nodeName": "n1"}, "status": {}});
-        let selectable = ["spec.nodeName".to_owned(), "spec.unschedulable".to_owned()];
         for (selector, expected) in [
             ("metadata.name=a", true),
             ("metadata.name!=a", false),
             ("spec.nodeName=n1,metadata.name=a", true),
             ("spec.nodeName!=n2", true),
-            ("spec.unschedulable=false", true),
+            ("spec.hostNetwork=false", true),
             ("metadata.name=a\\,b", false),
         ] {
-            assert_eq!(
-                FieldSelector::parse(selector, &selectable).unwrap().matches(&object),
-                expected,
-                "{selector}"
-            );
+            let parsed = FieldSelector::parse(selector, &pods.selectable_fields).unwrap();
+            assert_eq!(parsed.matches(pods, &object), expected, "{selector}");
         }
-        assert_eq!(FieldSelector::parse("spec.other=x", &selectable).unwrap_err().code, 400);
+        assert_eq!(FieldSelector::parse("spec.other=x", &pods.selectable_fields).unwrap_err().code, 400);
     }
 }

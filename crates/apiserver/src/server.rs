@@ -17,6 +17,7 @@ use crate::access::{Access, User};
 use crate::catalog::Catalog;
 use crate::cluster_ip::ClusterIps;
 use crate::metrics::Metrics;
+use crate::node_port::NodePorts;
 use crate::pki::{self, Pki};
 use crate::rest::pods::PodLogs;
 use crate::store::{OpenError, Store, Stored};
@@ -52,6 +53,7 @@ pub struct Server {
     pub access: Access,
     pub pki: Arc<Pki>,
     pub(crate) cluster_ips: ClusterIps,
+    pub(crate) node_ports: NodePorts,
     pub(crate) metrics: Metrics,
     pub(crate) documents: openapi::Documents,
     /// Ends watches and the background work.
@@ -79,6 +81,7 @@ impl Server {
             store,
             pki,
             cluster_ips: ClusterIps::default(),
+            node_ports: NodePorts::default(),
             metrics: Metrics::default(),
             documents: openapi::Documents::default(),
             shutdown,

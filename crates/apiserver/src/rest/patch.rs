@@ -66,8 +66,8 @@ async fn apply(call: &mut Call<'_>, name: &str, part: Part, bytes: &[u8]) -> Res
             Part::Status => {
                 map.retain(|k, _| matches!(k.as_str(), "apiVersion" | "kind" | "metadata" | "status"))
             }
-            Part::Main if call.resource.subresources.status => drop(map.remove("status")),
-            Part::Main => {}
+            Part::Main | Part::Scale if call.resource.subresources.status => drop(map.remove("status")),
+            Part::Main | Part::Scale => {}
         }
     }
     let key = call.key(name);

@@ -56,7 +56,7 @@ impl Filter {
         self.labels.matches(&stored.labels)
             && match self.fields.exact_name() {
                 Some(name) if name != &*stored.key.name => false,
-                _ => self.fields.is_empty() || self.fields.matches(&view(resource, stored)),
+                _ => self.fields.is_empty() || self.fields.matches(resource, &view(resource, stored)),
             }
     }
 }

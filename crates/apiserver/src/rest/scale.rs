@@ -23,7 +23,7 @@ pub async fn scale(
     }
     let content_type = call.content_type().to_owned();
     let sent = if content_type == "application/json-patch+json" { Value::Null } else { call.decode(&bytes)? };
-    let written = write::update(call, name, Part::Main, Ownership::Track, |call, live| {
+    let written = write::update(call, name, Part::Scale, Ownership::Track, |call, live| {
         let current = of(live, &paths);
         let wanted = match (method, content_type.as_str()) {
             (&Method::PUT, _) => sent.clone(),

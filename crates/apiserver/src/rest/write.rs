@@ -22,6 +22,8 @@ pub const ATTEMPTS: usize = 50;
 pub enum Part {
     Main,
     Status,
+    /// The replica count of the main part, set through the `scale` subresource.
+    Scale,
 }
 
 impl Part {
@@ -29,6 +31,7 @@ impl Part {
         match self {
             Self::Main => "",
             Self::Status => "status",
+            Self::Scale => "scale",
         }
     }
 }
@@ -244,7 +247,7 @@ fn admit_change(
             ),
         ));
     }
-    if part == Part::Main {
+    if part != Part::Status {
         place(call, &mut new)?;
         clean(call, &mut new)?;
     } else {
@@ -275,19 +278,18 @@ fn admit_change(
             None => meta.remove(field),
         };
     }
-    if part == Part::Main && resource.subresources.status {
+    if part != Part::Status && resource.subresources.status {
         set_or_remove(&mut new, "status", live.get("status"));
     }
     fill_in(resource, &mut new, Some(live));
     call.server.admit(call, &mut new, Some(live))?;
-    if part == Part::Main
+    if part != Part::Status
         && resource.strategy.has_generation()
         && resource.strategy.bumps_generation(&new, live)
     {
         let generation = live["metadata"]["generation"].as_i64().unwrap_or(1) + 1;
         object::metadata_mut(&mut new).insert("generation".into(), json!(generation));
     }
-    check_finalizers(resource, &new, live)?;
     validate(resource, &new, Some(live))?;
     if ownership == Ownership::Track {
         record(call, Some(live), &mut new, part);
@@ -394,24 +396,6 @@ fn validate(resource: &Resource, value: &Value, live: Option<&Value>) -> Result<
     let name = Some(object::name(value)).filter(|n| !n.is_empty());
     let name = name.unwrap_or_else(|| object::meta(value, "generateName"));
     Err(ApiError::invalid(&resource.group, &resource.kind, name, &errors))
-}
-
-fn check_finalizers(resource: &Resource, new: &Value, live: &Value) -> Result<(), ApiError> {
-    if !object::is_terminating(live) {
-        return Ok(());
-    }
-    let old = object::finalizers(live);
-    let added: Vec<_> = object::finalizers(new).into_iter().filter(|f| !old.contains(f)).collect();
-    if added.is_empty() {
-        return Ok(());
-    }
-    let error = FieldError::forbidden(
-        "metadata.finalizers",
-        format!(
-            "no new finalizers can be added if the object is being deleted, found new finalizers {added:?}"
-        ),
-    );
-    Err(ApiError::invalid(&resource.group, &resource.kind, object::name(live), &[error]))
 }
 
 fn record(call: &Call<'_>, live: Option<&Value>, new: &mut Value, part: Part) {
