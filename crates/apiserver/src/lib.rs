@@ -29,3 +29,4 @@ pub mod serve;
 pub mod server;
 pub mod store;
 mod table;
+mod wire;

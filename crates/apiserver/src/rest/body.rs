@@ -1,4 +1,4 @@
-//! Bodies in and out: JSON or YAML to a tree, with the duplicate fields that strict validation reports, and the
+//! Bodies in and out: JSON, YAML or protobuf to a tree, with the duplicate fields that strict validation reports, and the
 //! response forms a client may accept.
 
 use std::fmt;
@@ -11,6 +11,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use serde_json::{Map, Number, Value};
 
 use crate::error::{ApiError, Reason};
+use crate::wire;
 
 /// The size Kubernetes accepts for one request.
 const LIMIT: usize = 3 << 20;
@@ -44,8 +45,9 @@ pub fn decode(bytes: &[u8], content_type: &str) -> Result<Decoded, ApiError> {
         "application/yaml" | "text/yaml" | "application/x-yaml" | "application/apply-patch+yaml" => {
             decode_yaml(bytes)
         }
+        wire::MEDIA_TYPE => Ok(Decoded { value: wire::decode(bytes)?, duplicates: Vec::new() }),
         other => Err(ApiError::unsupported_media_type(format!(
-            "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml (got {other:?})"
+            "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf (got {other:?})"
         ))),
     }
 }
@@ -194,10 +196,11 @@ mod tests {
     }
 
     #[test]
-    fn rubbish_is_a_bad_request_and_protobuf_an_unsupported_type() {
+    fn rubbish_is_a_bad_request_and_cbor_an_unsupported_type() {
         assert_eq!(decode(b"{", "application/json").unwrap_err().code, 400);
         assert_eq!(decode(b"{} x", "").unwrap_err().code, 400);
         assert_eq!(decode(b"a: [", "application/yaml").unwrap_err().code, 400);
-        assert_eq!(decode(b"k8s\0", "application/vnd.kubernetes.protobuf").unwrap_err().code, 415);
+        assert_eq!(decode(b"k8s\0", "application/vnd.kubernetes.protobuf").unwrap_err().code, 400);
+        assert_eq!(decode(b"\xa0", "application/cbor").unwrap_err().code, 415);
     }
 }

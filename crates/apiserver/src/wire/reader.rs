@@ -1,0 +1,102 @@
+//! Protobuf's wire: tags, varints, fixed numbers and runs of bytes, taken off the front of a slice.
+
+use super::Fault;
+
+/// What is left of one message.
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+/// The value of one field, before its type is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Token<'a> {
+    Varint(u64),
+    Fixed64(u64),
+    Fixed32(u32),
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The next field's number and value; `None` at the end.
+    pub fn next(&mut self) -> Result<Option<(u64, Token<'a>)>, Fault> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let tag = self.varint()?;
+        let number = tag >> 3;
+        if number == 0 {
+            return Err(Fault::ZeroField);
+        }
+        let token = match (tag & 7) as u8 {
+            0 => Token::Varint(self.varint()?),
+            1 => Token::Fixed64(u64::from_le_bytes(self.array()?)),
+            2 => {
+                let length = usize::try_from(self.varint()?).map_err(|_| Fault::Truncated)?;
+                Token::Bytes(self.take(length)?)
+            }
+            5 => Token::Fixed32(u32::from_le_bytes(self.array()?)),
+            other => return Err(Fault::WireType(other)),
+        };
+        Ok(Some((number, token)))
+    }
+
+    pub fn varint(&mut self) -> Result<u64, Fault> {
+        let mut value = 0_u64;
+        for shift in (0..70).step_by(7) {
+            let [byte] = self.array()?;
+            // The tenth byte has room for one bit: what does not fit is dropped, as Go does.
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(Fault::LongVarint)
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Fault> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(Fault::Truncated)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+        let (taken, rest) = self.rest.split_first_chunk().ok_or(Fault::Truncated)?;
+        self.rest = rest;
+        Ok(*taken)
+    }
+}
+
+impl<'a> Token<'a> {
+    pub fn varint(self) -> Result<u64, Fault> {
+        match self {
+            Self::Varint(value) => Ok(value),
+            _ => Err(Fault::Mismatch),
+        }
+    }
+
+    pub fn fixed64(self) -> Result<u64, Fault> {
+        match self {
+            Self::Fixed64(value) => Ok(value),
+            _ => Err(Fault::Mismatch),
+        }
+    }
+
+    pub fn bytes(self) -> Result<&'a [u8], Fault> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes),
+            _ => Err(Fault::Mismatch),
+        }
+    }
+
+    pub fn text(self) -> Result<String, Fault> {
+        String::from_utf8(self.bytes()?.to_vec()).map_err(|_| Fault::NotText)
+    }
+}
