@@ -59,7 +59,9 @@ impl Catalog {
     pub fn replace(&self, group: &str, plural: &str, versions: Vec<Resource>) {
         self.update(|listing| {
             listing.by_path.retain(|(g, _, p), _| g != group || p != plural);
-            versions.into_iter().for_each(|r| insert(listing, r));
+            for resource in versions {
+                insert(listing, resource);
+            }
         });
     }
 

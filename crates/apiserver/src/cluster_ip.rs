@@ -29,7 +29,7 @@ pub struct ClusterIps {
 impl ClusterIps {
     /// Fills in `spec.clusterIP` and `spec.clusterIPs` as the Service wishes.
     pub fn assign(&self, store: &Store, service: &mut Value, old: Option<&Value>) -> Result<(), FieldError> {
-        let kept = old.map(|old| old["spec"]["clusterIP"].clone()).filter(|ip| ip.is_string());
+        let kept = old.map(|old| old["spec"]["clusterIP"].clone()).filter(Value::is_string);
         let address = match (cluster_ip_wanted(service), kept) {
             (ClusterIpWish::Allocate, Some(kept)) => kept,
             (ClusterIpWish::Allocate, None) => json!(self.next(store)?.to_string()),

@@ -80,7 +80,7 @@ impl ApiError {
 
     fn about(mut self, group: &str, plural: &str, name: &str) -> Self {
         let details = self.details.get_or_insert_with(Details::default);
-        details.group = group.to_owned();
+        group.clone_into(&mut details.group);
         plural.clone_into(&mut details.kind);
         name.clone_into(&mut details.name);
         self

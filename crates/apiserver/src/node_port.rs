@@ -39,7 +39,9 @@ impl NodePorts {
                 return Err(FieldError::invalid("spec.ports[0].nodePort", &json!(port), detail));
             }
             if !(FIRST..=LAST).contains(port) {
-                let detail = format!("provided port is not in the valid range. The range of valid ports is {FIRST}-{LAST}");
+                let detail = format!(
+                    "provided port is not in the valid range. The range of valid ports is {FIRST}-{LAST}"
+                );
                 return Err(FieldError::invalid("spec.ports[0].nodePort", &json!(port), detail));
             }
         }
@@ -47,9 +49,13 @@ impl NodePorts {
             if entry["nodePort"].as_u64().unwrap_or(0) != 0 {
                 continue;
             }
-            let free = (FIRST..=LAST).find(|p| !others.contains(p) && !own.contains(p) && !recent.contains(p));
+            let free =
+                (FIRST..=LAST).find(|p| !others.contains(p) && !own.contains(p) && !recent.contains(p));
             let Some(free) = free else {
-                return Err(FieldError::forbidden("spec.ports", "failed to allocate a nodePort: range is full"));
+                return Err(FieldError::forbidden(
+                    "spec.ports",
+                    "failed to allocate a nodePort: range is full",
+                ));
             };
             entry["nodePort"] = json!(free);
             recent.push(free);
@@ -98,7 +104,8 @@ mod tests {
         let (node_ports, store) = (NodePorts::default(), Store::open(None).unwrap());
         let mut far = json!({"metadata": {"name": "a"}, "spec": {"type": "NodePort", "ports": [{"port": 1, "nodePort": 80}]}});
         assert!(node_ports.assign(&store, &mut far).unwrap_err().to_string().contains("30000-32767"));
-        let mut plain = json!({"metadata": {"name": "a"}, "spec": {"type": "ClusterIP", "ports": [{"port": 1}]}});
+        let mut plain =
+            json!({"metadata": {"name": "a"}, "spec": {"type": "ClusterIP", "ports": [{"port": 1}]}});
         node_ports.assign(&store, &mut plain).unwrap();
         assert!(plain["spec"]["ports"][0].get("nodePort").is_none());
     }

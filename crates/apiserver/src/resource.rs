@@ -115,10 +115,10 @@ pub trait Strategy: Send + Sync {
     }
 
     /// Turns a stored object into this resource's version, in place.
-    fn from_storage(&self, _object: &mut Value) {}
+    fn convert_from_storage(&self, _object: &mut Value) {}
 
     /// Turns an object of this resource's version into the stored one, in place.
-    fn to_storage(&self, _object: &mut Value) {}
+    fn convert_to_storage(&self, _object: &mut Value) {}
 }
 
 /// A kind with no behaviour of its own.

@@ -25,7 +25,7 @@ use crate::error::{ApiError, Reason};
 use crate::openapi::Document;
 use crate::request::{self, Options, Target};
 use crate::resource::Resource;
-use crate::server::Server;
+use crate::server::{self, Server};
 use crate::store::{GroupResource, Key};
 use crate::table::{self, Form};
 use write::{Ownership, Part};
@@ -184,7 +184,7 @@ fn outside_resources(
             return Err(ApiError::new(503, Reason::ServiceUnavailable, "the server is still starting"));
         }
         "/version" => {
-            return Ok(body::respond(StatusCode::OK, &server.version(), &parts.headers, options.pretty));
+            return Ok(body::respond(StatusCode::OK, &server::version(), &parts.headers, options.pretty));
         }
         "/metrics" => return Ok(plain(server.metrics.render(&server.store))),
         _ => {}
@@ -342,7 +342,7 @@ async fn object(
                 Ok(value.clone())
             })
             .await?;
-            Ok(read::show(call, StatusCode::OK, &written.value))
+            Ok(read::show(call, StatusCode::OK, &written))
         }
         Method::PATCH => {
             let bytes = body::read(body).await?;

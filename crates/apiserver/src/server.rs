@@ -138,15 +138,6 @@ impl Server {
         self.ready.load(Ordering::Acquire)
     }
 
-    pub(crate) fn version(&self) -> Value {
-        let (major, minor) = KUBERNETES_VERSION;
-        json!({
-            "major": major, "minor": minor, "gitVersion": format!("v{major}.{minor}.0+causeway-{}", env!("CARGO_PKG_VERSION")),
-            "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
-            "goVersion": "none", "compiler": "rustc", "platform": format!("linux/{}", go_arch()),
-        })
-    }
-
     /// What follows from a write that is done: a CRD changes what is served.
     pub(crate) fn after_write(&self, stored: &Stored) {
         if &*stored.key.resource.plural == "customresourcedefinitions" {
@@ -190,6 +181,16 @@ impl Server {
         let going_away = self.going_away.read().expect("no panic while holding the set");
         !going_away.is_empty() && going_away.contains(&(group.to_owned(), plural.to_owned()))
     }
+}
+
+/// What `/version` says.
+pub(crate) fn version() -> Value {
+    let (major, minor) = KUBERNETES_VERSION;
+    json!({
+        "major": major, "minor": minor, "gitVersion": format!("v{major}.{minor}.0+causeway-{}", env!("CARGO_PKG_VERSION")),
+        "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "none", "compiler": "rustc", "platform": format!("linux/{}", go_arch()),
+    })
 }
 
 /// The identity of the server's own requests.

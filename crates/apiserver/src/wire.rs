@@ -82,15 +82,9 @@ impl From<Error> for ApiError {
 
 /// Decodes a body of this form: the envelope says which kind it holds.
 pub fn decode(bytes: &[u8]) -> Result<Value, ApiError> {
-    let Envelope {
-        api_version,
-        kind,
-        raw,
-    } = Envelope::read(bytes)?;
+    let Envelope { api_version, kind, raw } = Envelope::read(bytes)?;
     if kind.is_empty() || api_version.is_empty() {
-        return Err(ApiError::bad_request(
-            "Object 'Kind' or 'apiVersion' is missing in the protobuf body",
-        ));
+        return Err(ApiError::bad_request("Object 'Kind' or 'apiVersion' is missing in the protobuf body"));
     }
     let table = Table::get();
     let message = table.top(&api_version, &kind).ok_or_else(|| {
@@ -98,11 +92,7 @@ pub fn decode(bytes: &[u8]) -> Result<Value, ApiError> {
             "no kind {kind:?} of version {api_version:?} can be read as {MEDIA_TYPE}: send it as application/json"
         ))
     })?;
-    let mut fields = Decoder {
-        table,
-        values: VALUES,
-    }
-    .fields(message, raw, DEPTH)?;
+    let mut fields = Decoder { table, values: VALUES }.fields(message, raw, DEPTH)?;
     fields.insert("apiVersion".into(), Value::String(api_version));
     fields.insert("kind".into(), Value::String(kind));
     Ok(Value::Object(fields))
@@ -126,11 +116,7 @@ impl<'a> Envelope<'a> {
     }
 
     fn parse(body: &'a [u8]) -> Result<Self, Fault> {
-        let mut envelope = Self {
-            api_version: String::new(),
-            kind: String::new(),
-            raw: &[],
-        };
+        let mut envelope = Self { api_version: String::new(), kind: String::new(), raw: &[] };
         let mut outer = Reader::new(body);
         while let Some((number, token)) = outer.next()? {
             match number {
@@ -166,10 +152,7 @@ impl Decoder {
     }
 
     fn fields(&mut self, message: &Message, bytes: &[u8], depth: usize) -> Result<Map<String, Value>, Error> {
-        let depth = depth
-            .checked_sub(1)
-            .ok_or(Fault::TooDeep)
-            .map_err(Error::at(message.name))?;
+        let depth = depth.checked_sub(1).ok_or(Fault::TooDeep).map_err(Error::at(message.name))?;
         let mut object = Map::new();
         let mut reader = Reader::new(bytes);
         let mut seen = 0_u64;
@@ -180,11 +163,7 @@ impl Decoder {
             seen |= 1 << index;
             self.field(message, field, token, &mut object, depth)?;
         }
-        let absent = message
-            .fields
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| seen & (1 << index) == 0);
+        let absent = message.fields.iter().enumerate().filter(|(index, _)| seen & (1 << index) == 0);
         for (_, field) in absent.filter(|(_, field)| field.always) {
             self.absent(field, &mut object, depth)?;
         }
@@ -231,9 +210,7 @@ impl Decoder {
                 } else {
                     items.push(self.value(message, field, token, depth)?.unwrap_or(Value::Null));
                 }
-                let list = object
-                    .entry(field.name)
-                    .or_insert_with(|| Value::Array(Vec::new()));
+                let list = object.entry(field.name).or_insert_with(|| Value::Array(Vec::new()));
                 if let Value::Array(list) = list {
                     list.append(&mut items);
                 }
@@ -245,9 +222,7 @@ impl Decoder {
                     // Every map's values are text, bytes or messages: all of them are empty as empty bytes.
                     None => self.value(message, field, Token::Bytes(&[]), depth)?,
                 };
-                let map = object
-                    .entry(field.name)
-                    .or_insert_with(|| Value::Object(Map::new()));
+                let map = object.entry(field.name).or_insert_with(|| Value::Object(Map::new()));
                 if let Value::Object(map) = map {
                     map.insert(key, value.unwrap_or(Value::Null));
                 }
@@ -263,11 +238,8 @@ impl Decoder {
         token: Token<'_>,
         depth: usize,
     ) -> Result<Option<Value>, Error> {
-        self.values = self
-            .values
-            .checked_sub(1)
-            .ok_or(Fault::TooMany)
-            .map_err(Error::in_field(message, field))?;
+        self.values =
+            self.values.checked_sub(1).ok_or(Fault::TooMany).map_err(Error::in_field(message, field))?;
         if let Type::Message(index) = field.ty {
             let bytes = token.bytes().map_err(Error::in_field(message, field))?;
             return self.message(self.table.message(index), bytes, depth);

@@ -17,39 +17,15 @@ use tokio_util::sync::CancellationToken;
 /// What to read back, and the words that make it.
 const MADE: [(&str, &str); 16] = [
     ("namespace/staging", "create namespace staging"),
-    (
-        "configmap/settings",
-        "create configmap settings --from-literal=mode=fast --from-literal=empty=",
-    ),
-    (
-        "secret/login",
-        "create secret generic login --from-literal=user=ann --from-literal=password=s3cret",
-    ),
-    (
-        "secret/registry",
-        "create secret docker-registry registry --docker-username=u --docker-password=p",
-    ),
-    (
-        "deployment/web",
-        "create deployment web --image=nginx --replicas=0 --port=8080",
-    ),
-    (
-        "deployment/twin",
-        "create deployment twin --image=nginx -- serve --fast",
-    ),
-    (
-        "service/plain",
-        "create service clusterip plain --tcp=80:8080 --tcp=443",
-    ),
-    (
-        "service/headless",
-        "create service clusterip headless --clusterip=None",
-    ),
+    ("configmap/settings", "create configmap settings --from-literal=mode=fast --from-literal=empty="),
+    ("secret/login", "create secret generic login --from-literal=user=ann --from-literal=password=s3cret"),
+    ("secret/registry", "create secret docker-registry registry --docker-username=u --docker-password=p"),
+    ("deployment/web", "create deployment web --image=nginx --replicas=0 --port=8080"),
+    ("deployment/twin", "create deployment twin --image=nginx -- serve --fast"),
+    ("service/plain", "create service clusterip plain --tcp=80:8080 --tcp=443"),
+    ("service/headless", "create service clusterip headless --clusterip=None"),
     ("service/named", "create service nodeport named --tcp=5678:http"),
-    (
-        "service/elsewhere",
-        "create service externalname elsewhere --external-name=example.com",
-    ),
+    ("service/elsewhere", "create service externalname elsewhere --external-name=example.com"),
     ("serviceaccount/robot", "create serviceaccount robot"),
     (
         "role/reader",
@@ -59,32 +35,15 @@ const MADE: [(&str, &str); 16] = [
         "rolebinding/readers",
         "create rolebinding readers --role=reader --serviceaccount=default:robot --group=staff",
     ),
-    (
-        "clusterrole/health",
-        "create clusterrole health --verb=get --non-resource-url=/healthz",
-    ),
-    (
-        "clusterrole/sum",
-        "create clusterrole sum --aggregation-rule=part=sum",
-    ),
-    (
-        "clusterrolebinding/all",
-        "create clusterrolebinding all --clusterrole=view --user=ann",
-    ),
+    ("clusterrole/health", "create clusterrole health --verb=get --non-resource-url=/healthz"),
+    ("clusterrole/sum", "create clusterrole sum --aggregation-rule=part=sum"),
+    ("clusterrolebinding/all", "create clusterrolebinding all --clusterrole=view --user=ann"),
 ];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_stores_the_same_by_protobuf_and_by_json() {
-    if Command::new("kubectl")
-        .args(["version", "--client"])
-        .output()
-        .is_err()
-    {
-        assert_ne!(
-            std::env::var("CI").as_deref(),
-            Ok("true"),
-            "kubectl is not on the PATH"
-        );
+    if Command::new("kubectl").args(["version", "--client"]).output().is_err() {
+        assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "kubectl is not on the PATH");
         eprintln!("skipped: kubectl is not on the PATH");
         return;
     }
@@ -138,23 +97,13 @@ impl Kubectl<'_> {
         let mut object: Value = serde_json::from_str(&text).unwrap();
         let metadata = object["metadata"].as_object_mut().unwrap();
         metadata.retain(|name, _| !["uid", "resourceVersion", "creationTimestamp"].contains(&name.as_str()));
-        for entry in metadata
-            .get_mut("managedFields")
-            .and_then(Value::as_array_mut)
-            .into_iter()
-            .flatten()
-        {
+        for entry in metadata.get_mut("managedFields").and_then(Value::as_array_mut).into_iter().flatten() {
             entry["time"].take();
         }
         let spec = object.get_mut("spec").and_then(Value::as_object_mut);
         if let Some(spec) = spec.filter(|spec| spec.get("clusterIP").is_some_and(|ip| ip != "None")) {
             spec.retain(|name, _| name != "clusterIP" && name != "clusterIPs");
-            for port in spec
-                .get_mut("ports")
-                .and_then(Value::as_array_mut)
-                .into_iter()
-                .flatten()
-            {
+            for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
                 port["nodePort"].take();
             }
         }
@@ -166,20 +115,13 @@ impl Kubectl<'_> {
         let output = self.output(&format!("-v=7 {words}"), None);
         let log = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{words}: {log}");
-        assert!(
-            log.contains("Content-Type: application/vnd.kubernetes.protobuf"),
-            "{words}: {log}"
-        );
+        assert!(log.contains("Content-Type: application/vnd.kubernetes.protobuf"), "{words}: {log}");
         String::from_utf8(output.stdout).unwrap()
     }
 
     fn run(&self, words: &str, stdin: Option<&str>) -> String {
         let output = self.output(words, stdin);
-        assert!(
-            output.status.success(),
-            "{words}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -193,12 +135,7 @@ impl Kubectl<'_> {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        child
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(stdin.unwrap_or_default().as_bytes())
-            .unwrap();
+        child.stdin.take().unwrap().write_all(stdin.unwrap_or_default().as_bytes()).unwrap();
         child.wait_with_output().unwrap()
     }
 }

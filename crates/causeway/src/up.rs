@@ -113,7 +113,7 @@ fn start_node(
     std::fs::write(&config.ca_path, server.pki.ca_pem())
         .with_context(|| format!("can't write {}", config.ca_path.display()))?;
     server.set_pod_logs(Arc::new(NodeLogs::new(&node_dir)));
-    let (node, client, stop) = (causeway_node::Node::new(config), server.client(), shutdown.clone());
+    let (node, client, stop) = (causeway_node::Node::new(config)?, server.client(), shutdown.clone());
     parts.spawn(async move { ("node", node.run(client, stop).await.map_err(anyhow::Error::from)) });
     Ok(())
 }

@@ -118,14 +118,14 @@ impl Strategy for GroupEvent {
         false
     }
 
-    fn from_storage(&self, event: &mut Value) {
+    fn convert_from_storage(&self, event: &mut Value) {
         for (core, group) in RENAMED {
             rename(event, core, group);
         }
         event["apiVersion"] = "events.k8s.io/v1".into();
     }
 
-    fn to_storage(&self, event: &mut Value) {
+    fn convert_to_storage(&self, event: &mut Value) {
         for (core, group) in RENAMED {
             rename(event, group, core);
         }
@@ -139,7 +139,7 @@ impl Strategy for GroupEvent {
 
 fn as_core(event: &Value) -> Value {
     let mut event = event.clone();
-    GroupEvent.to_storage(&mut event);
+    GroupEvent.convert_to_storage(&mut event);
     event
 }
 

@@ -65,8 +65,8 @@ fn check(resource: &Resource, mut object: serde_json::Value) {
     let old = object.clone();
     resource.strategy.prepare(&mut object, Some(&old));
     resource.strategy.prepare(&mut object, None);
-    resource.strategy.to_storage(&mut object);
-    resource.strategy.from_storage(&mut object);
+    resource.strategy.convert_to_storage(&mut object);
+    resource.strategy.convert_from_storage(&mut object);
     resource.strategy.validate(&object, Some(&old));
 }
 

@@ -42,7 +42,7 @@ pub async fn patch(
         Kind::Strategic(patch) => patch::strategic_merge(live, patch, &call.resource.schema.root),
     })
     .await?;
-    Ok(read::show(call, StatusCode::OK, &written.value))
+    Ok(read::show(call, StatusCode::OK, &written))
 }
 
 fn accepted(call: &Call<'_>) -> &'static str {
@@ -64,7 +64,7 @@ async fn apply(call: &mut Call<'_>, name: &str, part: Part, bytes: &[u8]) -> Res
     if let Some(map) = applied.as_object_mut() {
         match part {
             Part::Status => {
-                map.retain(|k, _| matches!(k.as_str(), "apiVersion" | "kind" | "metadata" | "status"))
+                map.retain(|k, _| matches!(k.as_str(), "apiVersion" | "kind" | "metadata" | "status"));
             }
             Part::Main | Part::Scale if call.resource.subresources.status => drop(map.remove("status")),
             Part::Main | Part::Scale => {}
@@ -105,7 +105,7 @@ async fn apply(call: &mut Call<'_>, name: &str, part: Part, bytes: &[u8]) -> Res
         Ok(merged)
     })
     .await?;
-    Ok(read::show(call, StatusCode::OK, &written.value))
+    Ok(read::show(call, StatusCode::OK, &written))
 }
 
 fn force(call: &Call<'_>) -> bool {

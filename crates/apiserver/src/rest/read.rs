@@ -29,7 +29,7 @@ pub fn view(resource: &Resource, stored: &Stored) -> Value {
 /// Turns a stored tree into the resource's version.
 pub fn present(resource: &Resource, value: &mut Value) {
     if !resource.is_stored_form() {
-        resource.strategy.from_storage(value);
+        resource.strategy.convert_from_storage(value);
         value["apiVersion"] = Value::String(resource.api_version());
     }
 }

@@ -52,7 +52,7 @@ pub async fn scale(
         Ok(new)
     })
     .await?;
-    Ok(show(call, &of(&written.value, &paths)))
+    Ok(show(call, &of(&written, &paths)))
 }
 
 fn show(call: &Call<'_>, scale: &Value) -> Response {

@@ -45,13 +45,6 @@ pub enum Ownership {
     Recorded,
 }
 
-/// An object after a request, in the version of the request.
-pub struct Written {
-    pub value: Value,
-    /// It was removed: its last finalizer went.
-    pub removed: bool,
-}
-
 /// Creates an object from a request's body.
 pub async fn create(call: &mut Call<'_>, body: Value, ownership: Ownership) -> Result<Value, ApiError> {
     let value = admit_new(call, body, ownership)?;
@@ -105,7 +98,7 @@ pub fn write_error(resource: &Resource, name: &str, error: WriteError) -> ApiErr
 
 fn to_storage(resource: &Resource, value: &mut Value) {
     if !resource.is_stored_form() {
-        resource.strategy.to_storage(value);
+        resource.strategy.convert_to_storage(value);
         value["apiVersion"] = Value::String(if resource.storage_group.is_empty() {
             resource.storage_version.clone()
         } else {
@@ -159,7 +152,7 @@ pub async fn update(
     part: Part,
     ownership: Ownership,
     mut change: impl FnMut(&Call<'_>, &Value) -> Result<Value, ApiError>,
-) -> Result<Written, ApiError> {
+) -> Result<Value, ApiError> {
     let key = call.key(name);
     for _ in 0..ATTEMPTS {
         let stored = read::require(call, &key)?;
@@ -168,11 +161,11 @@ pub async fn update(
         let pinned = check_revision(call, &wanted, &stored)?;
         let new = admit_change(call, wanted, &live, part, ownership)?;
         if new == live {
-            return Ok(Written { value: live, removed: false });
+            return Ok(live);
         }
         let removed = is_finished(&new);
         if call.options.dry_run {
-            return Ok(Written { value: new, removed });
+            return Ok(new);
         }
         let mut kept = new;
         to_storage(call.resource, &mut kept);
@@ -180,7 +173,7 @@ pub async fn update(
         match call.server.store.write(key.clone(), Expect::Revision(stored.revision), outcome).await {
             Ok(stored) => {
                 call.server.after_write(&stored);
-                return Ok(Written { value: read::view(call.resource, &stored), removed });
+                return Ok(read::view(call.resource, &stored));
             }
             Err(WriteError::Stale) if !pinned => call.warnings.clear(),
             Err(error) => return Err(write_error(call.resource, name, error)),

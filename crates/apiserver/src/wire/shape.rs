@@ -49,11 +49,7 @@ pub fn render(shape: Shape, mut fields: Map<String, Value>) -> Result<Option<Val
         Shape::Object => Some(Value::Object(fields)),
         Shape::Time => time(&fields, "%Y-%m-%dT%H:%M:%SZ")?,
         Shape::MicroTime => time(&fields, "%Y-%m-%dT%H:%M:%S.%6fZ")?,
-        Shape::Quantity => Some(
-            fields
-                .remove("string")
-                .unwrap_or_else(|| Value::String("0".into())),
-        ),
+        Shape::Quantity => Some(fields.remove("string").unwrap_or_else(|| Value::String("0".into()))),
         Shape::IntOrString => {
             let is_text = fields.get("type").is_some_and(|ty| ty == 1);
             fields.remove(if is_text { "strVal" } else { "intVal" })

@@ -81,22 +81,14 @@ impl Table {
                 .or_else(|| group.strip_suffix(".k8s.io"))
                 .unwrap_or(""),
         };
-        let is_options = matches!(
-            kind,
-            "CreateOptions" | "DeleteOptions" | "PatchOptions" | "Status" | "UpdateOptions"
-        );
-        let name = if is_options {
-            format!("meta.v1.{kind}")
-        } else {
-            format!("{package}.{version}.{kind}")
-        };
+        let is_options =
+            matches!(kind, "CreateOptions" | "DeleteOptions" | "PatchOptions" | "Status" | "UpdateOptions");
+        let name = if is_options { format!("meta.v1.{kind}") } else { format!("{package}.{version}.{kind}") };
         self.by_name.get(name.as_str()).map(|index| self.message(*index))
     }
 
     pub fn message(&self, index: usize) -> &Message {
-        self.messages
-            .get(index)
-            .expect("indexes come from the table itself")
+        self.messages.get(index).expect("indexes come from the table itself")
     }
 
     fn parse() -> Self {
@@ -121,19 +113,12 @@ impl Message {
                 Field::parse(word, by_name).expect("the table is part of the program and has this form")
             })
             .collect();
-        Self {
-            name,
-            fields,
-            shape: Shape::of(name),
-        }
+        Self { name, fields, shape: Shape::of(name) }
     }
 
     /// A field by its number, with its place among the fields.
     pub fn field(&self, number: u64) -> Option<(usize, &Field)> {
-        let index = self
-            .fields
-            .binary_search_by_key(&number, |field| field.number)
-            .ok()?;
+        let index = self.fields.binary_search_by_key(&number, |field| field.number).ok()?;
         self.fields.get(index).map(|field| (index, field))
     }
 }

@@ -46,11 +46,7 @@ impl Wire {
 
     fn body(&self, api_version: &str, kind: &str) -> Vec<u8> {
         let types = wire().bytes(1, api_version).bytes(2, kind);
-        let envelope = wire()
-            .message(1, types)
-            .bytes(2, &self.0)
-            .bytes(3, "")
-            .bytes(4, "");
+        let envelope = wire().message(1, types).bytes(2, &self.0).bytes(3, "").bytes(4, "");
         [MAGIC, &envelope.0].concat()
     }
 
@@ -120,13 +116,9 @@ fn unset_pointers_and_empty_values_stay_apart() {
 fn inlined_messages_stand_among_their_holders_fields() {
     let config = wire().message(1, wire().bytes(1, "settings")).varint(3, 0o644);
     let volume = wire().bytes(1, "v").message(2, wire().message(19, config));
-    let empty = wire()
-        .bytes(1, "e")
-        .message(2, wire().message(2, wire().bytes(1, "")));
+    let empty = wire().bytes(1, "e").message(2, wire().message(2, wire().bytes(1, "")));
     let port = wire().varint(1, 1).varint(2, 0).bytes(3, "http");
-    let probe = wire()
-        .message(1, wire().message(2, wire().bytes(1, "/").message(2, port)))
-        .varint(2, 5);
+    let probe = wire().message(1, wire().message(2, wire().bytes(1, "/").message(2, port))).varint(2, 5);
     let container = wire().bytes(1, "c").message(10, probe);
     let spec = wire().message(1, volume).message(1, empty).message(2, container);
     let pod = wire().message(2, spec).decode("v1", "Pod");
@@ -145,20 +137,13 @@ fn times_are_rfc_3339() {
     let micro = wire().varint(1, 1_700_000_000).varint(2, 123_456_789);
     let spec = wire().bytes(1, "me").varint(2, 0).message(4, micro.clone());
     let metadata = wire().message(8, wire()).message(9, micro);
-    let lease = wire()
-        .message(1, metadata)
-        .message(2, spec)
-        .decode("coordination.k8s.io/v1", "Lease");
-    assert_eq!(
-        lease["metadata"],
-        json!({"deletionTimestamp": "2023-11-14T22:13:20Z"})
-    );
+    let lease = wire().message(1, metadata).message(2, spec).decode("coordination.k8s.io/v1", "Lease");
+    assert_eq!(lease["metadata"], json!({"deletionTimestamp": "2023-11-14T22:13:20Z"}));
     let expected = json!({"holderIdentity": "me", "leaseDurationSeconds": 0, "renewTime": "2023-11-14T22:13:20.123456Z"});
     assert_eq!(lease["spec"], expected);
 
-    let never = wire()
-        .message(1, wire().message(9, wire().varint(1, i64::MAX as u64)))
-        .body("v1", "ConfigMap");
+    let never =
+        wire().message(1, wire().message(9, wire().varint(1, i64::MAX as u64))).body("v1", "ConfigMap");
     assert_eq!(decode(&never).unwrap_err().code, 400);
 }
 
@@ -169,22 +154,14 @@ fn quantities_ports_and_negative_numbers() {
     let toleration = wire().varint(5, -1_i64 as u64);
     let spec = wire().message(2, container).message(22, toleration);
     let pod = wire().message(2, spec).decode("v1", "Pod");
-    assert_eq!(
-        pod["spec"]["containers"][0]["resources"],
-        json!({"limits": {"memory": "1Gi"}})
-    );
+    assert_eq!(pod["spec"]["containers"][0]["resources"], json!({"limits": {"memory": "1Gi"}}));
     assert_eq!(pod["spec"]["tolerations"], json!([{"tolerationSeconds": -1}]));
 
     let port = |target: Wire| wire().varint(3, 80).message(4, target);
     let unset = port(wire().varint(1, 0).varint(2, 0).bytes(3, ""));
     let number = port(wire().varint(1, 0).varint(2, 8080).bytes(3, ""));
-    let service = wire()
-        .message(2, wire().message(1, unset).message(1, number))
-        .decode("v1", "Service");
-    assert_eq!(
-        service["spec"]["ports"],
-        json!([{"port": 80}, {"port": 80, "targetPort": 8080}])
-    );
+    let service = wire().message(2, wire().message(1, unset).message(1, number)).decode("v1", "Service");
+    assert_eq!(service["spec"]["ports"], json!([{"port": 80}, {"port": 80, "targetPort": 8080}]));
 }
 
 #[test]
@@ -194,25 +171,17 @@ fn schemas_of_definitions_take_their_json_form() {
     let property = |name: &str, schema: Wire| wire().bytes(1, name).message(2, schema);
     let list = wire().bytes(5, "array").message(24, wire().message(1, text()));
     let open = wire().bytes(5, "object").message(30, wire().varint(1, 1));
-    let map = wire()
-        .bytes(5, "object")
-        .message(30, wire().varint(1, 0).message(2, text()));
+    let map = wire().bytes(5, "object").message(30, wire().varint(1, 0).message(2, text()));
     let limits = wire().double(9, 10.0).double(11, 0.5).varint(38, 1);
-    let choice = wire()
-        .message(8, json_value("{\"a\":[1]}"))
-        .message(20, json_value("1"))
-        .message(20, wire());
+    let choice =
+        wire().message(8, json_value("{\"a\":[1]}")).message(20, json_value("1")).message(20, wire());
     let schema = wire()
         .message(29, property("list", list))
         .message(29, property("open", open))
         .message(29, property("map", map))
         .message(29, property("limits", limits))
         .message(29, property("choice", choice));
-    let version = wire()
-        .bytes(1, "v1")
-        .varint(2, 1)
-        .varint(3, 0)
-        .message(4, wire().message(1, schema));
+    let version = wire().bytes(1, "v1").varint(2, 1).varint(3, 0).message(4, wire().message(1, schema));
     let crd = wire()
         .message(2, wire().message(7, version))
         .decode("apiextensions.k8s.io/v1", "CustomResourceDefinition");
@@ -232,24 +201,14 @@ fn schemas_of_definitions_take_their_json_form() {
 
 #[test]
 fn lists_that_are_types_and_packed_numbers() {
-    let groups = wire()
-        .bytes(1, "scopes")
-        .message(2, wire().bytes(1, "a").bytes(1, "b"));
+    let groups = wire().bytes(1, "scopes").message(2, wire().bytes(1, "a").bytes(1, "b"));
     let spec = wire().bytes(3, "ann").message(5, groups);
-    let review = wire()
-        .message(2, spec)
-        .decode("authorization.k8s.io/v1", "SubjectAccessReview");
-    assert_eq!(
-        review["spec"],
-        json!({"user": "ann", "extra": {"scopes": ["a", "b"]}})
-    );
+    let review = wire().message(2, spec).decode("authorization.k8s.io/v1", "SubjectAccessReview");
+    assert_eq!(review["spec"], json!({"user": "ann", "extra": {"scopes": ["a", "b"]}}));
 
     let context = wire().varint(4, 7).bytes(4, [8, 0x80, 1]);
     let pod = wire().message(2, wire().message(14, context)).decode("v1", "Pod");
-    assert_eq!(
-        pod["spec"]["securityContext"],
-        json!({"supplementalGroups": [7, 8, 128]})
-    );
+    assert_eq!(pod["spec"]["securityContext"], json!({"supplementalGroups": [7, 8, 128]}));
 }
 
 #[test]
@@ -264,17 +223,10 @@ fn options_come_in_any_group() {
 
 #[test]
 fn unknown_fields_are_skipped_and_unknown_kinds_are_told_to_use_json() {
-    let map = wire()
-        .varint(900, 1)
-        .double(901, 1.0)
-        .bytes(902, "x")
-        .message(1, wire().bytes(1, "m"));
+    let map = wire().varint(900, 1).double(901, 1.0).bytes(902, "x").message(1, wire().bytes(1, "m"));
     assert_eq!(map.decode("v1", "ConfigMap")["metadata"], json!({"name": "m"}));
-    for (version, kind) in [
-        ("v1", "Nothing"),
-        ("causeway.dev/v1alpha1", "Infra"),
-        ("example.com/v1", "Pod"),
-    ] {
+    for (version, kind) in [("v1", "Nothing"), ("causeway.dev/v1alpha1", "Infra"), ("example.com/v1", "Pod")]
+    {
         let error = decode(&wire().body(version, kind)).unwrap_err();
         assert_eq!(error.code, 415, "{version} {kind}");
         assert!(error.message.contains("application/json"), "{}", error.message);
@@ -289,35 +241,20 @@ fn malformed_bodies_are_bad_requests_that_name_the_field() {
         (MAGIC.to_vec(), "missing"),
         (wire().body("v1", ""), "missing"),
         ([MAGIC, &[0x0a, 0x7f]].concat(), "the envelope: a value goes past"),
-        (
-            in_name(&[0xff]).body("v1", "Pod"),
-            "meta.v1.ObjectMeta.name: text is not UTF-8",
-        ),
-        (
-            wire().varint(1, 1).body("v1", "Pod"),
-            "core.v1.Pod.metadata: the wire type",
-        ),
+        (in_name(&[0xff]).body("v1", "Pod"), "meta.v1.ObjectMeta.name: text is not UTF-8"),
+        (wire().varint(1, 1).body("v1", "Pod"), "core.v1.Pod.metadata: the wire type"),
         (Wire(vec![0x0b]).body("v1", "Pod"), "core.v1.Pod: wire type 3"),
-        (
-            Wire(vec![0x02, 0]).body("v1", "Pod"),
-            "core.v1.Pod: a field has the number zero",
-        ),
+        (Wire(vec![0x02, 0]).body("v1", "Pod"), "core.v1.Pod: a field has the number zero"),
         (Wire(vec![0xff; 11]).body("v1", "Pod"), "core.v1.Pod: a varint"),
         (
-            wire()
-                .message(2, wire().bytes(1, "{"))
-                .body("apps/v1", "ControllerRevision"),
+            wire().message(2, wire().bytes(1, "{")).body("apps/v1", "ControllerRevision"),
             "RawExtension.raw: embedded",
         ),
     ];
     for (bytes, words) in cases {
         let error = decode(&bytes).unwrap_err();
         assert_eq!(error.code, 400, "{}", error.message);
-        assert!(
-            error.message.contains(words),
-            "{} does not say {words:?}",
-            error.message
-        );
+        assert!(error.message.contains(words), "{} does not say {words:?}", error.message);
     }
 }
 
@@ -380,31 +317,19 @@ fn the_table_and_the_schemas_that_are_served_agree() {
     let served = definitions::definitions();
     let mut compared = 0;
     for message in Table::get().messages() {
-        assert!(
-            message.fields.len() <= 64,
-            "{}: `seen` has a bit for each field",
-            message.name
-        );
-        assert!(
-            message.fields.is_sorted_by_key(|field| field.number),
-            "{}",
-            message.name
-        );
+        assert!(message.fields.len() <= 64, "{}: `seen` has a bit for each field", message.name);
+        assert!(message.fields.is_sorted_by_key(|field| field.number), "{}", message.name);
         let Some(schema) = definition(message).and_then(|name| served.get(&name)) else {
             continue;
         };
         compared += 1;
         let empty = Map::new();
-        let schema = schema
-            .get("properties")
-            .and_then(Value::as_object)
-            .unwrap_or(&empty);
+        let schema = schema.get("properties").and_then(Value::as_object).unwrap_or(&empty);
         let mut wire_names = Vec::new();
         for (name, ty) in properties(message) {
             wire_names.push(name);
-            let property = schema
-                .get(name)
-                .unwrap_or_else(|| panic!("{}.{name} is not served", message.name));
+            let property =
+                schema.get(name).unwrap_or_else(|| panic!("{}.{name} is not served", message.name));
             if let Some(served_type) = property.get("type").filter(|_| !ty.is_empty()) {
                 assert_eq!(served_type, ty, "{}.{name}", message.name);
             }
@@ -412,11 +337,7 @@ fn the_table_and_the_schemas_that_are_served_agree() {
         // A kind's type stands in the envelope.
         let on_wire = |name: &&String| !["apiVersion", "kind"].contains(&name.as_str());
         for name in schema.keys().filter(on_wire) {
-            assert!(
-                wire_names.contains(&name.as_str()),
-                "{}.{name} is not in the table",
-                message.name
-            );
+            assert!(wire_names.contains(&name.as_str()), "{}.{name} is not in the table", message.name);
         }
     }
     assert!(compared > 250, "only {compared} messages have a schema");
@@ -431,24 +352,11 @@ fn every_built_in_kind_has_a_message() {
         ("autoscaling", "v1", "Scale"),
         ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding"),
     ] {
-        let api_version = if group.is_empty() {
-            version.to_owned()
-        } else {
-            format!("{group}/{version}")
-        };
-        assert!(
-            Table::get().top(&api_version, kind).is_some(),
-            "{api_version} {kind}"
-        );
+        let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+        assert!(Table::get().top(&api_version, kind).is_some(), "{api_version} {kind}");
     }
     for resource in crate::builtin::resources() {
-        assert!(
-            Table::get()
-                .top(&resource.api_version(), &resource.kind)
-                .is_some(),
-            "{}",
-            resource.kind
-        );
+        assert!(Table::get().top(&resource.api_version(), &resource.kind).is_some(), "{}", resource.kind);
     }
 }
 

@@ -14,7 +14,7 @@ fn both_groups_show_one_event() {
         "reportingComponent": "", "reportingInstance": ""
     });
     let mut event = stored.clone();
-    GroupEvent.from_storage(&mut event);
+    GroupEvent.convert_from_storage(&mut event);
     assert_eq!(event["apiVersion"], "events.k8s.io/v1");
     assert_eq!(event["regarding"]["name"], "p");
     assert_eq!(event["note"], "hello");
@@ -23,7 +23,7 @@ fn both_groups_show_one_event() {
     assert!(event["involvedObject"].is_null() && event["count"].is_null());
     let now = "2026-01-01T00:02:00Z".parse().unwrap();
     assert_eq!(group_row(&event, now), print::core_event(&stored, now));
-    GroupEvent.to_storage(&mut event);
+    GroupEvent.convert_to_storage(&mut event);
     assert_eq!(event, stored);
 }
 
