@@ -23,25 +23,25 @@ pub async fn serve(listener: TcpListener, registry: Registry, health: Health, sh
     let registry = Arc::new(registry);
     let live = health.clone();
     let router = Router::new()
-        .route("/metrics", get(move || metrics(registry.clone())))
+        .route("/metrics", get(async move || metrics(&registry)))
         .route(
             "/healthz",
-            get(move || answer(if live.is_live() { Vec::new() } else { vec!["stopped".into()] })),
+            get(async move || answer(if live.is_live() { Vec::new() } else { vec!["stopped".into()] })),
         )
-        .route("/readyz", get(move || answer(health.missing())));
+        .route("/readyz", get(async move || answer(health.missing())));
     let stop = async move { shutdown.cancelled().await };
     if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(stop).await {
         tracing::warn!(%error, "metrics and health are no longer served");
     }
 }
 
-async fn metrics(registry: Arc<Registry>) -> Result<String, StatusCode> {
+fn metrics(registry: &Registry) -> Result<String, StatusCode> {
     let mut text = String::new();
-    encode(&mut text, &registry).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    encode(&mut text, registry).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
     Ok(text)
 }
 
-async fn answer(missing: Vec<String>) -> (StatusCode, String) {
+fn answer(missing: Vec<String>) -> (StatusCode, String) {
     if missing.is_empty() {
         (StatusCode::OK, "ok".to_owned())
     } else {

@@ -1,7 +1,7 @@
 //! `causeway status`: every Causeway resource, whether it is ready and why not, as one table.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use kube::api::{Api, DynamicObject, ListParams};
@@ -66,16 +66,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 async fn client(args: &Args) -> anyhow::Result<Client> {
     let path = match &args.kubeconfig {
         Some(path) => path.clone(),
-        None => {
-            let dir = args.data_dir.path()?;
-            if data_dir::holder(&dir)?.is_none() {
-                bail!(
-                    "nothing runs on {}; start it with `causeway up`, or name a cluster with --kubeconfig FILE",
-                    dir.display()
-                );
-            }
-            data_dir::kubeconfig(&dir)
-        }
+        None => local_kubeconfig(&args.data_dir.path()?)?,
     };
     let kubeconfig =
         Kubeconfig::read_from(&path).with_context(|| format!("can't read {}", path.display()))?;
@@ -83,6 +74,17 @@ async fn client(args: &Args) -> anyhow::Result<Client> {
         .await
         .with_context(|| format!("can't use {}", path.display()))?;
     Client::try_from(config).context("can't make a client")
+}
+
+/// The kubeconfig of the control plane on this machine, which must be running.
+fn local_kubeconfig(dir: &Path) -> anyhow::Result<PathBuf> {
+    if data_dir::holder(dir)?.is_none() {
+        bail!(
+            "nothing runs on {}; start it with `causeway up`, or name a cluster with --kubeconfig FILE",
+            dir.display()
+        );
+    }
+    Ok(data_dir::kubeconfig(dir))
 }
 
 /// What is said of one object.

@@ -240,18 +240,12 @@ fn admit_change(
             ),
         ));
     }
-    if part != Part::Status {
+    if part == Part::Status {
+        clean(call, &mut new)?;
+        new = with_status_of(live, &new);
+    } else {
         place(call, &mut new)?;
         clean(call, &mut new)?;
-    } else {
-        clean(call, &mut new)?;
-        let managed = new["metadata"].get("managedFields").cloned();
-        let status = new.get("status").cloned();
-        new = live.clone();
-        set_or_remove(&mut new, "status", status.as_ref());
-        if let (Some(managed), Some(meta)) = (managed, new["metadata"].as_object_mut()) {
-            meta.insert("managedFields".into(), managed);
-        }
     }
     let meta = object::metadata_mut(&mut new);
     for field in [
@@ -291,6 +285,16 @@ fn admit_change(
         keep_times_if_unchanged(live, &mut new);
     }
     Ok(new)
+}
+
+/// The live object with nothing but the status, and the ownership records, of another.
+fn with_status_of(live: &Value, other: &Value) -> Value {
+    let mut new = live.clone();
+    set_or_remove(&mut new, "status", other.get("status"));
+    if let Some(managed) = other["metadata"].get("managedFields") {
+        object::metadata_mut(&mut new).insert("managedFields".into(), managed.clone());
+    }
+    new
 }
 
 fn set_or_remove(object: &mut Value, field: &str, value: Option<&Value>) {
