@@ -5,6 +5,16 @@
 //! Deployment ─► ReplicaSet ─► Pod ─► worker ─► shim ─► process        Service + Pods ─► EndpointSlice
 //!          workload/            pod/          process/   shim             endpoints
 //! ```
+//!
+//! # What a process is spared, compared with a container
+//!
+//! - It shares the host's file system. Its mounts are links below `CAUSEWAY_ROOT`, and an argument (or the part of it
+//!   after `=`), an exec probe's or hook's argument and `workingDir` that begin with a mountPath are rewritten to the
+//!   volume. A mount inside another mount is reached by rewriting only.
+//! - Its ServiceAccount token, CA and namespace are in `CAUSEWAY_SERVICEACCOUNT_DIR`, and `KUBECONFIG` names a file
+//!   that uses them; `KUBERNETES_SERVICE_HOST` and `_PORT` are set as in a cluster.
+//! - It shares the host's network: every pod has the node's address, so ports must differ between pods.
+//! - `securityContext`, resource limits, `readOnly` mounts and `hostPID`-like fields are accepted and not enforced.
 
 mod config;
 mod endpoints;

@@ -154,8 +154,8 @@ impl Pods {
                         }
                     }
                     if std::mem::take(&mut first) {
-                        let data_dir = self.shared.config.data_dir.clone();
-                        self.tasks.spawn(orphans::remove(data_dir, listed));
+                        let orphans = orphans::find(&self.shared.config.data_dir, &listed);
+                        self.tasks.spawn(orphans::remove(orphans));
                     }
                 }
                 Ok(watcher::Event::Apply(pod)) => self.deliver(pod),

@@ -1,6 +1,6 @@
 //! What an earlier life of the node left behind for pods that are gone: processes are ended, directories removed.
 
-use std::{collections::HashSet, error::Error, io, path::PathBuf, time::Duration};
+use std::{collections::HashSet, error::Error, io, path::Path, time::Duration};
 
 use tokio::time::{sleep, timeout};
 
@@ -11,22 +11,26 @@ use crate::{
 
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Removes everything that belongs to none of the `live` pods.
-pub async fn remove(data_dir: PathBuf, live: HashSet<String>) {
-    let dirs = match PodDir::all(&data_dir) {
-        Ok(dirs) => dirs,
+/// What is on disk for none of the `live` pods. Asked before a newer pod can have a directory.
+pub fn find(data_dir: &Path, live: &HashSet<String>) -> Vec<PodDir> {
+    match PodDir::all(data_dir) {
+        Ok(dirs) => dirs.into_iter().filter(|dir| !live.contains(&dir.uid)).collect(),
         Err(error) => {
             tracing::error!(path = %data_dir.display(), error = &error as &dyn Error, "cannot look for processes of pods that are gone");
-            return;
+            Vec::new()
         }
-    };
-    let orphans = dirs.into_iter().filter(|dir| !live.contains(&dir.uid)).map(|dir| async move {
+    }
+}
+
+/// Ends the processes of pods that are gone and removes their directories.
+pub async fn remove(orphans: Vec<PodDir>) {
+    let removals = orphans.into_iter().map(|dir| async move {
         tracing::info!(pod = dir.name, namespace = dir.namespace, uid = dir.uid, "removing what a deleted pod left behind");
         if let Err(error) = remove_one(&dir).await {
             tracing::warn!(path = %dir.path().display(), error = &error as &dyn Error, "cannot remove what a deleted pod left behind");
         }
     });
-    futures::future::join_all(orphans).await;
+    futures::future::join_all(removals).await;
 }
 
 async fn remove_one(dir: &PodDir) -> io::Result<()> {

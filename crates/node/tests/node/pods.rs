@@ -343,3 +343,58 @@ async fn a_new_image_restarts_the_container_in_place() {
     assert_eq!(after.status.unwrap().container_statuses.unwrap()[0].image, "example.test/own:2");
     world.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_keeper_takes_its_process_along_and_the_container_is_restarted() {
+    let world = World::start().await;
+    let pid_file = world.path("pid");
+    world.create::<Pod>(pod("kept", &format!("echo $$$$ > {pid_file}; {FOREVER}"), json!({}))).await;
+    let up = world.pod("kept", "the pod is ready", is_ready).await;
+    let pid = read_when_there(&pid_file).await;
+    let attempt =
+        world.data_dir().join("pods/default/kept").join(up.metadata.uid.unwrap()).join("containers/main/0");
+    let record: serde_json::Value =
+        serde_json::from_slice(&fs::read(attempt.join("record.json")).unwrap()).unwrap();
+    let keeper = record["shim"]["pid"].as_i64().unwrap() as i32;
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(keeper).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+    eventually(
+        "the process ends with its keeper",
+        async || {
+            if is_alive(&pid) { Err(String::new()) } else { Ok(()) }
+        },
+    )
+    .await;
+    let again = world.pod("kept", "it runs again", |pod| restarts(pod) == 1 && is_ready(pod)).await;
+    let status = &again.status.unwrap().container_statuses.unwrap()[0];
+    let last = status.last_state.as_ref().unwrap().terminated.as_ref().unwrap();
+    assert_eq!(last.reason.as_deref(), Some("ContainerStatusUnknown"));
+    world.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sidecars_start_first_and_end_last() {
+    let world = World::start().await;
+    let order = world.path("order");
+    let mut sidecar = container(
+        &format!("trap 'echo side-end >> {order}; exit 0' TERM; echo side >> {order}; {FOREVER}"),
+        json!({"restartPolicy": "Always", "startupProbe": {"exec": {"command": ["/bin/sh", "-c", format!("test -f {order}")]}, "periodSeconds": 1}}),
+    );
+    sidecar["name"] = json!("side");
+    let script = format!("trap 'echo main-end >> {order}; exit 0' TERM; echo main >> {order}; {FOREVER}");
+    let mut spec = pod("pair", &script, json!({}));
+    spec["spec"]["initContainers"] = json!([sidecar]);
+    world.create::<Pod>(spec).await;
+    world.pod("pair", "the pod is ready", is_ready).await;
+    world.delete_pod("pair", 10).await;
+    eventually("the pod is gone", async || {
+        let pod = world.api::<Pod>().get_opt("pair").await.unwrap();
+        if pod.is_some() { Err("still there".to_owned()) } else { Ok(()) }
+    })
+    .await;
+    assert_eq!(fs::read_to_string(&order).unwrap(), "side\nmain\nmain-end\nside-end\n");
+    world.finish().await;
+}

@@ -125,6 +125,5 @@ impl Worker {
         };
         let task = tokio::spawn(stop::run(run.instance.clone(), hook, deadline, failed));
         slot.stop = Some(Stop { deadline, task: task.abort_handle() });
-        slot.ready = false;
     }
 }
