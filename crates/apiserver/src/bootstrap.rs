@@ -1,6 +1,7 @@
 //! The objects that every cluster has: namespaces, default roles, the preinstalled CRDs and the API server's own
 //! Service. Written at each start where they are missing or older than this version.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::{Method, Request, header};
@@ -45,6 +46,26 @@ pub async fn run(server: &Arc<Server>) -> Result<(), String> {
     // At once, so that they share syncs.
     let writes = wanted.into_iter().map(|(collection, object)| ensure(server, collection, object));
     futures::future::try_join_all(writes).await.map(drop)
+}
+
+/// The endpoints of the `kubernetes` Service, which change with the address that is listened on.
+pub async fn advertise(server: &Arc<Server>, address: SocketAddr) -> Result<(), String> {
+    let (ip, port) = (address.ip().to_string(), address.port());
+    let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "addressType": family,
+        "endpoints": [{"addresses": [ip], "conditions": {"ready": true}}],
+        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+    });
+    let endpoints = json!({
+        "apiVersion": "v1", "kind": "Endpoints",
+        "metadata": {"name": "kubernetes", "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+        "subsets": [{"addresses": [{"ip": ip}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}],
+    });
+    ensure(server, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slice).await?;
+    ensure(server, "/api/v1/namespaces/default/endpoints", endpoints).await
 }
 
 fn crds() -> Result<Vec<Value>, String> {

@@ -1,9 +1,10 @@
 //! What the server counts about itself, under the names that users of Kubernetes know.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -36,6 +37,8 @@ pub struct Metrics {
     durations: Family<VerbLabels, Histogram, fn() -> Histogram>,
     watches: Gauge,
     objects: Family<ResourceLabels, Gauge>,
+    /// What others in this process count.
+    others: Mutex<Vec<Registry>>,
 }
 
 /// Counts a watch for as long as it is open.
@@ -63,7 +66,7 @@ impl Default for Metrics {
         registry.register("apiserver_longrunning_requests", "Watches that are open", watches.clone());
         let objects = Family::default();
         registry.register("apiserver_storage_objects", "Stored objects by resource", objects.clone());
-        Self { registry, requests, durations, watches, objects }
+        Self { registry, requests, durations, watches, objects, others: Mutex::default() }
     }
 }
 
@@ -74,6 +77,11 @@ impl Metrics {
         let labels = RequestLabels { verb: verb.to_owned(), resource: resource.to_owned(), code };
         self.requests.get_or_create(&labels).inc();
         self.durations.get_or_create(&VerbLabels { verb: verb.to_owned() }).observe(took.as_secs_f64());
+    }
+
+    /// Serves another registry beside the server's own.
+    pub fn add(&self, registry: Registry) {
+        self.others.lock().expect("no panic while holding the registries").push(registry);
     }
 
     pub fn watch_opened(&self) -> OpenWatch {
@@ -90,7 +98,11 @@ impl Metrics {
             self.objects.get_or_create(&ResourceLabels { resource: name }).set(count as i64);
         }
         let mut text = String::new();
-        encode(&mut text, &self.registry).expect("writing to a string can't fail");
+        let others = self.others.lock().expect("no panic while holding the registries");
+        for registry in std::iter::once(&self.registry).chain(others.iter()) {
+            encode_registry(&mut text, registry).expect("writing to a string can't fail");
+        }
+        encode_eof(&mut text).expect("writing to a string can't fail");
         text
     }
 }

@@ -1,6 +1,7 @@
 //! The server as a whole: its parts, its start and its doors.
 
 use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, RwLock};
@@ -8,6 +9,7 @@ use std::sync::{Arc, OnceLock, RwLock};
 use axum::Router;
 use axum::body::Body;
 use http::Request;
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -123,6 +125,16 @@ impl Server {
     /// A client inside this process with all rights.
     pub fn client(self: &Arc<Self>) -> kube::Client {
         self.client_as(administrator())
+    }
+
+    /// Serves what another part of this process counts on `/metrics` too.
+    pub fn add_metrics(&self, registry: Registry) {
+        self.metrics.add(registry);
+    }
+
+    /// Makes the `kubernetes` Service lead to the address the server listens on.
+    pub async fn advertise(self: &Arc<Self>, address: SocketAddr) -> Result<(), StartError> {
+        bootstrap::advertise(self, address).await.map_err(StartError::Bootstrap)
     }
 
     /// Names who has the pods' logs; the first one stays.

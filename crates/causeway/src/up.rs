@@ -61,6 +61,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let server = Server::start(storage, shutdown.clone()).await?;
     let kubeconfig_path = data_dir::kubeconfig(&dir);
     kubeconfig::write(&kubeconfig_path, &server.pki, &url)?;
+    server.advertise(reachable(address)).await?;
     held.describe(&url)?;
 
     let mut parts = JoinSet::new();
@@ -125,6 +126,7 @@ fn start_operator(parts: &mut JoinSet<Part>, server: &Arc<Server>, shutdown: &Ca
     config.leader = None;
     let mut registry = Registry::default();
     let operator = causeway_controllers::operator::Operator::new(server.client(), config, &mut registry);
+    server.add_metrics(registry);
     let stop = shutdown.clone();
     parts.spawn(async move { ("operator", operator.run(stop).await.map_err(anyhow::Error::from)) });
 }

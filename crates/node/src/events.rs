@@ -90,7 +90,7 @@ impl Recorder {
         match events.create(&PostParams::default(), &event).await {
             Ok(_) => self.remember(key, name),
             Err(error) => {
-                tracing::debug!(error = &error as &dyn std::error::Error, reason, "cannot write an event")
+                tracing::debug!(error = &error as &dyn std::error::Error, reason, "cannot write an event");
             }
         }
     }

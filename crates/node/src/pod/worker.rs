@@ -260,7 +260,7 @@ impl Worker {
             }
             Wake::Probed { container, number, report } => self.apply_probe(container, number, report).await,
             Wake::HookFailed { container, number, message } => {
-                self.hook_failed(container, number, &message).await
+                self.hook_failed(container, number, &message).await;
             }
         }
     }
