@@ -71,9 +71,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Requests to paths that name no resource share one label value, so strangers can't fill the memory.
     pub fn request_done(&self, verb: &str, resource: &str, code: u16, took: Duration) {
-        let resource = if code == 404 { "" } else { resource };
         let labels = RequestLabels { verb: verb.to_owned(), resource: resource.to_owned(), code };
         self.requests.get_or_create(&labels).inc();
         self.durations.get_or_create(&VerbLabels { verb: verb.to_owned() }).observe(took.as_secs_f64());

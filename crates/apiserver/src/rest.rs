@@ -123,6 +123,7 @@ pub async fn handle(server: Arc<Server>, request: Request<Body>) -> Response {
 #[derive(Default)]
 struct Seen {
     verb: String,
+    /// Empty unless it is one that is served: strangers' words would fill the memory.
     resource: String,
 }
 
@@ -144,7 +145,6 @@ async fn answer(
         let verb =
             request::verb(&parts.method, &target, &options).ok_or_else(ApiError::method_not_allowed)?;
         verb.clone_into(&mut seen.verb);
-        seen.resource = crate::error::qualified(&target.group, &target.plural);
         server.access.authorize(
             &user,
             &Attributes {
@@ -158,7 +158,7 @@ async fn answer(
                 path: None,
             },
         )?;
-        return resource(server, parts, body, &user, &target, &options).await;
+        return resource(server, parts, body, &user, &target, &options, seen).await;
     }
     let verb = parts.method.as_str().to_ascii_lowercase();
     seen.verb.clone_from(&verb);
@@ -237,6 +237,7 @@ async fn resource(
     user: &User,
     target: &Target,
     options: &Options,
+    seen: &mut Seen,
 ) -> Result<Response, ApiError> {
     if let Some(kind) = ReviewKind::find(&target.group, &target.plural) {
         return review(server, parts, body, user, target, kind).await;
@@ -246,6 +247,7 @@ async fn resource(
         .listing()
         .find(&target.group, &target.version, &target.plural)
         .ok_or_else(ApiError::no_such_path)?;
+    seen.resource = crate::error::qualified(&resource.group, &resource.plural);
     if target.namespace.is_some() && !resource.namespaced {
         return Err(ApiError::no_such_path());
     }
