@@ -1,0 +1,173 @@
+//! A running `causeway up` of the program that was just built, in a directory of its own.
+//!
+//! It ends when its value is dropped, and also when the tests end without dropping it (the one that tests share is a
+//! static, and a test may be killed): a guardian holds the other end of a pipe and ends it then.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::eventually::eventually;
+use super::kubectl::Kubectl;
+
+/// The program under test.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_causeway");
+/// Long enough for a loaded machine; nothing waits this long when all is well.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One control plane and the directories around it.
+pub struct Server {
+    root: PathBuf,
+    /// Removed at the end, unless the caller owns the directory.
+    _own: Option<TempDir>,
+    child: Child,
+    guardian: Child,
+}
+
+/// The server that all tests of one binary share; each test takes a namespace of it.
+pub fn shared() -> &'static Server {
+    static SHARED: OnceLock<Server> = OnceLock::new();
+    SHARED.get_or_init(|| {
+        let root = tempfile::tempdir().expect("a temporary directory").keep();
+        let mut server = Server::start_in(&root, &[]);
+        server.guard(true);
+        server
+    })
+}
+
+impl Server {
+    /// Starts in a new directory, which goes away with the value. `args` follow `up`.
+    pub fn start(args: &[&str]) -> Self {
+        let root = tempfile::tempdir().expect("a temporary directory");
+        let mut server = Self::start_in(root.path(), args);
+        server._own = Some(root);
+        server
+    }
+
+    /// Starts on a directory that the caller keeps, so that a later start finds what this one left.
+    pub fn start_in(root: &Path, args: &[&str]) -> Self {
+        std::fs::create_dir_all(root.join("home")).expect("a home for kubectl");
+        let log = File::create(root.join("log")).expect("a log file");
+        let child = up(root)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a second handle of the log"))
+            .stderr(log)
+            .spawn()
+            .expect("the program starts");
+        let guardian = guardian(child.id(), None);
+        let mut server = Self { root: root.to_owned(), _own: None, child, guardian };
+        eventually("the server says that it is ready", PATIENCE, || {
+            if let Some(status) = server.child.try_wait().expect("the child can be asked") {
+                panic!("`causeway up` ended with {status}:\n{}", server.log());
+            }
+            server.log().lines().any(|line| line == "ready")
+        });
+        server
+    }
+
+    /// Where objects, certificates and the kubeconfig are.
+    pub fn data_dir(&self) -> PathBuf {
+        self.root.join("data")
+    }
+
+    /// The kubeconfig of its administrator.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.data_dir().join("kubeconfig")
+    }
+
+    /// `https://127.0.0.1:PORT`.
+    pub fn url(&self) -> String {
+        let log = self.log();
+        let line = log.lines().find_map(|line| line.strip_prefix("api "));
+        line.expect("the server says its address").trim().to_owned()
+    }
+
+    /// Process id of the control plane.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Everything that it printed.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.root.join("log")).unwrap_or_default()
+    }
+
+    /// kubectl as the administrator, in namespace `default`.
+    pub fn kubectl(&self) -> Kubectl {
+        Kubectl::new(&self.kubeconfig(), &self.root.join("home"), "default")
+    }
+
+    /// kubectl in a namespace of that name, which is made now.
+    pub fn namespace(&self, name: &str) -> Kubectl {
+        let kubectl = Kubectl::new(&self.kubeconfig(), &self.root.join("home"), name);
+        kubectl.apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}")).ok();
+        kubectl
+    }
+
+    /// Ends it at once, as a crash would.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Asks it to stop and waits until it has.
+    pub fn stop(&mut self) -> ExitStatus {
+        signal(self.child.id(), "TERM");
+        self.child.wait().expect("the child can be waited for")
+    }
+
+    /// Replaces the guardian by one that also removes the directory.
+    fn guard(&mut self, remove: bool) {
+        let next = guardian(self.child.id(), remove.then_some(&self.root));
+        let mut last = std::mem::replace(&mut self.guardian, next);
+        let _ = last.kill();
+        let _ = last.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- log of {}\n{}", self.root.display(), self.log());
+        }
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.stop();
+        }
+        let _ = self.guardian.kill();
+        let _ = self.guardian.wait();
+    }
+}
+
+/// The command that starts a control plane under `root`, on a free port.
+pub fn up(root: &Path) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.env_remove("CAUSEWAY_LOG").env("HOME", root.join("home"));
+    command.args(["up", "--listen", "127.0.0.1:0", "--data-dir"]).arg(root.join("data"));
+    command
+}
+
+/// Sends a signal by name.
+pub fn signal(pid: u32, name: &str) {
+    let sent = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status();
+    assert!(sent.expect("kill runs").success(), "can't send {name} to {pid}");
+}
+
+/// Waits for the end of its input, which is the end of this process, and then ends `pid`.
+fn guardian(pid: u32, remove: Option<&PathBuf>) -> Child {
+    let script = r#"read _; kill -TERM "$1" 2>/dev/null
+        while kill -0 "$1" 2>/dev/null; do sleep 0.1; done
+        [ -z "$2" ] || rm -rf "$2""#;
+    Command::new("sh")
+        .args(["-c", script, "guardian", &pid.to_string()])
+        .arg(remove.map_or(Path::new(""), PathBuf::as_path))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("sh runs")
+}

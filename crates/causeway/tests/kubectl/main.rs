@@ -1,0 +1,15 @@
+//! `causeway up` the way its users meet it: the real kubectl against the built program.
+//!
+//! All tests share one server, each in a namespace of its own. kubectl must be on PATH.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[allow(dead_code, reason = "other test programs use the rest")]
+#[path = "../harness"]
+mod harness {
+    pub mod eventually;
+    pub mod kubectl;
+    pub mod server;
+}
+
+mod apply;
