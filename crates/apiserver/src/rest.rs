@@ -323,7 +323,10 @@ async fn dispatch(call: &mut Call<'_>, method: &Method, body: Body) -> Result<Re
         {
             other_subresource(call, name, subresource, method, body).await
         }
-        (Some(_), Some(_)) => Err(ApiError::no_such_path()),
+        (Some(_), Some(subresource)) => {
+            Err(pods::stream_refusal(&call.resource.plural, subresource)
+                .unwrap_or_else(ApiError::no_such_path))
+        }
     }
 }
 

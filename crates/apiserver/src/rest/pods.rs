@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::write::{self, Ownership, Part};
 use super::{Call, body, read};
-use crate::error::ApiError;
+use crate::error::{ApiError, Reason};
 use crate::object;
 
 /// Which part of a container's log.
@@ -36,6 +36,21 @@ pub trait PodLogs: Send + Sync {
     ) -> BoxFuture<'static, Result<BoxStream<'static, std::io::Result<Bytes>>, ApiError>>;
 }
 
+/// Why a way into a running pod is refused; nothing for other subresources.
+pub fn stream_refusal(plural: &str, subresource: &str) -> Option<ApiError> {
+    let known = match plural {
+        "pods" => matches!(subresource, "attach" | "exec" | "portforward" | "proxy"),
+        "services" | "nodes" => subresource == "proxy",
+        _ => false,
+    };
+    known.then(|| {
+        let message = format!(
+            "this server does not offer {plural}/{subresource}: pods are processes of this machine, so use their ports, files and logs directly"
+        );
+        ApiError::new(501, Reason::NotImplemented, message)
+    })
+}
+
 pub async fn log(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
     let pod = read::view(call.resource, &*read::require(call, &call.key(name))?);
     let options = LogOptions {
@@ -51,7 +66,7 @@ pub async fn log(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
     let Some(logs) = call.server.pod_logs() else {
         return Err(ApiError::new(
             503,
-            crate::error::Reason::ServiceUnavailable,
+            Reason::ServiceUnavailable,
             "no node runs beside this server, so there are no logs to read",
         ));
     };

@@ -105,7 +105,7 @@ impl Server {
     /// kubectl in a namespace of that name, which is made now.
     pub fn namespace(&self, name: &str) -> Kubectl {
         let kubectl = Kubectl::new(&self.kubeconfig(), &self.root.join("home"), name);
-        kubectl.apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}")).ok();
+        kubectl.apply(&format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}}}\n")).ok();
         kubectl
     }
 

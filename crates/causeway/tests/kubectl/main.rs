@@ -12,4 +12,19 @@ mod harness {
     pub mod server;
 }
 
+mod access;
 mod apply;
+mod change;
+mod create;
+mod delete;
+mod describe;
+mod discovery;
+mod get;
+mod infra;
+mod logs;
+mod objects;
+mod program;
+mod rollout;
+mod schema;
+mod wait;
+mod watch;
