@@ -120,9 +120,10 @@ fn build(
     host: &str,
     now: Timestamp,
 ) -> Event {
-    // Unique enough for a name: the time, and a few bits that differ between writers at the same instant.
-    let unique = now.as_nanosecond() as u64
-        ^ u64::from(crate::retry::jitter(std::time::Duration::from_secs(5)).subsec_nanos());
+    // Unique enough for a name: the time, and a few bits that differ between writers at the same instant. The time
+    // leads, since clients show events of the same second in the order of their names.
+    let noise = u64::from(crate::retry::jitter(std::time::Duration::from_secs(5)).subsec_nanos());
+    let unique = (now.as_nanosecond() as u64 & !0xfff) | (noise & 0xfff);
     Event {
         metadata: ObjectMeta {
             name: Some(format!("{}.{unique:x}", regarding.name.clone().unwrap_or_default())),

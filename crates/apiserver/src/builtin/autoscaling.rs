@@ -1,5 +1,7 @@
 //! HorizontalPodAutoscalers.
 
+mod v1;
+
 use serde_json::{Value, json};
 
 use super::check::{Errors, join};
@@ -18,6 +20,14 @@ pub fn kinds() -> Vec<Resource> {
             .status()
             .columns(print::AUTOSCALER, print::autoscaler)
             .strategy(Autoscaler)
+            .build(),
+        Kind::new("autoscaling", "v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+            .short(&["hpa"])
+            .in_all()
+            .status()
+            .stored_in("autoscaling", "v2")
+            .columns(print::AUTOSCALER, v1::row)
+            .strategy(v1::OldAutoscaler)
             .build(),
     ]
 }

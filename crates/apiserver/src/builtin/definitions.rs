@@ -108,6 +108,7 @@ fn visit_kinds(v: &mut impl Visitor) {
     v.kind::<apps::ReplicaSet>();
     v.kind::<apps::StatefulSet>();
     v.kind::<autoscaling::HorizontalPodAutoscaler>();
+    v.kind::<autoscaling_v1::HorizontalPodAutoscaler>();
     v.kind::<autoscaling_v1::Scale>();
     v.kind::<apiextensions::CustomResourceDefinition>();
     v.kind::<authentication::SelfSubjectReview>();

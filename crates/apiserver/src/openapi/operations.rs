@@ -2,12 +2,15 @@
 
 use serde_json::{Map, Value, json};
 
+/// The content type of a patch that only built-in kinds understand.
+pub(super) const STRATEGIC: &str = "application/strategic-merge-patch+json";
+
 /// The content types of a patch.
 pub(super) const PATCH_TYPES: [&str; 4] = [
     "application/apply-patch+yaml",
     "application/json-patch+json",
     "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
+    STRATEGIC,
 ];
 
 /// The kind that operations work on, and where.
@@ -17,6 +20,8 @@ pub(super) struct Scope<'a> {
     pub version: &'a str,
     pub kind: &'a str,
     pub namespaced: bool,
+    /// Whether the kind comes from a CRD.
+    pub custom: bool,
 }
 
 /// A query parameter: name, type, what it does.

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::components::{component, list_component, meta_reference, reference};
-use super::operations::{Operation, PATCH_TYPES, Scope};
+use super::operations::{Operation, PATCH_TYPES, STRATEGIC, Scope};
 use crate::catalog::Listing;
 use crate::discovery::REVIEWS;
 use crate::resource::Resource;
@@ -21,7 +21,7 @@ pub(super) fn of(group: &str, version: &str, listing: &Listing) -> Map<String, V
         add_resource(&base, resource, &mut paths);
     }
     for review in REVIEWS.iter().filter(|r| r.group == group && r.version == version) {
-        let scope = Scope { group, version, kind: review.kind, namespaced: review.namespaced };
+        let scope = Scope { group, version, kind: review.kind, namespaced: review.namespaced, custom: false };
         let schema = reference(&component(group, version, review.kind));
         let path = format!("{base}{}/{}", scope.prefix(), review.plural);
         let post = Operation::new("post", &schema).body(&schema);
@@ -35,7 +35,7 @@ pub(super) fn of(group: &str, version: &str, listing: &Listing) -> Map<String, V
 
 fn add_resource(base: &str, resource: &Resource, paths: &mut Map<String, Value>) {
     let Resource { group, version, kind, plural, .. } = resource;
-    let scope = Scope { group, version, kind, namespaced: resource.namespaced };
+    let scope = Scope { group, version, kind, namespaced: resource.namespaced, custom: resource.is_custom() };
     let object = reference(&component(group, version, kind));
     let list = reference(&list_component(resource));
     let status = meta_reference("Status");
@@ -104,7 +104,9 @@ fn add_resource(base: &str, resource: &Resource, paths: &mut Map<String, Value>)
 
 /// Reading and writing one object, or one part of it.
 fn part(scope: &Scope<'_>, owner: &Scope<'_>, schema: &Value, suffix: &str) -> Vec<(&'static str, Value)> {
-    let patch = Operation::new("patch", schema).body(&meta_reference("Patch")).body_types(&PATCH_TYPES);
+    // kubectl takes this list at its word: only built-in kinds have strategic merges.
+    let types: Vec<&str> = PATCH_TYPES.into_iter().filter(|ty| !(owner.custom && *ty == STRATEGIC)).collect();
+    let patch = Operation::new("patch", schema).body(&meta_reference("Patch")).body_types(&types);
     let put = Operation::new("put", schema).body(schema);
     vec![
         ("get", Operation::new("get", schema).render(scope, owner.operation_id("read", suffix))),

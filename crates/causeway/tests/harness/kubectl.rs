@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 pub struct Kubectl {
     kubeconfig: PathBuf,
     home: PathBuf,
-    /// The namespace that commands mean when they name none.
+    /// The namespace of every command; empty leaves it to the objects and the kubeconfig.
     pub namespace: String,
 }
 
@@ -29,12 +29,11 @@ impl Kubectl {
     /// The command, to be run in a way of the caller's own.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new("kubectl");
-        command
-            .env("KUBECONFIG", &self.kubeconfig)
-            .env("HOME", &self.home)
-            .env_remove("KUBECACHEDIR")
-            .args(["--namespace", &self.namespace])
-            .args(args);
+        command.env("KUBECONFIG", &self.kubeconfig).env("HOME", &self.home).env_remove("KUBECACHEDIR");
+        if !self.namespace.is_empty() {
+            command.args(["--namespace", &self.namespace]);
+        }
+        command.args(args);
         command
     }
 

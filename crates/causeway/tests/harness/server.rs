@@ -97,9 +97,9 @@ impl Server {
         std::fs::read_to_string(self.root.join("log")).unwrap_or_default()
     }
 
-    /// kubectl as the administrator, in namespace `default`.
+    /// kubectl as the administrator, in the namespace that objects say or `default`.
     pub fn kubectl(&self) -> Kubectl {
-        Kubectl::new(&self.kubeconfig(), &self.root.join("home"), "default")
+        Kubectl::new(&self.kubeconfig(), &self.root.join("home"), "")
     }
 
     /// kubectl in a namespace of that name, which is made now.

@@ -15,7 +15,7 @@ fn patches_of_each_type() {
     );
     assert_eq!(said.ok(), "deployment.apps/web patched\n");
     let test = patch("json", r#"[{"op": "test", "path": "/spec/replicas", "value": 7}]"#).fails();
-    assert!(test.contains("testing value /spec/replicas failed") || test.contains("(Invalid)"), "{test}");
+    assert!(test.starts_with("The request is invalid"), "{test}");
     patch("merge", r#"{"metadata": {"labels": {"x": null, "z": "1"}}}"#).ok();
     assert_eq!(kubectl.value("deployment/web", ".metadata.labels"), r#"{"app":"web","z":"1"}"#);
     let side = r#"{"spec": {"template": {"spec": {"containers": [{"name": "side", "image": "causeway.dev/causeway"}]}}}}"#;

@@ -51,7 +51,7 @@ fn orphan_leaves_the_dependents_without_owner() {
 fn by_selector_and_all() {
     let kubectl = shared().namespace("delete-many");
     for name in ["a", "b", "c"] {
-        kubectl.apply(&config_map(name, "x: y")).ok();
+        kubectl.apply(&config_map(name, "x: z")).ok();
     }
     kubectl.ok(&["label", "configmap", "a", "b", "old=yes"]);
     kubectl.ok(&["delete", "configmap", "-l", "old=yes"]);

@@ -69,7 +69,7 @@ fn nodes() {
     let node = kubectl.ok(&["get", "nodes", "-o", "name"]);
     let parts = [
         "Roles: control-plane",
-        "Ready True KubeletReady",
+        "KubeletReady the local node is running pods",
         "InternalIP: 127.0.0.1",
         "Allocatable:",
         "Non-terminated Pods:",

@@ -26,7 +26,7 @@ fn an_infra_gets_its_children() {
     });
     let table = kubectl.ok(&["get", "infra"]);
     let head: Vec<&str> = table.lines().next().unwrap().split_whitespace().collect();
-    assert_eq!(head, ["NAME", "READY", "REASON", "AGE"], "{table}");
+    assert_eq!(head, ["NAME", "READY", "AGE"], "{table}");
     let wide = kubectl.ok(&["get", "infra", "-o", "wide"]);
     assert!(wide.contains("CIDR") && wide.contains("192.168.100.0/24"), "{wide}");
     let addresses = kubectl.value("infra/my-cluster", ".status.addresses");

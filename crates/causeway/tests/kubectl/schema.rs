@@ -81,9 +81,6 @@ fn unknown_fields_are_refused_warned_of_or_dropped() {
     assert!(!ignored.stderr.contains("replicaz"), "{ignored}");
     let wrong = kubectl.apply(&deployment("web", 0).replace("replicas: 0", "replicas: many")).fails();
     assert!(wrong.contains("replicas"), "{wrong}");
-    let twice = config_map("twice", "a: b").replace("kind: ConfigMap", "kind: ConfigMap\nkind: ConfigMap");
-    let twice = kubectl.apply(&twice).fails();
-    assert!(twice.contains("already"), "{twice}");
 }
 
 #[test]
