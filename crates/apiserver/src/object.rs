@@ -55,3 +55,13 @@ pub fn finalizers(object: &Value) -> Vec<&str> {
 pub fn at_path<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').filter(|p| !p.is_empty()).try_fold(object, |v, key| v.get(key))
 }
+
+/// Whether a value nests deeper than `levels`; looks no further than that.
+pub fn is_deeper_than(value: &Value, levels: usize) -> bool {
+    let below = levels.checked_sub(1);
+    match value {
+        Value::Array(items) => below.is_none_or(|b| items.iter().any(|v| is_deeper_than(v, b))),
+        Value::Object(map) => below.is_none_or(|b| map.values().any(|v| is_deeper_than(v, b))),
+        _ => false,
+    }
+}

@@ -101,6 +101,8 @@ pub enum Outcome {
 #[derive(Default)]
 struct State {
     revision: u64,
+    /// The revision at the start; no history reaches behind it.
+    base: u64,
     collections: HashMap<GroupResource, Collection>,
 }
 
@@ -121,6 +123,7 @@ impl Store {
             Some(path) => {
                 let (disk, revision, objects) = disk::Disk::open(path)?;
                 state.revision = revision;
+                state.base = revision;
                 for object in objects {
                     let collection = state
                         .collections
@@ -164,6 +167,9 @@ impl Store {
         self.read(|state| {
             let items = match state.collections.get(resource) {
                 Some(collection) => collection.list_at(namespace, revision)?,
+                None if revision < state.base => {
+                    return Err(Compacted { asked: revision, oldest: state.base });
+                }
                 None => Vec::new(),
             };
             Ok(Snapshot { revision, items })
@@ -185,8 +191,8 @@ impl Store {
     /// Changes of one collection after `from`; `None` starts at the present.
     pub fn watch(&self, resource: &GroupResource, from: Option<u64>) -> Result<Watcher, Compacted> {
         let mut state = self.state.write().expect("no panic while holding the store");
-        let revision = state.revision;
-        let collection = state.collections.entry(resource.clone()).or_insert_with(|| Collection::new(0));
+        let State { revision, base, .. } = *state;
+        let collection = state.collections.entry(resource.clone()).or_insert_with(|| Collection::new(base));
         let from = from.unwrap_or(revision);
         collection.check_history(from)?;
         Ok(Watcher::new(self.state.clone(), resource.clone(), from, collection.subscribe()))

@@ -4,10 +4,13 @@ use json_patch::PatchOperation;
 use serde_json::Value;
 
 use crate::error::{ApiError, Details, Reason};
+use crate::object;
 
 const MAX_OPERATIONS: usize = 10_000;
 /// A few `copy` operations can double a document again and again; together they may not copy more than this.
 const MAX_COPIED_BYTES: usize = 3 << 20;
+/// Operations that build on each other can nest a document without end; trees are walked recursively.
+const MAX_DEPTH: usize = 128;
 
 /// Runs the operations of an RFC 6902 patch on a copy of `target`.
 pub fn json_patch(target: &Value, patch: &[u8]) -> Result<Value, ApiError> {
@@ -27,6 +30,9 @@ pub fn json_patch(target: &Value, patch: &[u8]) -> Result<Value, ApiError> {
     let mut result = target.clone();
     let mut copied = 0;
     for operation in &patch.0 {
+        if nests_too_deep(&result, operation) {
+            return Err(unprocessable());
+        }
         if let PatchOperation::Copy(copy) = operation {
             copied += result.pointer(copy.from.as_str()).map_or(0, |value| value.to_string().len());
             if copied > MAX_COPIED_BYTES {
@@ -41,6 +47,19 @@ pub fn json_patch(target: &Value, patch: &[u8]) -> Result<Value, ApiError> {
         }
     }
     Ok(result)
+}
+
+/// Whether an operation would put a value further down than trees may reach.
+fn nests_too_deep(document: &Value, operation: &PatchOperation) -> bool {
+    let (path, value) = match operation {
+        PatchOperation::Add(add) => (&add.path, Some(&add.value)),
+        PatchOperation::Replace(replace) => (&replace.path, Some(&replace.value)),
+        PatchOperation::Copy(copy) => (&copy.path, document.pointer(copy.from.as_str())),
+        PatchOperation::Move(from) => (&from.path, document.pointer(from.from.as_str())),
+        PatchOperation::Remove(_) | PatchOperation::Test(_) => return false,
+    };
+    let above = path.as_str().matches('/').count();
+    above > MAX_DEPTH || value.is_some_and(|value| object::is_deeper_than(value, MAX_DEPTH - above))
 }
 
 /// Whether the path names a field that its object lacks.
@@ -111,6 +130,14 @@ mod tests {
         let target = json!({"a": ["x".repeat(100)]});
         assert!(json_patch(&target, patch(5).as_bytes()).is_ok());
         assert_eq!(json_patch(&target, patch(40).as_bytes()).unwrap_err().code, 422);
+    }
+
+    #[test]
+    fn refuses_to_nest_a_document_without_end() {
+        let wrap = r#"{"op":"move","from":"/a","path":"/b"},{"op":"add","path":"/a","value":{}},{"op":"move","from":"/b","path":"/a/a"}"#;
+        let patch = |times| format!("[{}]", vec![wrap; times].join(","));
+        assert!(json_patch(&json!({"a": 1}), patch(100).as_bytes()).is_ok());
+        assert_eq!(json_patch(&json!({"a": 1}), patch(200).as_bytes()).unwrap_err().code, 422);
     }
 
     #[test]

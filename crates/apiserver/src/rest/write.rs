@@ -17,6 +17,10 @@ use crate::{builtin, object};
 /// How often a patch is tried again when another writer was faster.
 pub const ATTEMPTS: usize = 50;
 
+/// How deep an object may nest. What is stored is parsed again, by a parser that stops at 128 levels, and field
+/// ownership repeats the object's nesting a few levels down.
+const MAX_DEPTH: usize = 100;
+
 /// Which part of an object a request may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
@@ -381,6 +385,7 @@ fn fill_in(resource: &Resource, value: &mut Value, live: Option<&Value>) {
 }
 
 fn validate(resource: &Resource, value: &Value, live: Option<&Value>) -> Result<(), ApiError> {
+    check_depth(value)?;
     let mut errors = builtin::validate_metadata(value, resource, live);
     errors.extend(resource.schema.validate(value, live));
     // What a strategy says about fields of the wrong type would only repeat the schema.
@@ -393,6 +398,17 @@ fn validate(resource: &Resource, value: &Value, live: Option<&Value>) -> Result<
     let name = Some(object::name(value)).filter(|n| !n.is_empty());
     let name = name.unwrap_or_else(|| object::meta(value, "generateName"));
     Err(ApiError::invalid(&resource.group, &resource.kind, name, &errors))
+}
+
+/// Metadata has a fixed shape but for field ownership, which follows the rest.
+fn check_depth(value: &Value) -> Result<(), ApiError> {
+    let fields = value.as_object().into_iter().flatten();
+    match fields.into_iter().find(|(name, v)| *name != "metadata" && object::is_deeper_than(v, MAX_DEPTH)) {
+        Some((field, _)) => {
+            Err(ApiError::bad_request(format!("{field}: nested too deep, the limit is {MAX_DEPTH} levels")))
+        }
+        None => Ok(()),
+    }
 }
 
 fn record(call: &Call<'_>, live: Option<&Value>, new: &mut Value, part: Part) {

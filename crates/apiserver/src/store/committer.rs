@@ -121,9 +121,10 @@ impl Committer {
         let mut state = self.state.write().expect("no panic while holding the store");
         for change in changes {
             let resource = &change.object.key.resource;
-            // A collection seen for the first time has no history before this change.
+            // A collection that was empty at the start has no history before it, like any other.
             if !state.collections.contains_key(resource) {
-                state.collections.insert(resource.clone(), Collection::new(0));
+                let collection = Collection::new(state.base);
+                state.collections.insert(resource.clone(), collection);
             }
             if let Some(collection) = state.collections.get_mut(resource) {
                 collection.apply(change.clone());

@@ -98,6 +98,23 @@ async fn everything_acknowledged_is_there_after_a_reopen() {
     assert!(store.watch(&things(), Some(1)).is_err(), "history does not reach over a restart");
 }
 
+#[tokio::test]
+async fn a_collection_emptied_before_a_reopen_has_no_older_history_either() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("store.redb");
+    let before = {
+        let store = Store::open(Some(&file)).unwrap();
+        let a = put(&store, "a", Expect::Absent, 1).await.unwrap();
+        remove(&store, "a", Expect::Revision(a.revision)).await.unwrap();
+        a.revision
+    };
+    let store = reopen(&file).await;
+    assert!(store.list_at(&things(), None, before).is_err());
+    assert!(store.watch(&things(), Some(before)).is_err(), "its deletion would be missed");
+    put(&store, "b", Expect::Absent, 1).await.unwrap();
+    assert!(store.watch(&things(), Some(before)).is_err());
+}
+
 /// The committer thread lets go of the file a moment after the last handle is dropped.
 async fn reopen(file: &Path) -> Store {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);

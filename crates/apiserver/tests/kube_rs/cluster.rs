@@ -1,0 +1,121 @@
+//! A server for one test, and short ways to say what tests say often.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use causeway_apiserver::server::{Server, Storage};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{PostParams, WatchEvent, WatchParams};
+use kube::core::Status;
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use futures::{Stream, StreamExt};
+
+/// Longer than anything here takes, so that only a real failure runs into it.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+pub struct Cluster {
+    pub server: Arc<Server>,
+    pub client: Client,
+}
+
+impl Cluster {
+    pub async fn start() -> Self {
+        let server = Server::start(Storage::Memory, CancellationToken::new()).await.unwrap();
+        let client = server.client();
+        Self { server, client }
+    }
+
+    pub fn config_maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    /// The revision of the newest write.
+    pub fn revision(&self) -> u64 {
+        self.server.store.revision()
+    }
+}
+
+/// Something of a built-in kind, from JSON.
+pub fn typed<K: DeserializeOwned>(value: Value) -> K {
+    serde_json::from_value(value).unwrap()
+}
+
+pub fn config_map(name: &str, data: &[(&str, &str)]) -> ConfigMap {
+    let data: BTreeMap<_, _> = data.iter().copied().collect();
+    typed(json!({"metadata": {"name": name}, "data": data}))
+}
+
+pub fn labelled(name: &str, key: &str, value: &str) -> ConfigMap {
+    typed(json!({"metadata": {"name": name, "labels": {key: value}}}))
+}
+
+pub async fn create(api: &Api<ConfigMap>, object: ConfigMap) -> ConfigMap {
+    api.create(&PostParams::default(), &object).await.unwrap()
+}
+
+/// The `Status` of a request that must be refused.
+pub fn refused<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> Status {
+    match result {
+        Err(kube::Error::Api(status)) => *status,
+        other => panic!("should be refused: {other:?}"),
+    }
+}
+
+pub fn version<K: Resource>(object: &K) -> u64 {
+    object.meta().resource_version.as_ref().unwrap().parse().unwrap()
+}
+
+/// Asks again until `holds`, and fails the test when it takes too long.
+pub async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds().await {
+        assert!(Instant::now() < deadline, "still not true: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The next item of a stream, which must come.
+pub async fn next<S: Stream + Unpin>(stream: &mut S) -> S::Item {
+    tokio::time::timeout(PATIENCE, stream.next()).await.expect("something comes in time").expect("no end yet")
+}
+
+/// One watch event in short: its type and the object's name.
+pub fn short<K: Resource>(event: &WatchEvent<K>) -> (&'static str, String) {
+    let name = |object: &K| object.meta().name.clone().unwrap_or_default();
+    match event {
+        WatchEvent::Added(object) => ("ADDED", name(object)),
+        WatchEvent::Modified(object) => ("MODIFIED", name(object)),
+        WatchEvent::Deleted(object) => ("DELETED", name(object)),
+        WatchEvent::Bookmark(_) => ("BOOKMARK", String::new()),
+        WatchEvent::Error(status) => ("ERROR", status.message.clone()),
+    }
+}
+
+/// The next `count` events of a watch in short, without bookmarks.
+pub async fn events<K>(
+    api: &Api<K>,
+    params: &WatchParams,
+    from: u64,
+    count: usize,
+) -> Vec<(&'static str, String)>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + 'static,
+{
+    let stream = api.watch(params, &from.to_string()).await.unwrap();
+    let mut stream = std::pin::pin!(stream);
+    let mut seen = Vec::new();
+    while seen.len() < count {
+        let event = short(&next(&mut stream).await.unwrap());
+        if event.0 != "BOOKMARK" {
+            seen.push(event);
+        }
+    }
+    seen
+}
