@@ -75,6 +75,11 @@ async fn apply(call: &mut Call<'_>, name: &str, part: Part, bytes: &[u8]) -> Res
         if part == Part::Status {
             return Err(call.not_found(name));
         }
+        if object::name(&applied).is_empty() {
+            return Err(ApiError::bad_request(format!(
+                "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+            )));
+        }
         let uid = object::meta(&applied, "uid");
         if !uid.is_empty() {
             return Err(ApiError::conflict(

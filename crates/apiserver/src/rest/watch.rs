@@ -50,7 +50,11 @@ pub fn watch(call: &Call<'_>) -> Result<Response, ApiError> {
     } else {
         (Vec::new(), (asked > 0).then_some(asked))
     };
-    let watcher = store.watch(&collection, from).map_err(|gone| ApiError::expired(gone.to_string()))?;
+    let watcher = match store.watch(&collection, from) {
+        Ok(watcher) => watcher,
+        // An event, not a refusal: clients take it as the end of a watch, after which they list again.
+        Err(gone) => return Ok(body::raw(StatusCode::OK, "application/json", Body::from(expired(gone)))),
+    };
     let seconds = options.timeout_seconds.filter(|s| *s > 0).unwrap_or_else(|| 1800 + fastrand_below(1800));
     let mut bookmarks = tokio::time::interval_at(Instant::now() + BOOKMARK_PERIOD, BOOKMARK_PERIOD);
     bookmarks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -237,8 +241,12 @@ impl Feed {
 
     fn gone(&mut self, gone: Compacted) -> Bytes {
         self.done = true;
-        event_line("ERROR", &ApiError::expired(gone.to_string()).to_json())
+        expired(gone)
     }
+}
+
+fn expired(gone: Compacted) -> Bytes {
+    event_line("ERROR", &ApiError::expired(gone.to_string()).to_json())
 }
 
 fn event_line(kind: &str, object: &Value) -> Bytes {

@@ -52,9 +52,6 @@ pub enum Ownership {
 /// Creates an object from a request's body.
 pub async fn create(call: &mut Call<'_>, body: Value, ownership: Ownership) -> Result<Value, ApiError> {
     let value = admit_new(call, body, ownership)?;
-    if call.options.dry_run {
-        return Ok(value);
-    }
     let generated = object::meta(&value, "generateName").to_owned();
     for _ in 0..8 {
         let mut candidate = value.clone();
@@ -62,6 +59,12 @@ pub async fn create(call: &mut Call<'_>, body: Value, ownership: Ownership) -> R
             candidate["metadata"]["name"] = Value::String(names::generate(&generated));
         }
         let key = call.key(object::name(&candidate));
+        if call.options.dry_run {
+            return match call.server.store.get(&key) {
+                Some(_) => Err(write_error(call.resource, &key.name, WriteError::Exists)),
+                None => Ok(candidate),
+            };
+        }
         match put(call, key, Expect::Absent, candidate).await {
             Err(error)
                 if error.reason == crate::error::Reason::AlreadyExists && object::name(&value).is_empty() => {
@@ -141,7 +144,7 @@ fn admit_new(call: &mut Call<'_>, mut value: Value, ownership: Ownership) -> Res
     fill_in(resource, &mut value, None);
     call.server.admit(call, &mut value, None)?;
     validate(resource, &value, None)?;
-    check_namespace(call)?;
+    check_namespace(call, &value)?;
     if ownership == Ownership::Track {
         record(call, None, &mut value, Part::Main);
     }
@@ -424,7 +427,7 @@ fn record(call: &Call<'_>, live: Option<&Value>, new: &mut Value, part: Part) {
 }
 
 /// Nothing can be created in a namespace that is missing or going away.
-fn check_namespace(call: &Call<'_>) -> Result<(), ApiError> {
+fn check_namespace(call: &Call<'_>, value: &Value) -> Result<(), ApiError> {
     let Some(namespace) = &call.namespace else { return Ok(()) };
     let key = Key::new(&GroupResource::new("", "namespaces"), "", namespace);
     let Some(found) = call.server.store.get(&key) else {
@@ -433,12 +436,14 @@ fn check_namespace(call: &Call<'_>) -> Result<(), ApiError> {
     if !object::is_terminating(&found.value()) {
         return Ok(());
     }
+    let name = Some(object::name(value)).filter(|n| !n.is_empty());
+    let name = name.unwrap_or_else(|| object::meta(value, "generateName"));
     let mut error = ApiError::forbidden(
         &call.resource.group,
         &call.resource.plural,
-        call.target.name.as_deref().unwrap_or_default(),
+        name,
         format!(
-            "{} is forbidden: unable to create new content in namespace {namespace} because it is being terminated",
+            "{} \"{name}\" is forbidden: unable to create new content in namespace {namespace} because it is being terminated",
             crate::error::qualified(&call.resource.group, &call.resource.plural),
         ),
     );

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_apiserver::server::{Server, Storage};
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{PostParams, WatchEvent, WatchParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::{ListParams, PostParams, WatchEvent, WatchParams};
 use kube::core::Status;
-use kube::{Api, Client, Resource};
+use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -29,7 +29,21 @@ impl Cluster {
     pub async fn start() -> Self {
         let server = Server::start(Storage::Memory, CancellationToken::new()).await.unwrap();
         let client = server.client();
-        Self { server, client }
+        let cluster = Self { server, client };
+        until("every namespace is furnished", || cluster.is_furnished()).await;
+        cluster
+    }
+
+    /// Whether the server has written what it writes by itself after a start.
+    async fn is_furnished(&self) -> bool {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        for namespace in namespaces.list(&ListParams::default()).await.unwrap() {
+            let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &namespace.name_any());
+            if api.get_opt("kube-root-ca.crt").await.unwrap().is_none() {
+                return false;
+            }
+        }
+        true
     }
 
     pub fn config_maps(&self) -> Api<ConfigMap> {

@@ -62,7 +62,7 @@ async fn churn(api: Api<ConfigMap>, writer: usize) {
         if n % 7 == 6 {
             let _ = api.delete(&name, &DeleteParams::default()).await;
         } else {
-            let patch = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"n": n.to_string()}});
+            let patch = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"n": n.to_string()}});
             api.patch(&name, &PatchParams::apply("churn").force(), &Patch::Apply(&patch)).await.unwrap();
         }
     }
@@ -94,11 +94,8 @@ async fn reflectors_equal_the_server_after_churn() {
         .collect();
     for (reader, task) in followers {
         until("the reflector has caught up", || async {
-            let state: BTreeMap<_, _> = reader
-                .state()
-                .into_iter()
-                .map(|o| (o.name_any(), (version(&*o), o.data.clone())))
-                .collect();
+            let state: BTreeMap<_, _> =
+                reader.state().into_iter().map(|o| (o.name_any(), (version(&*o), o.data.clone()))).collect();
             state == truth
         })
         .await;
@@ -125,8 +122,7 @@ async fn an_object_that_leaves_a_selector_is_deleted_for_that_watch() {
     let expected = [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "b")];
     assert_eq!(seen, expected.map(|(kind, name)| (kind, name.to_owned())));
 
-    let stream =
-        api.watch(&WatchParams::default().labels("app=x"), &from.to_string()).await.unwrap();
+    let stream = api.watch(&WatchParams::default().labels("app=x"), &from.to_string()).await.unwrap();
     let mut stream = std::pin::pin!(stream);
     next(&mut stream).await.unwrap();
     let WatchEvent::Deleted(gone) = next(&mut stream).await.unwrap() else { panic!("a leaves the selector") };
