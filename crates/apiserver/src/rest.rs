@@ -177,7 +177,8 @@ fn outside_resources(
     options: &Options,
 ) -> Result<Response, ApiError> {
     let plain = |text: String| body::raw(StatusCode::OK, "text/plain; charset=utf-8", Body::from(text));
-    match path {
+    // The Python client asks for `/version/`.
+    match path.strip_suffix('/').unwrap_or(path) {
         "/healthz" | "/livez" => return Ok(plain("ok".into())),
         "/readyz" if server.is_ready() => return Ok(plain("ok".into())),
         "/readyz" => {
