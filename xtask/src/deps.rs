@@ -78,6 +78,8 @@ const FENCES: &[Fence] = &[
     fence("causeway-controllers", &["causeway-api", "causeway-ir", "causeway-providers"], &["axum", "redb"]),
     fence("causeway-apiserver", &["causeway-api"], &[]),
     fence("causeway-node", &[], &[]),
+    // Measures the program from outside.
+    fence("causeway-bench", &[], KUBERNETES),
     fence("xtask", &["causeway-api"], &["tokio"]),
 ];
 

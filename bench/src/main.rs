@@ -1,0 +1,86 @@
+//! One command that measures `causeway up` from outside, beside etcd on the same disk, and says which aims are met.
+//!
+//! Rounds alternate between the two, so that a busy machine disturbs both alike. Everything stays on loopback and in
+//! one temporary directory; children are ended by their id.
+
+mod cpu;
+mod etcd;
+mod http2;
+mod kubernetes;
+mod machine;
+mod process;
+mod report;
+mod run;
+mod samples;
+mod watches;
+mod writes;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Parser;
+
+/// Measures `causeway up`, beside etcd on the same disk.
+#[derive(Debug, Parser)]
+#[command(name = "causeway-bench", version)]
+pub struct Args {
+    /// The program to measure [default: built in release mode with cargo, or found beside this one].
+    #[arg(long, value_name = "FILE")]
+    causeway: Option<PathBuf>,
+    /// The etcd to measure beside it.
+    #[arg(long, default_value = "etcd", value_name = "FILE")]
+    etcd: PathBuf,
+    /// A directory on the disk to measure [default: the directory of this program].
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Rounds of each alternating measurement; the median counts.
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    rounds: usize,
+    /// How long one round of writes lasts.
+    #[arg(long, default_value_t = 5.0, value_name = "SECONDS")]
+    seconds: f64,
+    /// Starts per kind of data directory.
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    starts: usize,
+    /// Objects in the measured list.
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    objects: usize,
+    /// Watchers in the larger of the two watch measurements.
+    #[arg(long, default_value_t = 1000, value_name = "N")]
+    watchers: usize,
+    /// Events per second while watchers are measured.
+    #[arg(long, default_value_t = 50, value_name = "N")]
+    rate: u32,
+    /// Measure only these; several may be named.
+    #[arg(long, value_enum, value_name = "PART", value_delimiter = ',')]
+    only: Vec<run::Part>,
+    /// Also write the figures to a file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+impl Args {
+    fn round(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds)
+    }
+
+    fn wants(&self, part: run::Part) -> bool {
+        self.only.is_empty() || self.only.contains(&part)
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    rustls::crypto::aws_lc_rs::default_provider()
+        .install_default()
+        .expect("nothing installed another provider before");
+    let report = run::run(&args).await?;
+    print!("{}", report.table());
+    if let Some(path) = &args.json {
+        std::fs::write(path, format!("{:#}\n", report.json()))
+            .with_context(|| format!("can't write {}", path.display()))?;
+    }
+    Ok(())
+}
