@@ -262,8 +262,8 @@ async fn watch_latency(args: &Args, program: &Path, dir: &Path, report: &mut Rep
     for watchers in [1, args.watchers] {
         note(&format!("{watchers} watchers, {count} events"));
         let before = cpu::seconds(causeway.process.pid)?;
-        let namespace = format!("bench-watch-{watchers}");
-        let latency = watches::measure(&endpoint, &namespace, watchers, args.rate, count).await?;
+        let label = format!("event-{watchers}");
+        let latency = watches::measure(&endpoint, &label, watchers, args.rate, count).await?;
         let spent = cpu::seconds(causeway.process.pid)? - before;
         let who = if watchers == 1 { "1 watcher".to_owned() } else { format!("{watchers} watchers") };
         report.figure(format!("event latency p50, {who}"), "ms", latency.events_ms.median());
