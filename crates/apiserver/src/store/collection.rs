@@ -87,6 +87,8 @@ pub(super) struct Collection {
     history_bytes: usize,
     /// Changes after this revision are all in `history`.
     floor: u64,
+    /// Of the last change; zero if there was none since the start.
+    last_revision: u64,
     revision_tx: watch::Sender<u64>,
 }
 
@@ -97,6 +99,7 @@ impl Collection {
             history: VecDeque::new(),
             history_bytes: 0,
             floor,
+            last_revision: 0,
             revision_tx: watch::Sender::new(0),
         }
     }
@@ -114,7 +117,7 @@ impl Collection {
     }
 
     pub fn last_revision(&self) -> u64 {
-        *self.revision_tx.borrow()
+        self.last_revision
     }
 
     pub fn list(&self, namespace: Option<&str>) -> Vec<Arc<Stored>> {
@@ -143,6 +146,7 @@ impl Collection {
             ChangeKind::Deleted => self.objects.remove(&place),
             _ => self.objects.insert(place, change.object.clone()),
         };
+        self.last_revision = change.revision();
         self.history_bytes += change.weight();
         self.history.push_back(change);
         while self.history.len() > HISTORY_CHANGES || self.history_bytes > HISTORY_BYTES {
@@ -154,9 +158,9 @@ impl Collection {
         }
     }
 
-    /// Tells watchers that everything up to `revision` can be read.
-    pub fn publish(&self, revision: u64) {
-        self.revision_tx.send_replace(revision);
+    /// Tells watchers up to where they can read; used after the store's lock is released, since it wakes them all.
+    pub fn announcer(&self) -> watch::Sender<u64> {
+        self.revision_tx.clone()
     }
 
     pub fn subscribe(&self) -> watch::Receiver<u64> {

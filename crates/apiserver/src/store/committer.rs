@@ -6,11 +6,11 @@ use std::sync::{Arc, RwLock};
 
 use bytes::Bytes;
 use serde_json::Value;
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use super::collection::{Change, ChangeKind, Collection};
 use super::disk::Disk;
-use super::{Expect, Key, Outcome, State, Stored};
+use super::{Expect, GroupResource, Key, Outcome, State, Stored};
 use crate::object;
 
 /// Writes that share one sync at most.
@@ -76,20 +76,20 @@ impl Committer {
         let mut changes: Vec<Arc<Change>> = Vec::new();
         let mut answers: Vec<Answer> = Vec::new();
         let mut ahead: HashMap<Key, Option<Arc<Stored>>> = HashMap::new();
-        for request in group {
-            let current = match ahead.get(&request.key) {
+        for Request { key, expect, outcome, answer_tx } in group {
+            let current = match ahead.get(&key) {
                 Some(written) => written.clone(),
-                None => self.current(&request.key),
+                None => self.current(&key),
             };
-            match decide(&request, current, revision + 1) {
+            match decide(&key, expect, outcome, current, revision + 1) {
                 Err(error) => {
-                    let _ = request.answer_tx.send(Err(error));
+                    let _ = answer_tx.send(Err(error));
                 }
                 Ok(change) => {
                     revision += 1;
                     let live = (change.kind != ChangeKind::Deleted).then(|| change.object.clone());
-                    ahead.insert(request.key, live);
-                    answers.push((request.answer_tx, change.object.clone()));
+                    ahead.insert(key, live);
+                    answers.push((answer_tx, change.object.clone()));
                     changes.push(Arc::new(change));
                 }
             }
@@ -106,9 +106,15 @@ impl Committer {
             }
             return;
         }
-        self.show(&changes, revision);
+        let announcers = self.show(&changes, revision);
         for (answer_tx, object) in answers {
             let _ = answer_tx.send(Ok(object));
+        }
+        for announcer in announcers {
+            announcer.send_replace(revision);
+        }
+        for change in changes {
+            let _ = self.feed_tx.send(change);
         }
     }
 
@@ -117,8 +123,11 @@ impl Committer {
         state.collections.get(&key.resource)?.get(key).cloned()
     }
 
-    fn show(&self, changes: &[Arc<Change>], revision: u64) {
+    /// Lets readers see the changes; returns who tells the watchers of each changed collection.
+    fn show(&self, changes: &[Arc<Change>], revision: u64) -> Vec<watch::Sender<u64>> {
         let mut state = self.state.write().expect("no panic while holding the store");
+        let mut announcers = Vec::new();
+        let mut announced: Option<&GroupResource> = None;
         for change in changes {
             let resource = &change.object.key.resource;
             // A collection that was empty at the start has no history before it, like any other.
@@ -128,24 +137,27 @@ impl Committer {
             }
             if let Some(collection) = state.collections.get_mut(resource) {
                 collection.apply(change.clone());
+                // Groups are mostly of one collection; to announce another one twice does no harm.
+                if announced != Some(resource) {
+                    announcers.push(collection.announcer());
+                    announced = Some(resource);
+                }
             }
         }
         state.revision = revision;
-        for change in changes {
-            if let Some(collection) = state.collections.get(&change.object.key.resource) {
-                collection.publish(change.revision());
-            }
-        }
-        drop(state);
-        for change in changes {
-            let _ = self.feed_tx.send(change.clone());
-        }
+        announcers
     }
 }
 
 /// Decides one write against the state it would meet; `revision` is the one it gets.
-fn decide(request: &Request, current: Option<Arc<Stored>>, revision: u64) -> Result<Change, WriteError> {
-    match (request.expect, &current) {
+fn decide(
+    key: &Key,
+    expect: Expect,
+    outcome: Outcome,
+    current: Option<Arc<Stored>>,
+    revision: u64,
+) -> Result<Change, WriteError> {
+    match (expect, &current) {
         (Expect::Absent, Some(_)) => return Err(WriteError::Exists),
         (Expect::Revision(_), None) => return Err(WriteError::Stale),
         (Expect::Revision(expected), Some(found)) if found.revision != expected => {
@@ -153,12 +165,12 @@ fn decide(request: &Request, current: Option<Arc<Stored>>, revision: u64) -> Res
         }
         _ => {}
     }
-    let (value, kind) = match (&request.outcome, &current) {
+    let (value, kind) = match (outcome, &current) {
         (Outcome::Put(value), None) => (value, ChangeKind::Added),
         (Outcome::Put(value), Some(_)) => (value, ChangeKind::Modified),
         (Outcome::Delete(value), _) => (value, ChangeKind::Deleted),
     };
-    let object = Arc::new(stored(&request.key, value.clone(), revision));
+    let object = Arc::new(stored(key, value, revision));
     Ok(Change::new(kind, object, current))
 }
 
