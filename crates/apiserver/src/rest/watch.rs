@@ -1,6 +1,7 @@
 //! Watching: the initial objects where asked for, then every change that concerns the selector, until the time is
 //! up. The stream pulls from the store's history, so a reader that stalls holds nothing but its position.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use futures::stream;
 use http::StatusCode;
 use serde_json::{Value, json};
-use tokio::time::{Instant, Interval, MissedTickBehavior};
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::read::{self, Filter, parse_revision};
 use super::{Call, body};
@@ -70,8 +71,8 @@ pub fn watch(call: &Call<'_>) -> Result<Response, ApiError> {
         bookmarks_wanted: options.allow_watch_bookmarks,
         bookmarks,
         watcher,
-        deadline: Instant::now() + Duration::from_secs(seconds),
-        shutdown: call.server.shutdown.clone(),
+        deadline: Box::pin(tokio::time::sleep(Duration::from_secs(seconds))),
+        shutdown: Box::pin(call.server.shutdown.clone().cancelled_owned()),
         headers_sent: false,
         done: false,
         _open: call.server.metrics.watch_opened(),
@@ -102,8 +103,9 @@ struct Feed {
     bookmarks_wanted: bool,
     bookmarks: Interval,
     watcher: Watcher,
-    deadline: Instant,
-    shutdown: CancellationToken,
+    // Kept over all events: to register a timer and a waiter anew for each would cost more than the event.
+    deadline: Pin<Box<Sleep>>,
+    shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
     headers_sent: bool,
     done: bool,
     _open: crate::metrics::OpenWatch,
@@ -121,7 +123,7 @@ impl Feed {
         loop {
             tokio::select! {
                 biased;
-                () = self.shutdown.cancelled() => return None,
+                () = &mut self.shutdown => return None,
                 changes = self.watcher.next() => match changes {
                     Ok(changes) => {
                         let chunk = self.changes_chunk(&changes);
@@ -132,7 +134,7 @@ impl Feed {
                     Err(gone) => return Some(self.gone(gone)),
                 },
                 _ = self.bookmarks.tick(), if self.bookmarks_wanted => return Some(self.bookmark(false)),
-                () = tokio::time::sleep_until(self.deadline) => {
+                () = &mut self.deadline => {
                     self.done = true;
                     return self.bookmarks_wanted.then(|| self.bookmark(false));
                 }
