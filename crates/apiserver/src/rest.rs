@@ -304,7 +304,7 @@ async fn dispatch(call: &mut Call<'_>, method: &Method, body: Body) -> Result<Re
             let bytes = body::read(body).await?;
             let value = call.decode(&bytes)?;
             let created = write::create(call, value, Ownership::Track).await?;
-            Ok(read::show(call, StatusCode::CREATED, &created))
+            Ok(created.show(call, StatusCode::CREATED))
         }
         (None, _) => Err(ApiError::method_not_allowed()),
         (Some(name), None) if *method == Method::DELETE => {
@@ -348,7 +348,7 @@ async fn object(
                 Ok(value.clone())
             })
             .await?;
-            Ok(read::show(call, StatusCode::OK, &written))
+            Ok(written.show(call, StatusCode::OK))
         }
         Method::PATCH => {
             let bytes = body::read(body).await?;

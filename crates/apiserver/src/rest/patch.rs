@@ -4,8 +4,8 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::Call;
 use super::write::{self, Ownership, Part};
-use super::{Call, read};
 use crate::error::{ApiError, FieldError};
 use crate::object;
 use crate::patch::{self, Manager, Operation};
@@ -42,7 +42,7 @@ pub async fn patch(
         Kind::Strategic(patch) => patch::strategic_merge(live, patch, &call.resource.schema.root),
     })
     .await?;
-    Ok(read::show(call, StatusCode::OK, &written))
+    Ok(written.show(call, StatusCode::OK))
 }
 
 fn accepted(call: &Call<'_>) -> &'static str {
@@ -96,7 +96,7 @@ async fn apply(call: &mut Call<'_>, name: &str, part: Part, bytes: &[u8]) -> Res
         })?;
         match write::create(call, merged, Ownership::Recorded).await {
             Err(error) if error.reason == crate::error::Reason::AlreadyExists => {}
-            created => return created.map(|value| read::show(call, StatusCode::CREATED, &value)),
+            created => return created.map(|object| object.show(call, StatusCode::CREATED)),
         }
     }
     let written = write::update(call, name, part, Ownership::Recorded, |call, live| {
@@ -110,7 +110,7 @@ async fn apply(call: &mut Call<'_>, name: &str, part: Part, bytes: &[u8]) -> Res
         Ok(merged)
     })
     .await?;
-    Ok(read::show(call, StatusCode::OK, &written))
+    Ok(written.show(call, StatusCode::OK))
 }
 
 fn force(call: &Call<'_>) -> bool {

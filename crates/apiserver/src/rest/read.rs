@@ -64,7 +64,43 @@ impl Filter {
 pub fn get(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
     let key = call.key(name);
     let stored = call.server.store.get(&key).ok_or_else(|| call.not_found(name))?;
-    Ok(show(call, StatusCode::OK, &view(call.resource, &stored)))
+    Ok(show_stored(call, StatusCode::OK, &stored))
+}
+
+/// The object that a request leaves behind.
+pub enum Answer {
+    Saved(Arc<Stored>),
+    /// A dry run: in the version of the request.
+    Unsaved(Value),
+}
+
+impl Answer {
+    /// The object in the version of the request.
+    pub fn into_value(self, resource: &Resource) -> Value {
+        match self {
+            Self::Saved(stored) => view(resource, &stored),
+            Self::Unsaved(value) => value,
+        }
+    }
+
+    pub fn show(&self, call: &Call<'_>, code: StatusCode) -> Response {
+        match self {
+            Self::Saved(stored) => show_stored(call, code, stored),
+            Self::Unsaved(value) => show(call, code, value),
+        }
+    }
+}
+
+/// A stored object; its text is sent as it is where the client takes it so.
+fn show_stored(call: &Call<'_>, code: StatusCode, stored: &Stored) -> Response {
+    let as_it_is = call.form == Form::Whole
+        && call.resource.is_stored_form()
+        && !call.options.pretty
+        && !call.accept().starts_with("application/yaml");
+    if as_it_is {
+        return body::raw(code, "application/json", Body::from(stored.json.clone()));
+    }
+    show(call, code, &view(call.resource, stored))
 }
 
 /// One object in the form the client accepts: itself, a table, or its metadata.

@@ -52,7 +52,7 @@ pub async fn scale(
         Ok(new)
     })
     .await?;
-    Ok(show(call, &of(&written, &paths)))
+    Ok(show(call, &of(&written.into_value(call.resource), &paths)))
 }
 
 fn show(call: &Call<'_>, scale: &Value) -> Response {

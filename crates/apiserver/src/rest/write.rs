@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::read::Answer;
 use super::{Call, names, read};
 use crate::error::{ApiError, Cause, FieldError};
 use crate::patch::{Manager, Operation, keep_times_if_unchanged, track_update};
@@ -50,34 +51,39 @@ pub enum Ownership {
 }
 
 /// Creates an object from a request's body.
-pub async fn create(call: &mut Call<'_>, body: Value, ownership: Ownership) -> Result<Value, ApiError> {
+pub async fn create(call: &mut Call<'_>, body: Value, ownership: Ownership) -> Result<Answer, ApiError> {
     let value = admit_new(call, body, ownership)?;
-    let generated = object::meta(&value, "generateName").to_owned();
+    let prefix = object::meta(&value, "generateName");
+    if !object::name(&value).is_empty() || prefix.is_empty() {
+        let key = call.key(object::name(&value));
+        return create_as(call, key, value).await;
+    }
     for _ in 0..8 {
         let mut candidate = value.clone();
-        if !generated.is_empty() && object::name(&value).is_empty() {
-            candidate["metadata"]["name"] = Value::String(names::generate(&generated));
-        }
+        candidate["metadata"]["name"] = Value::String(names::generate(prefix));
         let key = call.key(object::name(&candidate));
-        if call.options.dry_run {
-            return match call.server.store.get(&key) {
-                Some(_) => Err(write_error(call.resource, &key.name, WriteError::Exists)),
-                None => Ok(candidate),
-            };
-        }
-        match put(call, key, Expect::Absent, candidate).await {
-            Err(error)
-                if error.reason == crate::error::Reason::AlreadyExists && object::name(&value).is_empty() => {
-            }
-            other => return other.map(|stored| read::view(call.resource, &stored)),
+        match create_as(call, key, candidate).await {
+            Err(error) if error.reason == crate::error::Reason::AlreadyExists => {}
+            other => return other,
         }
     }
     Err(ApiError::conflict(
         &call.resource.group,
         &call.resource.plural,
-        &generated,
+        prefix,
         "no free name could be generated; try again",
     ))
+}
+
+/// Creates under a name that is settled; a dry run only looks whether it is free.
+async fn create_as(call: &Call<'_>, key: Key, value: Value) -> Result<Answer, ApiError> {
+    if !call.options.dry_run {
+        return put(call, key, Expect::Absent, value).await.map(Answer::Saved);
+    }
+    match call.server.store.get(&key) {
+        Some(_) => Err(write_error(call.resource, &key.name, WriteError::Exists)),
+        None => Ok(Answer::Unsaved(value)),
+    }
 }
 
 async fn put(call: &Call<'_>, key: Key, expect: Expect, mut value: Value) -> Result<Arc<Stored>, ApiError> {
@@ -159,7 +165,7 @@ pub async fn update(
     part: Part,
     ownership: Ownership,
     mut change: impl FnMut(&Call<'_>, &Value) -> Result<Value, ApiError>,
-) -> Result<Value, ApiError> {
+) -> Result<Answer, ApiError> {
     let key = call.key(name);
     for _ in 0..ATTEMPTS {
         let stored = read::require(call, &key)?;
@@ -168,11 +174,11 @@ pub async fn update(
         let pinned = check_revision(call, &wanted, &stored)?;
         let new = admit_change(call, wanted, &live, part, ownership)?;
         if new == live {
-            return Ok(live);
+            return Ok(Answer::Saved(stored));
         }
         let removed = is_finished(&new);
         if call.options.dry_run {
-            return Ok(new);
+            return Ok(Answer::Unsaved(new));
         }
         let mut kept = new;
         to_storage(call.resource, &mut kept);
@@ -180,7 +186,7 @@ pub async fn update(
         match call.server.store.write(key.clone(), Expect::Revision(stored.revision), outcome).await {
             Ok(stored) => {
                 call.server.after_write(&stored);
-                return Ok(read::view(call.resource, &stored));
+                return Ok(Answer::Saved(stored));
             }
             Err(WriteError::Stale) if !pinned => call.warnings.clear(),
             Err(error) => return Err(write_error(call.resource, name, error)),
