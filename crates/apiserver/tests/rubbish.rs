@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use causeway_apiserver::resource::Resource;
-use causeway_apiserver::schema::node::Node;
+use causeway_apiserver::schema::Node;
 use causeway_apiserver::server::{Server, Storage};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
