@@ -152,7 +152,7 @@ pub async fn eventually<T, F: Future<Output = Result<T, String>>>(
         match ask().await {
             Ok(answer) => return answer,
             Err(state) => {
-                assert!(Instant::now() < deadline, "waited too long for: {what}; last seen: {state}")
+                assert!(Instant::now() < deadline, "waited too long for: {what}; last seen: {state}");
             }
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
