@@ -10,11 +10,13 @@ mod scale;
 mod watch;
 mod write;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
+use futures::FutureExt;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use serde_json::{Value, json};
@@ -111,9 +113,15 @@ pub async fn handle(server: Arc<Server>, request: Request<Body>) -> Response {
     let started = Instant::now();
     let (parts, body) = request.into_parts();
     let mut seen = Seen::default();
-    let response = match answer(&server, &parts, body, &mut seen).await {
-        Ok(response) => response,
-        Err(error) => error.into_response(),
+    // A defect must cost one request, not the connection and the other requests on it.
+    let answered = AssertUnwindSafe(answer(&server, &parts, body, &mut seen)).catch_unwind().await;
+    let response = match answered {
+        Ok(Ok(response)) => response,
+        Ok(Err(error)) => error.into_response(),
+        Err(_) => {
+            tracing::error!(method = %parts.method, path = parts.uri.path(), "a request made the server panic");
+            ApiError::internal("this request made the server panic; its log says where").into_response()
+        }
     };
     server.metrics.request_done(&seen.verb, &seen.resource, response.status().as_u16(), started.elapsed());
     response

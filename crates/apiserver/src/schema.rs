@@ -3,6 +3,7 @@
 
 mod cel;
 mod check;
+mod decode;
 mod default;
 mod format;
 mod node;

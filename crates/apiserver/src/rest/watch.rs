@@ -22,6 +22,8 @@ use crate::store::{Change, ChangeKind, Compacted, Stored, Watcher, frame};
 use crate::table::{self, Form, IncludeObject};
 
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(30);
+/// Longer than any watch lives, and short enough to be added to a time.
+const LONGEST_SECONDS: u64 = 366 * 24 * 3600;
 /// Initial objects are sent in pieces of about this size.
 const CHUNK: usize = 64 << 10;
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -57,6 +59,7 @@ pub fn watch(call: &Call<'_>) -> Result<Response, ApiError> {
         Err(gone) => return Ok(body::raw(StatusCode::OK, "application/json", Body::from(expired(gone)))),
     };
     let seconds = options.timeout_seconds.filter(|s| *s > 0).unwrap_or_else(|| 1800 + fastrand_below(1800));
+    let seconds = seconds.min(LONGEST_SECONDS);
     let mut bookmarks = tokio::time::interval_at(Instant::now() + BOOKMARK_PERIOD, BOOKMARK_PERIOD);
     bookmarks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let feed = Feed {

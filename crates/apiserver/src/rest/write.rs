@@ -366,6 +366,7 @@ fn place(call: &Call<'_>, value: &mut Value) -> Result<(), ApiError> {
 
 /// Drops what the schema does not know, and says so as the request wants it said.
 pub fn clean(call: &mut Call<'_>, value: &mut Value) -> Result<(), ApiError> {
+    check_types(call.resource, value)?;
     let schema = &call.resource.schema;
     if call.options.field_validation != FieldValidation::Ignore {
         let mut complaints: Vec<String> = std::mem::take(&mut call.duplicates)
@@ -385,6 +386,21 @@ pub fn clean(call: &mut Call<'_>, value: &mut Value) -> Result<(), ApiError> {
     }
     schema.prune(value);
     Ok(())
+}
+
+/// Built-in kinds are decoded into types before anything else, and metadata is of every kind.
+fn check_types(resource: &Resource, value: &Value) -> Result<(), ApiError> {
+    let found = if resource.is_custom() {
+        let metadata = builtin::definitions::node(builtin::definitions::OBJECT_META);
+        metadata.type_mismatch(&value["metadata"]).map(|found| found.below("metadata"))
+    } else {
+        resource.schema.root.type_mismatch(value)
+    };
+    let Some(found) = found else { return Ok(()) };
+    let (kind, version) = (&resource.kind, &resource.version);
+    Err(ApiError::bad_request(format!(
+        "{kind} in version {version:?} cannot be handled as a {kind}: json: {found}"
+    )))
 }
 
 fn fill_in(resource: &Resource, value: &mut Value, live: Option<&Value>) {
