@@ -86,7 +86,6 @@ mod tests {
     use serde_json::json;
 
     use super::super::Schema;
-    use super::*;
 
     #[test]
     fn names_the_place_and_both_types() {

@@ -22,7 +22,7 @@ async fn reconcile(api: &Api<ConfigMap>, name: &str) -> &'static str {
             Event::Apply(_) => "applied",
             Event::Cleanup(_) => "cleaned up",
         };
-        async { Ok::<_, std::convert::Infallible>(Action::requeue(Duration::from_secs(60))) }
+        async { Ok::<_, std::convert::Infallible>(Action::requeue(Duration::from_mins(1))) }
     })
     .await
     .unwrap();

@@ -182,7 +182,7 @@ async fn a_watcher_recovers_when_history_is_gone() {
     let started = tokio::time::Instant::now();
     outrun(&cluster).await;
     api.delete("leaves", &DeleteParams::default()).await.unwrap();
-    assert!(started.elapsed() < Duration::from_secs(120), "watchers that do not read delay no writer");
+    assert!(started.elapsed() < Duration::from_mins(2), "watchers that do not read delay no writer");
 
     let WatchEvent::Error(status) = ({
         let mut last = next(&mut slow).await.unwrap();
