@@ -32,7 +32,7 @@ pub fn spawn(server: &Arc<Server>, tracker: &TaskTracker) {
 
 /// Runs `sweep` now, and again after every change that concerns it. A sweep looks at everything and says whether it
 /// has more to do.
-async fn follow<F>(server: Arc<Server>, sweep: fn(Arc<Server>) -> F, concerns: fn(&Change) -> bool)
+async fn follow<F>(server: Arc<Server>, sweep: fn(Arc<Server>) -> F, concerns: fn(&Server, &Change) -> bool)
 where
     F: Future<Output = bool> + Send,
 {
@@ -46,7 +46,7 @@ where
                 () = server.shutdown.cancelled() => return,
                 () = retry => break,
                 change = feed.recv() => match change {
-                    Ok(change) if !concerns(&change) => {}
+                    Ok(change) if !concerns(&server, &change) => {}
                     Ok(_) | Err(RecvError::Lagged(_)) => break,
                     Err(RecvError::Closed) => return,
                 },

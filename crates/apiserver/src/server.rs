@@ -167,20 +167,25 @@ impl Server {
     fn serve_crd(&self, crd: &Value, gone: bool) {
         let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
         let (group, plural) = (text(&crd["spec"]["group"]), text(&crd["spec"]["names"]["plural"]));
-        let place = (group.clone(), plural.clone());
-        let mut going_away = self.going_away.write().expect("no panic while holding the set");
-        if !gone && object::is_terminating(crd) {
-            going_away.insert(place);
-        } else {
-            going_away.remove(&place);
-        }
-        drop(going_away);
+        self.note_going_away(crd, gone);
         let resources = if gone || !crd::is_accepted(crd) { Ok(Vec::new()) } else { crd::resources(crd) };
         match resources {
             Ok(resources) => self.catalog.replace(&group, &plural, resources),
             Err(errors) => {
                 tracing::error!(crd = object::name(crd), ?errors, "a stored CRD can't be served");
             }
+        }
+    }
+
+    /// Takes note of whether a CRD is being deleted.
+    pub(crate) fn note_going_away(&self, crd: &Value, gone: bool) {
+        let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+        let place = (text(&crd["spec"]["group"]), text(&crd["spec"]["names"]["plural"]));
+        let mut going_away = self.going_away.write().expect("no panic while holding the set");
+        if !gone && object::is_terminating(crd) {
+            going_away.insert(place);
+        } else {
+            going_away.remove(&place);
         }
     }
 

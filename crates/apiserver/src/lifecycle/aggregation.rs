@@ -7,7 +7,7 @@ use crate::object;
 use crate::server::Server;
 use crate::store::{Change, GroupResource, Key};
 
-pub fn concerns(change: &Change) -> bool {
+pub fn concerns(_server: &Server, change: &Change) -> bool {
     &*change.object.key.resource.plural == "clusterroles"
 }
 

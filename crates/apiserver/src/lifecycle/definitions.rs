@@ -12,9 +12,16 @@ use crate::server::Server;
 use crate::store::{Change, ChangeKind, GroupResource, Key};
 
 /// A CRD that begins to go, or an object of a kind that may be going.
-pub fn concerns(change: &Change) -> bool {
-    let resource = &change.object.key.resource;
-    *resource == crd::collection() || (change.kind == ChangeKind::Deleted && resource.group.contains('.'))
+pub fn concerns(server: &Server, change: &Change) -> bool {
+    let key = &change.object.key;
+    if key.resource != crd::collection() {
+        return change.kind == ChangeKind::Deleted && key.resource.group.contains('.');
+    }
+    // The change is seen here before the request that made it goes on, so the server may not know of it yet.
+    if let Some(crd) = server.store.get(key) {
+        server.note_going_away(&crd.value(), false);
+    }
+    true
 }
 
 pub async fn sweep(server: Arc<Server>) -> bool {

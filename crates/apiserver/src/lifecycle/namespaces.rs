@@ -11,7 +11,7 @@ use crate::rest::delete::{DeleteOptions, remove};
 use crate::server::Server;
 use crate::store::{Change, ChangeKind, Expect, GroupResource, Key, Outcome, WriteError};
 
-pub fn concerns(change: &Change) -> bool {
+pub fn concerns(_server: &Server, change: &Change) -> bool {
     let resource = &change.object.key.resource;
     match &*resource.plural {
         "namespaces" => resource.group.is_empty(),
