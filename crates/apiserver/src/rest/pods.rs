@@ -70,9 +70,31 @@ pub async fn log(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
             "no node runs beside this server, so there are no logs to read",
         ));
     };
+    if let Some(error) = kept_from_starting(&pod, &options) {
+        return Err(error);
+    }
     let namespace = call.namespace.clone().unwrap_or_default();
     let lines = logs.open(namespace, name.to_owned(), options).await?;
     Ok(body::raw(StatusCode::OK, "text/plain", Body::from_stream(lines)))
+}
+
+/// Why there is no log of a container that something keeps from starting at all.
+fn kept_from_starting(pod: &Value, options: &LogOptions) -> Option<ApiError> {
+    let statuses = ["containerStatuses", "initContainerStatuses"].map(|list| pod["status"][list].as_array());
+    let status = statuses.into_iter().flatten().flatten().find(|s| s["name"] == *options.container)?;
+    let waiting = &status["state"]["waiting"];
+    let reason = waiting["reason"].as_str()?;
+    let ran = status["lastState"]["terminated"].is_object();
+    // A container that is about to start may have started since.
+    if options.previous || ran || matches!(reason, "ContainerCreating" | "PodInitializing") {
+        return None;
+    }
+    let why = waiting["message"].as_str().map_or_else(String::new, |message| format!(": {message}"));
+    Some(ApiError::bad_request(format!(
+        "container {:?} in pod {:?} is waiting to start: {reason}{why}",
+        options.container,
+        object::name(pod)
+    )))
 }
 
 fn flag(call: &Call<'_>, key: &str) -> bool {

@@ -35,8 +35,22 @@ pub fn shared() -> &'static Server {
         let root = tempfile::tempdir().expect("a temporary directory").keep();
         let mut server = Server::start_in(&root, &[]);
         server.guard(true);
+        show_log_on_panic(root.join("log"));
         server
     })
+}
+
+/// A test that fails says what the server said last.
+fn show_log_on_panic(log: PathBuf) {
+    const LINES: usize = 30;
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        before(panic);
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        let last = &lines[lines.len().saturating_sub(LINES)..];
+        eprintln!("--- end of the server's log\n{}", last.join("\n"));
+    }));
 }
 
 impl Server {

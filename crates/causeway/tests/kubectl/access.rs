@@ -1,6 +1,6 @@
 //! Who may do what: `kubectl auth`, tokens, refusals.
 
-use crate::harness::server::shared;
+use crate::peer::shared;
 
 #[test]
 fn can_i_and_whoami() {

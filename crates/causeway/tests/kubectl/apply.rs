@@ -1,7 +1,7 @@
 //! `kubectl apply`, by the client and by the server.
 
-use crate::harness::server::shared;
 use crate::objects::config_map;
+use crate::peer::shared;
 
 #[test]
 fn says_created_unchanged_and_configured() {

@@ -1,7 +1,7 @@
 //! Commands that change an object: patch, edit, replace, label, annotate, set, scale, autoscale.
 
-use crate::harness::server::shared;
 use crate::objects::{config_map, deployment};
+use crate::peer::shared;
 
 #[test]
 fn patches_of_each_type() {

@@ -1,6 +1,6 @@
 //! `kubectl create` and `run`, which send protobuf bodies for the kinds they know.
 
-use crate::harness::server::shared;
+use crate::peer::shared;
 
 #[test]
 fn the_common_kinds() {

@@ -2,8 +2,9 @@
 
 use crate::harness::eventually::eventually;
 use crate::harness::kubectl::Kubectl;
-use crate::harness::server::{PATIENCE, shared};
+use crate::harness::server::PATIENCE;
 use crate::objects::{config_map, deployment};
+use crate::peer::shared;
 
 /// A Deployment with its ReplicaSet and one running pod.
 fn running(namespace: &str) -> Kubectl {

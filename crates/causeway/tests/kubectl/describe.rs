@@ -1,7 +1,7 @@
 //! `kubectl describe` and `kubectl events`.
 
-use crate::harness::server::shared;
 use crate::objects::{deployment, pod};
+use crate::peer::shared;
 
 fn contains_all(text: &str, parts: &[&str]) {
     let squeezed: String = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,7 +1,7 @@
 //! What the server says of itself, and of what it does not offer.
 
-use crate::harness::server::shared;
 use crate::objects::pod;
+use crate::peer::shared;
 
 #[test]
 fn resources_versions_and_health() {

@@ -1,8 +1,8 @@
 //! `kubectl get`: tables, other outputs, selectors, order, pages.
 
 use crate::harness::kubectl::Kubectl;
-use crate::harness::server::shared;
 use crate::objects::{config_map, deployment, pod};
+use crate::peer::shared;
 
 /// Three ConfigMaps with labels.
 fn fruit(namespace: &str) -> Kubectl {

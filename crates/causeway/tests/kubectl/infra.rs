@@ -2,7 +2,8 @@
 
 use crate::harness::eventually::eventually;
 use crate::harness::kubectl::finish;
-use crate::harness::server::{PATIENCE, PROGRAM, shared};
+use crate::harness::server::{PATIENCE, PROGRAM};
+use crate::peer::shared;
 
 fn sample(name: &str) -> String {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/samples").join(name);

@@ -4,8 +4,9 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use crate::harness::eventually::eventually;
-use crate::harness::server::{PATIENCE, shared};
+use crate::harness::server::PATIENCE;
 use crate::objects::{deployment, pod};
+use crate::peer::shared;
 
 #[test]
 fn of_pods_with_several_containers() {
@@ -85,5 +86,5 @@ fn of_an_image_that_can_not_run_here() {
         state.contains("nginx")
     });
     let refused = kubectl.fails(&["logs", "foreign"]);
-    assert!(refused.contains("is waiting to start"), "{refused}");
+    assert!(refused.contains("is waiting to start: UnsupportedImage: image nginx"), "{refused}");
 }

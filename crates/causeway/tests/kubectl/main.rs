@@ -23,6 +23,7 @@ mod get;
 mod infra;
 mod logs;
 mod objects;
+mod peer;
 mod program;
 mod rollout;
 mod schema;

@@ -7,6 +7,7 @@ use std::process::Command;
 use crate::harness::kubectl::{Ran, finish};
 use crate::harness::server::{PROGRAM, Server, up};
 use crate::objects::config_map;
+use crate::peer::need_kubectl;
 
 fn causeway(data_dir: &Path, args: &[&str]) -> Ran {
     finish(Command::new(PROGRAM).env_remove("KUBECONFIG").args(args).arg("--data-dir").arg(data_dir))
@@ -14,6 +15,7 @@ fn causeway(data_dir: &Path, args: &[&str]) -> Ran {
 
 #[test]
 fn one_directory_has_one_control_plane_and_keeps_its_state() {
+    need_kubectl();
     let root = tempfile::tempdir().unwrap();
     let mut server = Server::start_in(root.path(), &[]);
     let data = server.data_dir();
@@ -97,6 +99,7 @@ fn an_unreadable_store_is_said_and_left_alone() {
 
 #[test]
 fn in_memory_leaves_no_objects() {
+    need_kubectl();
     let root = tempfile::tempdir().unwrap();
     let mut server = Server::start_in(root.path(), &["--in-memory", "--no-node"]);
     server.kubectl().apply(&config_map("gone", "a: b")).ok();

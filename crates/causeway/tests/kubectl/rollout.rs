@@ -1,7 +1,7 @@
 //! `kubectl rollout`.
 
-use crate::harness::server::shared;
 use crate::objects::deployment;
+use crate::peer::shared;
 
 #[test]
 fn status_history_undo_restart_pause_and_resume() {

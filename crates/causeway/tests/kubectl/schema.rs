@@ -1,7 +1,7 @@
 //! What the server knows of fields: `kubectl explain`, `diff`, validation.
 
-use crate::harness::server::shared;
 use crate::objects::{config_map, deployment};
+use crate::peer::shared;
 
 #[test]
 fn explains_built_in_kinds() {

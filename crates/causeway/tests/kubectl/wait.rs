@@ -2,8 +2,8 @@
 
 use std::process::Stdio;
 
-use crate::harness::server::shared;
 use crate::objects::{config_map, deployment, pod};
+use crate::peer::shared;
 
 #[test]
 fn for_conditions_values_and_deletion() {

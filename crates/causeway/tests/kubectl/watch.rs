@@ -3,8 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use crate::harness::server::shared;
 use crate::objects::config_map;
+use crate::peer::shared;
 
 #[test]
 fn sees_added_modified_and_deleted() {
