@@ -17,13 +17,13 @@ use super::kubectl::Kubectl;
 /// The program under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_causeway");
 /// Long enough for a loaded machine; nothing waits this long when all is well.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// One control plane and the directories around it.
 pub struct Server {
     root: PathBuf,
     /// Removed at the end, unless the caller owns the directory.
-    _own: Option<TempDir>,
+    own: Option<TempDir>,
     child: Child,
     guardian: Child,
 }
@@ -58,7 +58,7 @@ impl Server {
     pub fn start(args: &[&str]) -> Self {
         let root = tempfile::tempdir().expect("a temporary directory");
         let mut server = Self::start_in(root.path(), args);
-        server._own = Some(root);
+        server.own = Some(root);
         server
     }
 
@@ -74,7 +74,7 @@ impl Server {
             .spawn()
             .expect("the program starts");
         let guardian = guardian(child.id(), None);
-        let mut server = Self { root: root.to_owned(), _own: None, child, guardian };
+        let mut server = Self { root: root.toowned(), _own: None, child, guardian };
         eventually("the server says that it is ready", PATIENCE, || {
             if let Some(status) = server.child.try_wait().expect("the child can be asked") {
                 panic!("`causeway up` ended with {status}:\n{}", server.log());
@@ -98,7 +98,7 @@ impl Server {
     pub fn url(&self) -> String {
         let log = self.log();
         let line = log.lines().find_map(|line| line.strip_prefix("api "));
-        line.expect("the server says its address").trim().to_owned()
+        line.expect("the server says its address").trim().toowned()
     }
 
     /// Process id of the control plane.
