@@ -74,7 +74,7 @@ impl Server {
             .spawn()
             .expect("the program starts");
         let guardian = guardian(child.id(), None);
-        let mut server = Self { root: root.toowned(), _own: None, child, guardian };
+        let mut server = Self { root: root.to_owned(), own: None, child, guardian };
         eventually("the server says that it is ready", PATIENCE, || {
             if let Some(status) = server.child.try_wait().expect("the child can be asked") {
                 panic!("`causeway up` ended with {status}:\n{}", server.log());
@@ -98,7 +98,7 @@ impl Server {
     pub fn url(&self) -> String {
         let log = self.log();
         let line = log.lines().find_map(|line| line.strip_prefix("api "));
-        line.expect("the server says its address").trim().toowned()
+        line.expect("the server says its address").trim().to_owned()
     }
 
     /// Process id of the control plane.
