@@ -15,6 +15,7 @@ mod harness {
 
 mod dice;
 mod follower;
+mod generation;
 mod ledger;
 mod writer;
 
@@ -27,6 +28,7 @@ use kube::{Api, Client, Config};
 
 use dice::Dice;
 use follower::Follower;
+use generation::Generation;
 use harness::server::Server;
 use ledger::Ledger;
 use writer::Writer;
@@ -51,6 +53,7 @@ async fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
     println!("seed {}", dice.seed());
     let mut ledgers: Vec<Ledger> = (0..WRITERS).map(Ledger::new).collect();
     let mut follower = Follower::default();
+    let mut generation = Generation::default();
     let (mut acknowledged, mut newest) = (0, 0);
     for round in 0..=rounds {
         let mut server = Server::start_in(root.path(), &["--no-node", "--no-operator"]);
@@ -58,6 +61,8 @@ async fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
         let reader: Api<ConfigMap> = Api::namespaced(connect(&server.kubeconfig()).await, "default");
         let revision = ledger::check(&reader, &mut ledgers, newest).await;
         follower.catch_up(&reader, revision).await;
+        let deployments = Api::namespaced(connect(&server.kubeconfig()).await, "default");
+        generation.check(&deployments).await;
         if round == rounds {
             server.stop();
             break;
@@ -68,6 +73,7 @@ async fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
             writers.push(tokio::spawn(Writer::new(api, ledger, dice.split()).run()));
         }
         let following = tokio::spawn(follower.run(reader));
+        let counting = tokio::spawn(generation.run(deployments));
         tokio::time::sleep(dice.below_duration(LONGEST_ROUND)).await;
         server.kill();
         for writer in writers {
@@ -77,6 +83,7 @@ async fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
             acknowledged += count;
         }
         follower = following.await.unwrap();
+        generation = counting.await.unwrap();
     }
     println!("{rounds} rounds, {acknowledged} acknowledged writes, {} watch events", follower.events());
     assert!(acknowledged > rounds, "the writers did not get to write");
