@@ -135,7 +135,7 @@ fn random_paths_and_methods_get_a_status() {
     let mut state = 12345_usize;
     for n in 0..300 {
         let mut path = String::new();
-        for _ in 0..(1 + n % 8) {
+        for _ in 0..=(n % 8) {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             path = format!("{path}/{}", pieces[(state >> 33) % pieces.len()]);
         }
