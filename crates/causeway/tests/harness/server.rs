@@ -23,7 +23,7 @@ pub const PATIENCE: Duration = Duration::from_mins(1);
 pub struct Server {
     root: PathBuf,
     /// Removed at the end, unless the caller owns the directory.
-    own: Option<TempDir>,
+    _own: Option<TempDir>,
     child: Child,
     guardian: Child,
 }
@@ -57,13 +57,15 @@ impl Server {
     /// Starts in a new directory, which goes away with the value. `args` follow `up`.
     pub fn start(args: &[&str]) -> Self {
         let root = tempfile::tempdir().expect("a temporary directory");
-        let mut server = Self::start_in(root.path(), args);
-        server.own = Some(root);
-        server
+        Self::launch(&root.path().to_owned(), Some(root), args)
     }
 
     /// Starts on a directory that the caller keeps, so that a later start finds what this one left.
     pub fn start_in(root: &Path, args: &[&str]) -> Self {
+        Self::launch(root, None, args)
+    }
+
+    fn launch(root: &Path, own: Option<TempDir>, args: &[&str]) -> Self {
         std::fs::create_dir_all(root.join("home")).expect("a home for kubectl");
         let log = File::create(root.join("log")).expect("a log file");
         let child = up(root)
@@ -74,7 +76,7 @@ impl Server {
             .spawn()
             .expect("the program starts");
         let guardian = guardian(child.id(), None);
-        let mut server = Self { root: root.to_owned(), own: None, child, guardian };
+        let mut server = Self { root: root.to_owned(), _own: own, child, guardian };
         eventually("the server says that it is ready", PATIENCE, || {
             if let Some(status) = server.child.try_wait().expect("the child can be asked") {
                 panic!("`causeway up` ended with {status}:\n{}", server.log());
