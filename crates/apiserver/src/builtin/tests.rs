@@ -13,7 +13,7 @@ fn find(group: &str, plural: &str) -> Resource {
 }
 
 #[test]
-fn every_kind_is_served_once() {
+fn every_version_of_a_kind_is_served_once() {
     let all = resources();
     let kinds: BTreeSet<_> =
         all.iter().map(|r| (r.group.clone(), r.version.clone(), r.plural.clone())).collect();

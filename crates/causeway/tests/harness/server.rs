@@ -56,8 +56,9 @@ fn show_log_on_panic(log: PathBuf) {
 impl Server {
     /// Starts in a new directory, which goes away with the value. `args` follow `up`.
     pub fn start(args: &[&str]) -> Self {
-        let root = tempfile::tempdir().expect("a temporary directory");
-        Self::launch(&root.path().to_owned(), Some(root), args)
+        let own = tempfile::tempdir().expect("a temporary directory");
+        let root = own.path().to_owned();
+        Self::launch(&root, Some(own), args)
     }
 
     /// Starts on a directory that the caller keeps, so that a later start finds what this one left.

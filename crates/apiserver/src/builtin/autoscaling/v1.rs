@@ -9,6 +9,7 @@ use super::Autoscaler;
 use crate::builtin::field::{child, items, text};
 use crate::builtin::print;
 use crate::error::FieldError;
+use crate::object;
 use crate::resource::Strategy;
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
@@ -49,7 +50,11 @@ impl Strategy for OldAutoscaler {
             notes.extend(status.remove("conditions").map(|conditions| (CONDITIONS, conditions)));
         }
         for (name, value) in notes {
-            autoscaler["metadata"]["annotations"][name] = value.to_string().into();
+            let annotations =
+                object::metadata_mut(autoscaler).entry("annotations").or_insert_with(|| json!({}));
+            if let Some(annotations) = annotations.as_object_mut() {
+                annotations.insert(name.to_owned(), value.to_string().into());
+            }
         }
         autoscaler["apiVersion"] = "autoscaling/v1".into();
     }
