@@ -1,10 +1,12 @@
 //! The objects that every cluster has: namespaces, default roles, the preinstalled CRDs and the API server's own
 //! Service. Written at each start where they are missing or older than this version.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::{Method, Request, header};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -22,10 +24,12 @@ const SOURCE: &str = "causeway.dev/source-hash";
 const FOREIGN_CRDS: &[&str] = &include!(concat!(env!("CARGO_MANIFEST_DIR"), "/crds/list.in"));
 
 pub async fn run(server: &Arc<Server>) -> Result<(), String> {
-    for name in NAMESPACES {
+    // Together, so that they share syncs; and before the rest, which lives in them.
+    let namespaces = NAMESPACES.map(|name| {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        ensure(server, "/api/v1/namespaces", namespace).await?;
-    }
+        ensure(server, "/api/v1/namespaces", namespace)
+    });
+    futures::future::try_join_all(namespaces).await?;
     let mut wanted: Vec<(&str, Value)> = Vec::new();
     for role in default_roles() {
         let collection = match role["kind"].as_str() {
@@ -43,7 +47,6 @@ pub async fn run(server: &Arc<Server>) -> Result<(), String> {
         "spec": {"clusterIP": cluster_ip::API_SERVER.to_string(), "ports": [{"name": "https", "port": 443, "targetPort": 443}]},
     });
     wanted.push(("/api/v1/namespaces/default/services", service));
-    // At once, so that they share syncs.
     let writes = wanted.into_iter().map(|(collection, object)| ensure(server, collection, object));
     futures::future::try_join_all(writes).await.map(drop)
 }
@@ -64,8 +67,9 @@ pub async fn advertise(server: &Arc<Server>, address: SocketAddr) -> Result<(), 
         "metadata": {"name": "kubernetes", "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
         "subsets": [{"addresses": [{"ip": ip}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}],
     });
-    ensure(server, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slice).await?;
-    ensure(server, "/api/v1/namespaces/default/endpoints", endpoints).await
+    let slice = ensure(server, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slice);
+    let endpoints = ensure(server, "/api/v1/namespaces/default/endpoints", endpoints);
+    futures::future::try_join(slice, endpoints).await.map(drop)
 }
 
 fn crds() -> Result<Vec<Value>, String> {
@@ -82,11 +86,10 @@ async fn ensure(server: &Arc<Server>, collection: &str, mut wanted: Value) -> Re
     let path = format!("{collection}/{}", name.replace(':', "%3A"));
     object::map_at(&mut wanted["metadata"], "annotations").insert(SOURCE.into(), json!(hash));
     match send(server, Method::GET, &path, None).await {
-        Ok(found) if found["metadata"]["annotations"][SOURCE] == json!(hash) => return Ok(()),
-        // An administrator's own object under this name is left alone, as the annotation is missing.
-        Ok(found) if found["metadata"]["annotations"][SOURCE].is_null() => return Ok(()),
+        // An administrator's own object under this name is left alone: the annotation is missing.
+        Ok(found) if found.annotations.get(SOURCE).is_none_or(|source| *source == hash) => return Ok(()),
         Ok(found) => {
-            wanted["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"].clone();
+            wanted["metadata"]["resourceVersion"] = json!(found.resource_version);
             return match send(server, Method::PUT, &path, Some(&wanted)).await {
                 Ok(_) => Ok(()),
                 Err(error) => Err(format!("{name}: {error}")),
@@ -110,13 +113,28 @@ fn hash_of(value: &Value) -> String {
     format!("{hash:016x}")
 }
 
+/// What is read of an answer. A tree of every CRD would be most of the work of a start.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Answer {
+    metadata: Head,
+    message: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Head {
+    resource_version: String,
+    annotations: BTreeMap<String, String>,
+}
+
 /// One request through the server's own door, with all rights.
 async fn send(
     server: &Arc<Server>,
     method: Method,
     path: &str,
     body: Option<&Value>,
-) -> Result<Value, ApiError> {
+) -> Result<Head, ApiError> {
     let mut request = Request::builder()
         .method(method)
         .uri(format!("{path}?fieldManager=causeway-bootstrap&fieldValidation=Ignore"))
@@ -129,10 +147,10 @@ async fn send(
     let bytes = axum::body::to_bytes(response.into_body(), usize::MAX)
         .await
         .map_err(|e| ApiError::internal(e.to_string()))?;
-    let value: Value = serde_json::from_slice(&bytes).map_err(|e| ApiError::internal(e.to_string()))?;
+    let answer: Answer = serde_json::from_slice(&bytes).map_err(|e| ApiError::internal(e.to_string()))?;
     if code < 400 {
-        return Ok(value);
+        return Ok(answer.metadata);
     }
     let reason = if code == 404 { Reason::NotFound } else { Reason::InternalError };
-    Err(ApiError::new(code, reason, value["message"].as_str().unwrap_or_default()))
+    Err(ApiError::new(code, reason, answer.message))
 }
