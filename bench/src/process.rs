@@ -35,13 +35,11 @@ impl Process {
     pub async fn stop(mut self) -> anyhow::Result<()> {
         let pid = Pid::from_raw(self.pid.cast_signed()).context("a child without an id")?;
         kill_process(pid, Signal::TERM).context("can't stop a child")?;
-        match timeout(STOP_LIMIT, self.child.wait()).await {
-            Ok(status) => status.map(drop).context("can't wait for a child"),
-            Err(_) => {
-                self.child.kill().await.context("can't kill a child")?;
-                bail!("process {} did not stop within {} s and was killed", self.pid, STOP_LIMIT.as_secs())
-            }
+        if let Ok(status) = timeout(STOP_LIMIT, self.child.wait()).await {
+            return status.map(drop).context("can't wait for a child");
         }
+        self.child.kill().await.context("can't kill a child")?;
+        bail!("process {} did not stop within {} s and was killed", self.pid, STOP_LIMIT.as_secs())
     }
 }
 

@@ -258,7 +258,7 @@ fn continue_token(body: &[u8]) -> anyhow::Result<String> {
 async fn watch_latency(args: &Args, program: &Path, dir: &Path, report: &mut Report) -> anyhow::Result<()> {
     let causeway = Causeway::up(program, &dir.join("watch")).await?;
     let endpoint = Endpoint::from_kubeconfig(&causeway.kubeconfig)?;
-    let count = (args.rate as f64 * WATCH_LENGTH.as_secs_f64()) as usize;
+    let count = (f64::from(args.rate) * WATCH_LENGTH.as_secs_f64()) as usize;
     for watchers in [1, args.watchers] {
         note(&format!("{watchers} watchers, {count} events"));
         let before = cpu::seconds(causeway.process.pid)?;
@@ -266,18 +266,18 @@ async fn watch_latency(args: &Args, program: &Path, dir: &Path, report: &mut Rep
         let latency = watches::measure(&endpoint, &label, watchers, args.rate, count).await?;
         let spent = cpu::seconds(causeway.process.pid)? - before;
         let who = if watchers == 1 { "1 watcher".to_owned() } else { format!("{watchers} watchers") };
-        report.figure(format!("event latency p50, {who}"), "ms", latency.events_ms.median());
-        let (name, p99) = (format!("event latency p99, {who}"), latency.events_ms.quantile(0.99));
+        report.figure(format!("event latency p50, {who}"), "ms", latency.events.median());
+        let (name, p99) = (format!("event latency p99, {who}"), latency.events.quantile(0.99));
         if watchers == 1 {
             report.figure(name, "ms", p99);
         } else {
             report.under(name, "ms", p99, EVENT_LIMIT_MS);
-            report.figure(format!("  last of {who} p50"), "ms", latency.last_ms.median());
+            report.figure(format!("  last of {who} p50"), "ms", latency.last.median());
             let per_million = spent / (watchers * count) as f64 * 1e6;
             report.figure("  processor per million events", "s", per_million);
         }
-        report.figure(format!("  the create itself p50, {who}"), "ms", latency.creates_ms.median());
-        report.figure(format!("  the create itself p99, {who}"), "ms", latency.creates_ms.quantile(0.99));
+        report.figure(format!("  the create itself p50, {who}"), "ms", latency.creates.median());
+        report.figure(format!("  the create itself p99, {who}"), "ms", latency.creates.quantile(0.99));
     }
     causeway.process.stop().await
 }

@@ -22,15 +22,15 @@ pub const WATCHES_PER_CONNECTION: usize = 100;
 /// After the last create, every event must be there within this time.
 const ARRIVAL_LIMIT: Duration = Duration::from_secs(30);
 
-/// What one measurement gave.
+/// What one measurement gave, in milliseconds.
 #[derive(Debug)]
 pub struct Latency {
-    /// Milliseconds from sending a create to its event, for every watcher and event.
-    pub events_ms: Samples,
-    /// Milliseconds from sending a create to the event at the last of all watchers.
-    pub last_ms: Samples,
-    /// Milliseconds from sending a create to its answer.
-    pub creates_ms: Samples,
+    /// From sending a create to its event, for every watcher and event.
+    pub events: Samples,
+    /// From sending a create to the event at the last of all watchers.
+    pub last: Samples,
+    /// From sending a create to its answer.
+    pub creates: Samples,
 }
 
 pub async fn measure(
@@ -64,16 +64,16 @@ pub async fn measure(
     let value = "v".repeat(VALUE);
     let mut pace = tokio::time::interval(Duration::from_secs(1) / rate.max(1));
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut creates_ms = Samples::default();
+    let mut creates = Samples::default();
     for n in 0..count {
         pace.tick().await;
         let body = kubernetes::config_map(&format!("{label}-{n:06}"), &value);
         let start = Instant::now();
         sent.push(start);
         connection.call(endpoint.post(&path, body)).await?.expect(201)?;
-        creates_ms.push(start.elapsed().as_secs_f64() * 1e3);
+        creates.push(start.elapsed().as_secs_f64() * 1e3);
     }
-    let mut events_ms = Samples::default();
+    let mut events = Samples::default();
     let mut last = vec![0.0_f64; count];
     let all = async {
         while let Some(done) = tasks.join_next().await {
@@ -81,14 +81,14 @@ pub async fn measure(
             for (n, (at, start)) in arrived.iter().zip(sent.iter()).enumerate() {
                 let after = at.checked_duration_since(*start);
                 let ms = after.context("somebody else writes to the watched namespace")?.as_secs_f64() * 1e3;
-                events_ms.push(ms);
+                events.push(ms);
                 last[n] = last[n].max(ms);
             }
         }
         anyhow::Ok(())
     };
     timeout(ARRIVAL_LIMIT, all).await.context("events were still missing after the last create")??;
-    Ok(Latency { events_ms, last_ms: last.into_iter().collect(), creates_ms })
+    Ok(Latency { events, last: last.into_iter().collect(), creates })
 }
 
 /// When each of the first `count` lines of a watch was complete.
@@ -98,7 +98,7 @@ async fn arrivals(mut body: Incoming, count: usize) -> anyhow::Result<Vec<Instan
         let frame = body.frame().await.context("a watch ended early")?.context("a watch broke off")?;
         let now = Instant::now();
         if let Some(data) = frame.data_ref() {
-            let lines = data.iter().filter(|byte| **byte == b'\n').count();
+            let lines = data.split(|byte| *byte == b'\n').count() - 1;
             arrived.extend(std::iter::repeat_n(now, lines));
         }
     }
