@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, RwLock};
 
 use axum::Router;
 use axum::body::Body;
-use http::Request;
+use http::{HeaderValue, Request, header};
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -25,6 +25,8 @@ use crate::rest::pods::PodLogs;
 use crate::store::{OpenError, Store, Stored};
 use crate::{bootstrap, builtin, crd, lifecycle, object, openapi, rest};
 
+/// What requests from inside this process say they come from.
+const AGENT: &str = concat!("causeway/", env!("CARGO_PKG_VERSION"));
 /// The Kubernetes version whose API is offered.
 const KUBERNETES_VERSION: (&str, &str) = ("1", "34");
 
@@ -117,6 +119,8 @@ impl Server {
         let service = tower::service_fn(move |request: Request<kube::client::Body>| {
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(rest::Trusted(user.clone()));
+            // Who writes without naming a field manager is known by this.
+            request.headers_mut().entry(header::USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
             router.clone().oneshot(request)
         });
         kube::Client::new(service, "default")

@@ -19,6 +19,10 @@ fn status_history_undo_restart_pause_and_resume() {
     };
     let image = || kubectl.value("deployment/web", ".spec.template.spec.containers[0].image");
     settled();
+    let managers = "jsonpath={.metadata.managedFields[*].manager}";
+    let managers = kubectl.ok(&["get", "deployment/web", "--show-managed-fields", "-o", managers]);
+    assert!(managers.contains("kubectl-client-side-apply") && managers.contains("causeway"), "{managers}");
+    assert!(!managers.contains("unknown"), "every writer has a name: {managers}");
     kubectl.ok(&["set", "image", "deployment/web", "echo=causeway.dev/causeway:2"]);
     settled();
     let pods = ".items[*].spec.containers[0].image";
