@@ -3,7 +3,7 @@
 use crate::harness::eventually::eventually;
 use crate::harness::kubectl::Kubectl;
 use crate::harness::server::PATIENCE;
-use crate::objects::{config_map, deployment};
+use crate::objects::{config_map, deployment, pod};
 use crate::peer::shared;
 
 /// A Deployment with its ReplicaSet and one running pod.
@@ -46,6 +46,27 @@ fn orphan_leaves_the_dependents_without_owner() {
         kubectl.ok(&["get", "replicasets", "-o", "jsonpath={.items[*].metadata.ownerReferences}"]),
         ""
     );
+}
+
+#[test]
+fn by_force_still_ends_the_process() {
+    let kubectl = shared().namespace("delete-force");
+    kubectl.apply(&pod("one", &["main"])).ok();
+    kubectl.ok(&["wait", "--for=condition=Ready", "pod/one", "--timeout=60s"]);
+    let mut address = String::new();
+    eventually("it says where it listens", PATIENCE, || {
+        kubectl
+            .ok(&["logs", "one"])
+            .trim_end()
+            .rsplit(' ')
+            .next()
+            .unwrap_or_default()
+            .clone_into(&mut address);
+        std::net::TcpStream::connect(&address).is_ok()
+    });
+    kubectl.ok(&["delete", "pod", "one", "--force", "--grace-period=0"]);
+    assert!(kubectl.fails(&["get", "pod", "one"]).contains("(NotFound)"));
+    eventually("nobody listens any more", PATIENCE, || std::net::TcpStream::connect(&address).is_err());
 }
 
 #[test]

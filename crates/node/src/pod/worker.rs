@@ -154,7 +154,8 @@ impl Worker {
                 }
             };
             tokio::select! {
-                changed = update_rx.changed() => {
+                // Nothing more is said of a pod that is gone, but its processes have to end before its worker does.
+                changed = update_rx.changed(), if !self.gone => {
                     if changed.is_err() { return; }
                     let update = update_rx.borrow_and_update().clone();
                     self.apply_update(update);
