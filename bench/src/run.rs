@@ -20,6 +20,8 @@ const IDLE_LIMIT_MIB: f64 = 60.0;
 const EVENT_LIMIT_MS: f64 = 10.0;
 /// From ready until memory is looked at.
 const SETTLE: Duration = Duration::from_secs(5);
+/// Between a ready line and the stop.
+const CALM: Duration = Duration::from_millis(500);
 const WATCH_LENGTH: Duration = Duration::from_secs(10);
 const LISTS: usize = 10;
 const PAGE: usize = 500;
@@ -125,6 +127,8 @@ async fn starts(args: &Args, program: &Path, dir: &Path, report: &mut Report) ->
         for samples in [&mut fresh, &mut used] {
             let causeway = Causeway::up(program, &data_dir).await?;
             samples.push(millis(causeway.ready_after));
+            // What follows the ready line must not disturb the next start.
+            tokio::time::sleep(CALM).await;
             causeway.process.stop().await?;
         }
         std::fs::remove_dir_all(&data_dir)?;
