@@ -127,7 +127,8 @@ async fn starts(args: &Args, program: &Path, dir: &Path, report: &mut Report) ->
         for samples in [&mut fresh, &mut used] {
             let causeway = Causeway::up(program, &data_dir).await?;
             samples.push(millis(causeway.ready_after));
-            // What follows the ready line must not disturb the next start.
+            // A stop right at the ready line may wait for controllers that have not listed yet, up to the drain's
+            // limit of 20 s; that is not what is measured here.
             tokio::time::sleep(CALM).await;
             causeway.process.stop().await?;
         }
