@@ -39,18 +39,8 @@ struct Fence {
 }
 
 const KUBERNETES: &[&str] = &["kube", "k8s-openapi", "gateway-api"];
-const IO: &[&str] = &[
-    "kube",
-    "k8s-openapi",
-    "gateway-api",
-    "tokio",
-    "tokio-util",
-    "hyper",
-    "hyper-util",
-    "axum",
-    "rustix",
-    "redb",
-];
+const IO: &[&str] =
+    &["kube", "k8s-openapi", "gateway-api", "tokio", "tokio-util", "hyper", "hyper-util", "axum", "rustix"];
 const CLIENT: &[&str] =
     &["kube-client", "kube-runtime", "tokio", "tokio-util", "hyper", "hyper-util", "axum", "tower"];
 
@@ -75,7 +65,7 @@ const FENCES: &[Fence] = &[
     fence("causeway-dns", &["causeway-ir"], KUBERNETES),
     fence("causeway-dhcp", &["causeway-ir"], KUBERNETES),
     fence("causeway-providers", &[], KUBERNETES),
-    fence("causeway-controllers", &["causeway-api", "causeway-ir", "causeway-providers"], &["axum", "redb"]),
+    fence("causeway-controllers", &["causeway-api", "causeway-ir", "causeway-providers"], &["axum"]),
     fence("causeway-apiserver", &["causeway-api"], &[]),
     fence("causeway-node", &[], &[]),
     // Measures the program from outside.

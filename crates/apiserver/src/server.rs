@@ -33,7 +33,7 @@ const KUBERNETES_VERSION: (&str, &str) = ("1", "34");
 /// Where the server keeps its things.
 #[derive(Debug, Clone, Copy)]
 pub enum Storage<'a> {
-    /// In a directory: `store.redb` and `pki/`.
+    /// In a directory: `store.log` and `pki/`.
     Directory(&'a Path),
     /// Nowhere: for tests.
     Memory,
@@ -75,7 +75,7 @@ impl Server {
         let (store, pki) = match storage {
             Storage::Memory => (Store::open(None)?, Pki::ephemeral()?),
             Storage::Directory(dir) => {
-                (Store::open(Some(&dir.join("store.redb")))?, Pki::open(&dir.join("pki"))?)
+                (Store::open(Some(&dir.join("store.log")))?, Pki::open(&dir.join("pki"))?)
             }
         };
         let (store, pki) = (Arc::new(store), Arc::new(pki));

@@ -116,6 +116,18 @@ impl Committer {
         for change in changes {
             let _ = self.feed_tx.send(change);
         }
+        self.tidy(revision);
+    }
+
+    /// Writes the log anew when most of it is history. Nothing is lost if that fails: the old one goes on.
+    fn tidy(&mut self, revision: u64) {
+        let Some(disk) = self.disk.as_mut().filter(|disk| disk.wants_rewrite()) else { return };
+        let state = self.state.read().expect("no panic while holding the store");
+        let objects: Vec<Arc<Stored>> = state.collections.values().flat_map(|c| c.list(None)).collect();
+        drop(state);
+        if let Err(error) = disk.rewrite(revision, &objects) {
+            tracing::warn!(%error, "the store's log could not be written anew; it will be tried again later");
+        }
     }
 
     fn current(&self, key: &Key) -> Option<Arc<Stored>> {

@@ -82,7 +82,7 @@ async fn history_is_bounded_and_a_watcher_behind_it_is_told() {
 #[tokio::test]
 async fn everything_acknowledged_is_there_after_a_reopen() {
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("store.redb");
+    let file = dir.path().join("store.log");
     let revision = {
         let store = Store::open(Some(&file)).unwrap();
         let a = put(&store, "a", Expect::Absent, 1).await.unwrap();
@@ -101,7 +101,7 @@ async fn everything_acknowledged_is_there_after_a_reopen() {
 #[tokio::test]
 async fn a_collection_emptied_before_a_reopen_has_no_older_history_either() {
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("store.redb");
+    let file = dir.path().join("store.log");
     let before = {
         let store = Store::open(Some(&file)).unwrap();
         let a = put(&store, "a", Expect::Absent, 1).await.unwrap();
@@ -130,10 +130,10 @@ async fn reopen(file: &Path) -> Store {
 #[test]
 fn a_file_that_is_no_store_is_refused_with_advice() {
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("store.redb");
+    let file = dir.path().join("store.log");
     std::fs::write(&file, b"this is not a database, and it is long enough to be looked at").unwrap();
     let error = Store::open(Some(&file)).err().unwrap().to_string();
-    assert!(error.contains("store.redb") && error.contains("move it away"), "{error}");
+    assert!(error.contains("store.log") && error.contains("move it away"), "{error}");
 }
 
 #[tokio::test]

@@ -87,7 +87,7 @@ fn an_unreadable_store_is_said_and_left_alone() {
     let store = std::fs::read_dir(server.data_dir())
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .find(|path| path.extension().is_some_and(|e| e == "redb" || e == "db"))
+        .find(|path| path.extension().is_some_and(|e| e == "log"))
         .expect("a store file");
     let rubbish = b"this is not a store\n".repeat(1000);
     std::fs::write(&store, &rubbish).unwrap();
