@@ -1,6 +1,7 @@
 //! `causeway up`: API server, operator and node in one process, until told to stop.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
@@ -147,7 +148,12 @@ struct Voice {
 
 impl Voice {
     fn say(self, line: &str) {
-        if self.aside { eprintln!("{line}") } else { println!("{line}") }
+        // Nobody may be reading any more; that is no reason to end.
+        let _ = if self.aside {
+            writeln!(std::io::stderr(), "{line}")
+        } else {
+            writeln!(std::io::stdout(), "{line}")
+        };
     }
 }
 

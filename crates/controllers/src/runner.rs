@@ -29,6 +29,9 @@ use crate::{
     metrics::Metrics,
 };
 
+/// How long reconciles that run may go on after a stop.
+const STOP_GRACE: Duration = Duration::from_secs(3);
+
 /// A controller: what it watches and how it reconciles one object.
 pub trait Reconciler: Send + Sync + 'static {
     /// The kind it serves.
@@ -127,7 +130,18 @@ impl Runner {
             self.controllers.iter().map(|start| tokio::spawn(start(stop.child_token()))).collect();
         // Dropping this future must end the controllers too: a lost lease cannot wait.
         let aborts = AbortAll(running.iter().map(tokio::task::JoinHandle::abort_handle).collect());
-        while let Some(ended) = running.next().await {
+        let given_up = async {
+            stop.cancelled().await;
+            tokio::time::sleep(STOP_GRACE).await;
+        };
+        let mut given_up = std::pin::pin!(given_up);
+        loop {
+            let ended = tokio::select! {
+                ended = running.next() => ended,
+                // A controller whose caches never filled does not end by itself.
+                () = &mut given_up => None,
+            };
+            let Some(ended) = ended else { break };
             if let Err(error) = ended
                 && error.is_panic()
             {

@@ -1,6 +1,6 @@
 //! The node as a whole: everything it runs, with one start and one end.
 
-use std::{fs, io, path::PathBuf, sync::Arc};
+use std::{fs, io, path::PathBuf, sync::Arc, time::Duration};
 
 use http::Uri;
 use kube::{Client, config::Kubeconfig};
@@ -14,6 +14,9 @@ use crate::{
     pod::{self, ApiServer, Shared},
     registration, workload,
 };
+
+/// How long controllers may go on after a shutdown.
+const STOP_GRACE: Duration = Duration::from_secs(3);
 
 /// Why a node cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -54,11 +57,19 @@ impl Node {
         // Boxed, since each of them is a large state machine.
         tokio::join!(
             Box::pin(registration::run(client.clone(), name, address, shutdown.clone())),
-            Box::pin(workload::run(client.clone(), controllers, shutdown.clone())),
-            Box::pin(endpoints::run(client, shutdown.clone())),
-            Box::pin(pod::run(shared, shutdown)),
+            Box::pin(within_grace(workload::run(client.clone(), controllers, shutdown.clone()), &shutdown)),
+            Box::pin(within_grace(endpoints::run(client, shutdown.clone()), &shutdown)),
+            Box::pin(pod::run(shared, shutdown.clone())),
         );
         Ok(())
+    }
+}
+
+/// Ends controllers a while after the shutdown: one whose caches never filled does not end by itself.
+async fn within_grace(controllers: impl Future<Output = ()>, shutdown: &CancellationToken) {
+    tokio::select! {
+        () = controllers => {}
+        () = async { shutdown.cancelled().await; tokio::time::sleep(STOP_GRACE).await } => {}
     }
 }
 
