@@ -355,7 +355,7 @@ fn refuses_broken_extensions() {
 fn refuses_fields_that_do_not_fit() {
     let whole = message(Some(&server_names(&[(0, b"a.example")])));
     for (case, at, value) in [
-        ("session id too long", 38, 33),
+        ("session id past the end", 38, 32),
         ("odd cipher suites", 40, 3),
         ("cipher suites past the end", 39, 1),
         ("compression past the end", 45, 200),
@@ -365,6 +365,17 @@ fn refuses_fields_that_do_not_fit() {
         let mut broken = whole.clone();
         broken[at] = value;
         assert!(matches!(parse(&record(&broken)), Parsed::Invalid(_)), "{case}");
+    }
+}
+
+#[test]
+fn bounds_the_session_id() {
+    for (length, accepted) in [(32, true), (33, false)] {
+        let mut message = message(None);
+        message[38] = length;
+        message.splice(39..39, vec![0; usize::from(length)]);
+        message[3] += length;
+        assert_eq!(parse(&record(&message)) == hello(None, &[]), accepted, "{length} bytes");
     }
 }
 
