@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{completions, down, echo, operator, status, up};
+use crate::{completions, down, echo, engine, operator, status, up};
 
 /// The subcommand that keeps a pod's process; it is not for people and so not in the help.
 pub const POD_SHIM: &str = "pod-shim";
@@ -28,6 +28,8 @@ pub enum Command {
     Status(status::Args),
     /// Run the controllers against a Kubernetes cluster.
     Operator(operator::Args),
+    /// Proxy TCP and TLS by server name as a plan file says, without Kubernetes.
+    Engine(engine::Args),
     /// Answer TCP and HTTP, to try a crossing against.
     Echo(echo::Args),
     /// Print a completion script for a shell.

@@ -5,6 +5,7 @@ mod completions;
 mod data_dir;
 mod down;
 mod echo;
+mod engine;
 mod logging;
 mod observe;
 mod operator;
@@ -46,6 +47,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Down(args) => down::run(args).await?,
             Command::Status(args) => status::run(args).await?,
             Command::Operator(args) => operator::run(args).await?,
+            Command::Engine(args) => return engine::run(args).await,
             Command::Echo(args) => echo::run(args).await?,
             Command::Completions(args) => completions::run(args)?,
             Command::Version => println!("causeway {}", env!("CARGO_PKG_VERSION")),

@@ -1,0 +1,95 @@
+//! One JSON line per connection. Lines are written by a thread of their own: a slow disk or terminal never holds up
+//! a connection, and lines that do not fit into the queue are counted as lost.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+use serde::Serialize;
+
+use crate::close_reason::CloseReason;
+
+const QUEUE: usize = 16 << 10;
+
+/// Where the log goes.
+#[derive(Debug, Clone, Default)]
+pub enum AccessLog {
+    /// Nowhere.
+    #[default]
+    Off,
+    /// To standard output.
+    Stdout,
+    /// Appended to a file.
+    File(PathBuf),
+}
+
+/// What is said of a connection.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Line<'a> {
+    pub time: String,
+    pub listener: &'a str,
+    pub client: SocketAddr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<SocketAddr>,
+    pub attempts: u32,
+    pub bytes_up: u64,
+    pub bytes_down: u64,
+    /// Until it was clear what the client wants.
+    pub handshake_millis: u64,
+    /// Until an endpoint answered.
+    pub connect_millis: u64,
+    pub duration_millis: u64,
+    pub reason: CloseReason,
+}
+
+/// The way to the writing thread.
+#[derive(Clone, Default)]
+pub struct Sender(Option<SyncSender<Vec<u8>>>);
+
+impl Sender {
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether the line will be written.
+    pub fn write(&self, line: &Line<'_>) -> bool {
+        let Some(queue) = &self.0 else { return true };
+        let Ok(mut text) = serde_json::to_vec(line) else { return false };
+        text.push(b'\n');
+        queue.try_send(text).is_ok()
+    }
+}
+
+/// Opens the log and starts its thread, which ends with the last sender.
+pub fn start(log: &AccessLog) -> std::io::Result<Sender> {
+    let mut sink: Box<dyn Write + Send> = match log {
+        AccessLog::Off => return Ok(Sender(None)),
+        AccessLog::Stdout => Box::new(std::io::stdout()),
+        AccessLog::File(path) => Box::new(std::fs::OpenOptions::new().create(true).append(true).open(path)?),
+    };
+    let (line_tx, line_rx) = sync_channel::<Vec<u8>>(QUEUE);
+    std::thread::Builder::new().name("access-log".into()).spawn(move || {
+        let mut batch = Vec::new();
+        while let Ok(first) = line_rx.recv() {
+            batch.extend_from_slice(&first);
+            while batch.len() < 64 << 10
+                && let Ok(next) = line_rx.try_recv()
+            {
+                batch.extend_from_slice(&next);
+            }
+            if let Err(error) = sink.write_all(&batch).and_then(|()| sink.flush()) {
+                tracing::warn!(%error, "access log lines were not written");
+            }
+            batch.clear();
+        }
+    })?;
+    Ok(Sender(Some(line_tx)))
+}

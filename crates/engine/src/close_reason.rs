@@ -1,0 +1,105 @@
+//! Why a connection ended: one reason each, the same word in the access log, the metrics and the tests.
+
+use serde::Serialize;
+
+/// Why a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum CloseReason {
+    /// Both sides closed in good order.
+    Finished,
+    /// The client reset the connection.
+    ClientReset,
+    /// The endpoint reset the connection.
+    EndpointReset,
+    /// No byte in either direction for too long.
+    IdleTimeout,
+    /// The client did not say in time what it wants.
+    HandshakeTimeout,
+    /// The client left before it said what it wants.
+    ClientLeft,
+    /// What began like a ClientHello is none.
+    InvalidHello,
+    /// The PROXY protocol header is missing or wrong.
+    InvalidProxyHeader,
+    /// Not TLS, on a listener that refuses that.
+    Plaintext,
+    /// TLS without a server name, on a listener that refuses that.
+    NoServerName,
+    /// A server name that no route has.
+    UnknownServerName,
+    /// The engine has as many connections as it may.
+    ConnectionLimit,
+    /// More new connections in a second than allowed.
+    RateLimit,
+    /// The route has as many connections as it may.
+    RouteLimit,
+    /// The cluster has as many connections as it may.
+    ClusterLimit,
+    /// The cluster has no endpoint to try.
+    NoEndpoint,
+    /// No endpoint that was tried could be reached.
+    ConnectFailed,
+    /// Its route or listener was removed, or the engine stopped, and the time to drain was over.
+    Drained,
+}
+
+impl CloseReason {
+    pub const ALL: [Self; 18] = [
+        Self::Finished,
+        Self::ClientReset,
+        Self::EndpointReset,
+        Self::IdleTimeout,
+        Self::HandshakeTimeout,
+        Self::ClientLeft,
+        Self::InvalidHello,
+        Self::InvalidProxyHeader,
+        Self::Plaintext,
+        Self::NoServerName,
+        Self::UnknownServerName,
+        Self::ConnectionLimit,
+        Self::RateLimit,
+        Self::RouteLimit,
+        Self::ClusterLimit,
+        Self::NoEndpoint,
+        Self::ConnectFailed,
+        Self::Drained,
+    ];
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::ClientReset => "clientReset",
+            Self::EndpointReset => "endpointReset",
+            Self::IdleTimeout => "idleTimeout",
+            Self::HandshakeTimeout => "handshakeTimeout",
+            Self::ClientLeft => "clientLeft",
+            Self::InvalidHello => "invalidHello",
+            Self::InvalidProxyHeader => "invalidProxyHeader",
+            Self::Plaintext => "plaintext",
+            Self::NoServerName => "noServerName",
+            Self::UnknownServerName => "unknownServerName",
+            Self::ConnectionLimit => "connectionLimit",
+            Self::RateLimit => "rateLimit",
+            Self::RouteLimit => "routeLimit",
+            Self::ClusterLimit => "clusterLimit",
+            Self::NoEndpoint => "noEndpoint",
+            Self::ConnectFailed => "connectFailed",
+            Self::Drained => "drained",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_stand_at_their_own_place_and_have_one_word() {
+        for (i, reason) in CloseReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, i);
+            assert_eq!(serde_json::to_value(reason).unwrap(), reason.as_str());
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The established connections of one core: what is shown of them, and how the core ends them when they idle too
+//! long or have to go. One sweep a tick instead of a timer per connection keeps an idle connection small.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+
+use crate::clock;
+use crate::close_reason::CloseReason;
+use crate::cluster::Endpoint;
+use crate::status::ConnectionStatus;
+use crate::table::{Route, RouteShared};
+
+/// One established connection.
+pub struct Entry {
+    pub client: SocketAddr,
+    pub listener: String,
+    pub server_name: Option<String>,
+    pub route: Arc<Route>,
+    pub endpoint: Arc<Endpoint>,
+    pub started: u64,
+    pub idle_limit: u64,
+    touched: Cell<u64>,
+    up: Cell<u64>,
+    down: Cell<u64>,
+    counted: Cell<(u64, u64)>,
+    ending: Cell<Option<CloseReason>>,
+    waker: RefCell<Option<Waker>>,
+    place: Cell<usize>,
+}
+
+impl Entry {
+    #[expect(clippy::too_many_arguments, reason = "plain data of one connection")]
+    pub fn new(
+        client: SocketAddr,
+        listener: String,
+        server_name: Option<String>,
+        route: Arc<Route>,
+        endpoint: Arc<Endpoint>,
+        idle_limit: u64,
+    ) -> Self {
+        let now = clock::now();
+        Self {
+            client,
+            listener,
+            server_name,
+            route,
+            endpoint,
+            started: now,
+            idle_limit,
+            touched: Cell::new(now),
+            up: Cell::new(0),
+            down: Cell::new(0),
+            counted: Cell::new((0, 0)),
+            ending: Cell::new(None),
+            waker: RefCell::new(None),
+            place: Cell::new(0),
+        }
+    }
+
+    /// Notes bytes carried.
+    pub fn moved(&self, up: u64, down: u64) {
+        self.up.set(up);
+        self.down.set(down);
+        self.touched.set(clock::now());
+    }
+
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.up.get(), self.down.get())
+    }
+
+    /// Why this connection has to end now, if it has to.
+    pub fn ending(&self) -> Option<CloseReason> {
+        self.ending.get()
+    }
+
+    /// Remembers whom to wake when it has to end.
+    pub fn watch(&self, waker: &Waker) {
+        let mut kept = self.waker.borrow_mut();
+        if !kept.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
+            *kept = Some(waker.clone());
+        }
+    }
+
+    pub fn end(&self, reason: CloseReason) {
+        if self.ending.get().is_none() {
+            self.ending.set(Some(reason));
+            if let Some(waker) = self.waker.borrow_mut().take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Adds what was carried since the last time to the cluster's counters.
+    fn count(&self) {
+        let (up, down) = self.bytes();
+        let (counted_up, counted_down) = self.counted.replace((up, down));
+        let metrics = &self.route.cluster.metrics;
+        if up > counted_up {
+            metrics.bytes_up.inc_by(up - counted_up);
+        }
+        if down > counted_down {
+            metrics.bytes_down.inc_by(down - counted_down);
+        }
+    }
+
+    fn status(&self, now: u64) -> ConnectionStatus {
+        let (up, down) = self.bytes();
+        ConnectionStatus {
+            client: self.client,
+            listener: self.listener.clone(),
+            server_name: self.server_name.clone(),
+            route: self.route.name.clone(),
+            cluster: self.route.cluster.name.clone(),
+            endpoint: self.endpoint.address,
+            age_millis: now.saturating_sub(self.started),
+            idle_millis: now.saturating_sub(self.touched.get()),
+            bytes_up: up,
+            bytes_down: down,
+        }
+    }
+}
+
+/// All established connections of a core.
+#[derive(Default)]
+pub struct Connections {
+    entries: RefCell<Vec<Rc<Entry>>>,
+}
+
+impl Connections {
+    pub fn insert(self: &Rc<Self>, entry: Entry) -> Registered {
+        let entry = Rc::new(entry);
+        let mut entries = self.entries.borrow_mut();
+        entry.place.set(entries.len());
+        entries.push(Rc::clone(&entry));
+        Registered { entry, connections: Rc::clone(self) }
+    }
+
+    /// Ends what has idled too long and brings the counters up to date.
+    pub fn sweep(&self) {
+        let now = clock::now();
+        for entry in self.entries.borrow().iter() {
+            entry.count();
+            if now.saturating_sub(entry.touched.get()) >= entry.idle_limit {
+                entry.end(CloseReason::IdleTimeout);
+            }
+        }
+    }
+
+    /// Ends the connections of these routes, or all.
+    pub fn drain(&self, routes: Option<&[Arc<RouteShared>]>) {
+        for entry in self.entries.borrow().iter() {
+            let shared = &entry.route.shared;
+            if routes.is_none_or(|routes| routes.iter().any(|route| Arc::ptr_eq(route, shared))) {
+                entry.end(CloseReason::Drained);
+            }
+        }
+    }
+
+    pub fn status(&self) -> Vec<ConnectionStatus> {
+        let now = clock::now();
+        self.entries.borrow().iter().map(|entry| entry.status(now)).collect()
+    }
+}
+
+/// An entry in the list; leaves it when dropped.
+pub struct Registered {
+    entry: Rc<Entry>,
+    connections: Rc<Connections>,
+}
+
+impl std::ops::Deref for Registered {
+    type Target = Entry;
+
+    fn deref(&self) -> &Entry {
+        &self.entry
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.entry.count();
+        let mut entries = self.connections.entries.borrow_mut();
+        let place = self.entry.place.get();
+        entries.swap_remove(place);
+        if let Some(moved) = entries.get(place) {
+            moved.place.set(place);
+        }
+        // A burst of connections must not hold its memory for ever.
+        if entries.capacity() > 1024 && entries.len() < entries.capacity() / 4 {
+            entries.shrink_to_fit();
+        }
+    }
+}

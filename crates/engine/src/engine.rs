@@ -1,0 +1,189 @@
+//! Starts the cores, applies plans to them and stops them.
+
+mod director;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use causeway_ir::Plan;
+use prometheus_client::registry::Registry;
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::access_log::{self, AccessLog};
+use crate::clock;
+use crate::cluster::{Cluster, Standing};
+use crate::limits::Limits;
+use crate::metrics::Metrics;
+use crate::status::{ClusterStatus, ConnectionStatus, EndpointStatus, Status};
+use crate::worker::{self, Command, Shared};
+use director::Director;
+
+/// How an engine runs.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Threads; 0 is one per core.
+    pub workers: usize,
+    /// Where the line of each connection goes.
+    pub access_log: AccessLog,
+}
+
+/// Why an engine can't start.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The access log.
+    #[error("can't open the access log")]
+    OpenAccessLog(#[source] std::io::Error),
+    /// A core.
+    #[error("can't start a worker")]
+    StartWorker(#[source] std::io::Error),
+}
+
+/// A running engine.
+pub struct Engine {
+    handle: Handle,
+    stop: CancellationToken,
+    director: tokio::task::JoinHandle<()>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+/// A view of a running engine.
+#[derive(Clone)]
+pub struct Handle {
+    status_rx: watch::Receiver<Status>,
+    clusters_rx: watch::Receiver<Vec<Arc<Cluster>>>,
+    workers: Vec<mpsc::UnboundedSender<Command>>,
+    registry: Arc<Registry>,
+}
+
+impl Engine {
+    /// Starts an engine that runs the newest plan of a channel; `None` means that there is none yet. Must be called
+    /// within a tokio runtime, which looks after plans and health checks; traffic has threads of its own.
+    pub fn start(plans_rx: watch::Receiver<Option<Arc<Plan>>>, options: &Options) -> Result<Self, Error> {
+        let metrics = Metrics::default();
+        let mut registry = Registry::default();
+        metrics.register(&mut registry);
+        let shared = Arc::new(Shared {
+            metrics,
+            limits: Limits::new(&causeway_ir::Limits::default()),
+            access_log: access_log::start(&options.access_log).map_err(Error::OpenAccessLog)?,
+        });
+        let count = match options.workers {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            count => count,
+        };
+        let mut workers = Vec::with_capacity(count);
+        let mut threads = Vec::with_capacity(count);
+        for i in 0..count {
+            let (command_tx, command_rx) = mpsc::unbounded_channel(); // director → core
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(Error::StartWorker)?;
+            let shared = Arc::clone(&shared);
+            let thread = std::thread::Builder::new()
+                .name(format!("engine-{i}"))
+                .spawn(move || worker::run(shared, &runtime, command_rx))
+                .map_err(Error::StartWorker)?;
+            workers.push(command_tx);
+            threads.push(thread);
+        }
+        let (status_tx, status_rx) = watch::channel(Status::default()); // director → handles
+        let (clusters_tx, clusters_rx) = watch::channel(Vec::new()); // director → handles
+        let stop = CancellationToken::new();
+        let director = Director::new(shared, workers.clone(), status_tx, clusters_tx);
+        let director = tokio::spawn(director.run(plans_rx, stop.clone()));
+        let handle = Handle { status_rx, clusters_rx, workers, registry: Arc::new(registry) };
+        Ok(Self { handle, stop, director, threads })
+    }
+
+    /// A view that can be given away.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Takes no new connections, lets the established ones end until the plan's drain timeout, and stops.
+    pub async fn shutdown(self) {
+        self.stop.cancel();
+        if let Err(error) = self.director.await {
+            tracing::error!(%error, "the engine did not stop in good order");
+        }
+        for worker in &self.handle.workers {
+            // A core that is gone needs no word.
+            let _ = worker.send(Command::Quit);
+        }
+        let join = tokio::task::spawn_blocking(move || {
+            self.threads.into_iter().filter_map(|thread| thread.join().err()).count()
+        });
+        if join.await.is_ok_and(|panicked| panicked > 0) {
+            tracing::error!("a worker panicked");
+        }
+    }
+}
+
+impl Handle {
+    /// What became of the newest plans.
+    pub fn status(&self) -> Status {
+        self.status_rx.borrow().clone()
+    }
+
+    /// The same, to wait for changes.
+    pub fn watch(&self) -> watch::Receiver<Status> {
+        self.status_rx.clone()
+    }
+
+    /// Waits until this plan runs or was refused; `false` when the engine is gone.
+    pub async fn settled(&self, plan: &Arc<Plan>) -> bool {
+        let is = |other: &Arc<Plan>| Arc::ptr_eq(other, plan);
+        let done = |status: &Status| {
+            status.plan.as_ref().is_some_and(is) || status.refused.as_ref().is_some_and(|(p, _)| is(p))
+        };
+        self.watch().wait_for(done).await.is_ok()
+    }
+
+    /// Every cluster of the plan with its endpoints.
+    pub fn clusters(&self) -> Vec<ClusterStatus> {
+        self.clusters_rx.borrow().iter().map(|cluster| cluster_status(cluster)).collect()
+    }
+
+    /// The established connections of all cores.
+    pub async fn connections(&self) -> Vec<ConnectionStatus> {
+        let mut all = Vec::new();
+        for worker in &self.workers {
+            let (answer_tx, answer_rx) = oneshot::channel();
+            if worker.send(Command::Connections(answer_tx)).is_ok()
+                && let Ok(Ok(some)) = tokio::time::timeout(Duration::from_secs(5), answer_rx).await
+            {
+                all.extend(some);
+            }
+        }
+        all
+    }
+
+    /// All counters, to be encoded.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+}
+
+fn cluster_status(cluster: &Cluster) -> ClusterStatus {
+    let now = clock::now();
+    let state = cluster.state();
+    let endpoints = state.members.iter().map(|member| EndpointStatus {
+        address: member.endpoint.address,
+        weight: member.weight,
+        ready: member.standing == Standing::Ready,
+        healthy: member.endpoint.is_healthy(),
+        ejected: member.endpoint.is_ejected(now),
+        active: member.endpoint.active.get(),
+        total: member.endpoint.total.get(),
+    });
+    ClusterStatus {
+        name: cluster.name.clone(),
+        active: cluster.metrics.active.get(),
+        total: cluster.metrics.total.get(),
+        connect_failures: cluster.metrics.connect_failures.get(),
+        endpoints: endpoints.collect(),
+    }
+}

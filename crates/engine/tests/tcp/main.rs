@@ -1,0 +1,10 @@
+//! The engine with real sockets: everything listens on port 0 of loopback.
+
+mod changes;
+mod copying;
+mod endpoints;
+mod limits;
+mod proxy_header;
+mod sni;
+mod support;
+mod tls;

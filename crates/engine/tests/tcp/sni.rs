@@ -1,0 +1,136 @@
+//! Who gets which connection.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::support::{Backend, PATIENCE, Running, hello, hello_without_name, large_hello, read_all};
+
+const ALERT: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+
+async fn start(outcomes: &str, limits: &str) -> (Running, [Backend; 3]) {
+    let backends = [Backend::named("one").await, Backend::named("two").await, Backend::named("rest").await];
+    let [one, two, rest] = backends.each_ref().map(|b| b.address);
+    let running = Running::start(&format!(
+        "listeners:\n- name: in\n  bind: '127.0.0.1:0'\n  sniff: tls\n{outcomes}\n  routes:\n  \
+         - {{name: one, serverNames: [one.test, Alternate.Test], cluster: one}}\n  \
+         - {{name: two, serverNames: ['*.two.test'], cluster: two}}\n\
+         clusters:\n- {{name: one, endpoints: [{{address: '{one}'}}]}}\n\
+         - {{name: two, endpoints: [{{address: '{two}'}}]}}\n\
+         - {{name: rest, endpoints: [{{address: '{rest}'}}]}}\n{limits}\n"
+    ))
+    .await;
+    (running, backends)
+}
+
+fn answer(name: &str, bytes: &[u8]) -> Vec<u8> {
+    [name.as_bytes(), bytes].concat()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn routes_exact_alternate_and_wildcard_names_and_passes_the_hello_on() {
+    let (running, _backends) = start("", "").await;
+    for (name, backend) in [
+        ("one.test", "one"),
+        ("ONE.test", "one"),
+        ("alternate.test", "one"),
+        ("a.two.test", "two"),
+        ("a.b.two.test", "two"),
+    ] {
+        let hello = hello(name);
+        assert_eq!(running.ask("in", &hello).await, answer(backend, &hello), "{name}");
+    }
+    running.closed("finished", 5).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refuses_unknown_names_with_the_alert_and_plaintext_by_closing() {
+    let (running, _backends) = start("", "").await;
+    assert_eq!(running.ask("in", &hello("two.test")).await, ALERT);
+    assert_eq!(running.ask("in", &hello("other.test")).await, ALERT);
+    assert_eq!(running.ask("in", &hello_without_name()).await, ALERT);
+    assert_eq!(running.ask("in", b"GET / HTTP/1.1\r\n\r\n").await, b"");
+    running.closed("unknownServerName", 2).await;
+    running.closed("noServerName", 1).await;
+    running.closed("plaintext", 1).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sends_the_rest_to_the_named_defaults() {
+    let outcomes =
+        "  noServerName: {cluster: rest}\n  unknownServerName: {refuse: close}\n  plaintext: {cluster: two}";
+    let (running, _backends) = start(outcomes, "").await;
+    let nameless = hello_without_name();
+    assert_eq!(running.ask("in", &nameless).await, answer("rest", &nameless));
+    assert_eq!(running.ask("in", b"GET / HTTP/1.1\r\n\r\n").await, answer("two", b"GET / HTTP/1.1\r\n\r\n"));
+    assert_eq!(running.ask("in", &hello("other.test")).await, b"");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_a_large_hello_byte_by_byte() {
+    let (running, _backends) = start("", "").await;
+    let hello = large_hello("one.test");
+    assert!(hello.len() > 1200, "{}", hello.len());
+    let mut stream = running.connect("in").await;
+    stream.set_nodelay(true).unwrap();
+    for byte in &hello {
+        stream.write_all(&[*byte]).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    stream.shutdown().await.unwrap();
+    assert_eq!(read_all(&mut stream).await, answer("one", &hello));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hello_that_never_ends_times_out() {
+    let (running, _backends) = start("", "limits: {handshakeTimeout: 200ms}").await;
+    let hello = hello("one.test");
+    let mut slow = running.connect("in").await;
+    slow.write_all(&hello[..20]).await.unwrap();
+    let mut silent = running.connect("in").await;
+    assert_eq!(read_all(&mut slow).await, b"");
+    assert_eq!(read_all(&mut silent).await, b"");
+    running.closed("handshakeTimeout", 2).await;
+    assert_eq!(running.ask("in", &hello).await, answer("one", &hello));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn junk_and_early_ends_are_counted() {
+    let (running, _backends) = start("", "").await;
+    running.ask("in", &hello("one.test")[..30]).await;
+    running.closed("clientLeft", 1).await;
+    // A handshake record that holds no ClientHello.
+    running.ask("in", &[22, 3, 1, 0, 4, 99, 0, 0, 0]).await;
+    running.closed("invalidHello", 1).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plain_port_lets_the_server_speak_first() {
+    let backend = Backend::named("welcome").await;
+    let running = Running::start(&crate::support::plain_plan(&[backend.address], "")).await;
+    let mut stream = running.connect("in").await;
+    let mut greeting = [0; 7];
+    tokio::time::timeout(PATIENCE, stream.read_exact(&mut greeting)).await.unwrap().unwrap();
+    assert_eq!(&greeting, b"welcome");
+    drop(stream);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_connections_are_closed() {
+    let backend = Backend::named("hi").await;
+    let running =
+        Running::start(&crate::support::plain_plan(&[backend.address], "  idleTimeout: 100ms\n")).await;
+    let mut stream = running.connect("in").await;
+    let began = tokio::time::Instant::now();
+    assert_eq!(read_all(&mut stream).await, b"hi");
+    assert!(began.elapsed() >= Duration::from_millis(100));
+    running.closed("idleTimeout", 1).await;
+    running.stop().await;
+}

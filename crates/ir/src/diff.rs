@@ -1,0 +1,149 @@
+//! What differs between two plans, by name.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::plan::{Listener, Outcome, Plan};
+
+/// The names of what was added, removed and changed, sorted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Changes {
+    /// Only in the new plan.
+    pub added: Vec<String>,
+    /// Only in the old plan.
+    pub removed: Vec<String>,
+    /// In both, not equal.
+    pub changed: Vec<String>,
+}
+
+impl Changes {
+    /// Whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
+    }
+
+    fn between<T: PartialEq>(old: BTreeMap<String, T>, new: BTreeMap<String, T>) -> Self {
+        let mut changes = Self::default();
+        for (name, value) in &new {
+            match old.get(name) {
+                None => changes.added.push(name.clone()),
+                Some(before) if before != value => changes.changed.push(name.clone()),
+                Some(_) => {}
+            }
+        }
+        changes.removed = old.into_keys().filter(|name| !new.contains_key(name)).collect();
+        changes
+    }
+}
+
+/// What differs between two plans.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanDiff {
+    /// Listeners; a listener whose routes alone differ is not in here.
+    pub listeners: Changes,
+    /// Routes, as `listener/route`.
+    pub routes: Changes,
+    /// Clusters with their endpoints.
+    pub clusters: Changes,
+    /// Whether limits or the drain timeout differ.
+    pub limits: bool,
+}
+
+impl PlanDiff {
+    /// Whether the plans are equal in everything that an engine does.
+    pub fn is_empty(&self) -> bool {
+        self.listeners.is_empty() && self.routes.is_empty() && self.clusters.is_empty() && !self.limits
+    }
+}
+
+impl fmt::Display for PlanDiff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        for (what, changes) in
+            [("listeners", &self.listeners), ("routes", &self.routes), ("clusters", &self.clusters)]
+        {
+            if !changes.is_empty() {
+                let (added, removed, changed) =
+                    (changes.added.len(), changes.removed.len(), changes.changed.len());
+                parts.push(format!("{what} +{added} -{removed} ~{changed}"));
+            }
+        }
+        if self.limits {
+            parts.push("limits changed".to_owned());
+        }
+        if parts.is_empty() {
+            return f.write_str("no change");
+        }
+        f.write_str(&parts.join(", "))
+    }
+}
+
+/// Compares two plans.
+pub fn diff(old: &Plan, new: &Plan) -> PlanDiff {
+    fn by_name<'a, T>(items: &'a [T], name: impl Fn(&T) -> &String) -> BTreeMap<String, &'a T> {
+        items.iter().map(|item| (name(item).clone(), item)).collect()
+    }
+    fn routes(plan: &Plan) -> BTreeMap<String, &crate::Route> {
+        let of = |listener: &Listener| listener.name.clone();
+        plan.listeners
+            .iter()
+            .flat_map(|l| l.routes.iter().map(move |r| (format!("{}/{}", of(l), r.name), r)))
+            .collect()
+    }
+    PlanDiff {
+        listeners: Changes::between(
+            plan_listeners(old).collect::<BTreeMap<_, _>>(),
+            plan_listeners(new).collect(),
+        ),
+        routes: Changes::between(routes(old), routes(new)),
+        clusters: Changes::between(by_name(&old.clusters, |c| &c.name), by_name(&new.clusters, |c| &c.name)),
+        limits: old.limits != new.limits || old.drain_timeout != new.drain_timeout,
+    }
+}
+
+type ListenerHead<'a> = (&'a str, crate::Protocol, crate::Sniff, bool, [&'a Outcome; 3]);
+
+/// A listener without its routes, which are compared one by one.
+fn plan_listeners(plan: &Plan) -> impl Iterator<Item = (String, ListenerHead<'_>)> {
+    plan.listeners.iter().map(|l| {
+        let outcomes = [&l.no_server_name, &l.unknown_server_name, &l.plaintext];
+        (l.name.clone(), (l.bind.as_str(), l.protocol, l.sniff, l.accept_proxy_protocol, outcomes))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Cluster, Endpoint};
+
+    fn plan() -> Plan {
+        serde_saphyr::from_str(
+            "listeners:\n- {name: a, bind: '127.0.0.1:1', sniff: tls, routes: [{name: r, serverNames: [x.test], cluster: c}]}\nclusters: [{name: c}]",
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn equal_plans_do_not_differ() {
+        assert!(diff(&plan(), &plan()).is_empty());
+        assert_eq!(diff(&plan(), &plan()).to_string(), "no change");
+    }
+
+    #[test]
+    fn names_what_was_added_removed_and_changed() {
+        let mut new = plan();
+        new.clusters[0].endpoints.push(Endpoint::new("127.0.0.1:9"));
+        new.clusters.push(Cluster::new("d", vec![]));
+        new.listeners[0].routes[0].name = "s".into();
+        let found = diff(&plan(), &new);
+        assert!(found.listeners.is_empty());
+        assert_eq!(found.routes.added, ["a/s"]);
+        assert_eq!(found.routes.removed, ["a/r"]);
+        assert_eq!(found.clusters.added, ["d"]);
+        assert_eq!(found.clusters.changed, ["c"]);
+        assert_eq!(found.to_string(), "routes +1 -1 ~0, clusters +1 -0 ~1");
+    }
+}

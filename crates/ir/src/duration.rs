@@ -1,0 +1,93 @@
+//! Durations as people write them: `250ms`, `5s`, `1h30m`.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serializer};
+
+const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
+
+/// Reads a duration, or says what to write instead.
+pub fn parse(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is not a duration: write a number and a unit, like 250ms, 5s, 1h30m");
+    let mut rest = text.trim();
+    let mut total: u64 = 0;
+    if rest.is_empty() {
+        return Err(wrong());
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+        let number: u64 = rest[..digits].parse().map_err(|_| wrong())?;
+        let after = &rest[digits..];
+        let end = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());
+        let (_, scale) = UNITS.iter().find(|(unit, _)| *unit == &after[..end]).ok_or_else(wrong)?;
+        total = number.checked_mul(*scale).and_then(|ms| total.checked_add(ms)).ok_or_else(wrong)?;
+        rest = &after[end..];
+    }
+    Ok(Duration::from_millis(total))
+}
+
+/// Writes a duration in the largest units that keep it exact to the millisecond.
+pub fn format(duration: Duration) -> String {
+    let mut left = duration.as_millis() as u64;
+    if left == 0 {
+        return "0s".to_owned();
+    }
+    let mut text = String::new();
+    for (unit, scale) in UNITS.iter().rev() {
+        if left >= *scale {
+            text.push_str(&format!("{}{unit}", left / scale));
+            left %= scale;
+        }
+    }
+    text
+}
+
+pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&format(*duration))
+}
+
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse(&text).map_err(serde::de::Error::custom)
+}
+
+/// The same for a field that may be absent.
+pub mod option {
+    use super::{Deserialize, Deserializer, Duration, Serializer};
+
+    #[expect(clippy::ref_option, reason = "serde calls it so")]
+    pub fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        match duration {
+            Some(duration) => super::serialize(duration, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(|text| super::parse(&text).map_err(serde::de::Error::custom)).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_and_writes_the_same_duration() {
+        for (text, millis) in [("250ms", 250), ("5s", 5000), ("1h30m", 5_400_000), ("1m1s5ms", 61_005)] {
+            assert_eq!(parse(text).unwrap(), Duration::from_millis(millis), "{text}");
+            assert_eq!(format(Duration::from_millis(millis)), text);
+        }
+        assert_eq!(parse("0s").unwrap(), Duration::ZERO);
+        assert_eq!(format(Duration::ZERO), "0s");
+    }
+
+    #[test]
+    fn says_what_to_write_instead() {
+        for text in ["", "5", "s", "5 s", "-5s", "5d", "99999999999999999999s", "18446744073709551615h"] {
+            let message = parse(text).unwrap_err();
+            assert!(message.contains("like 250ms"), "{text}: {message}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Server names and wildcard names: how they are normalised, checked and compared.
+
+/// A name that a route matches.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Pattern {
+    /// This name only.
+    Exact(String),
+    /// Every name below this domain, at any depth; `*.example.test` holds `example.test`.
+    Below(String),
+}
+
+impl Pattern {
+    /// Normalises and checks a name as written in a plan.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with it and what to write.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let name = normalise(text);
+        if name == "*" {
+            return Err(
+                "`*` alone matches everything: use unknownServerName and noServerName for that".into()
+            );
+        }
+        match name.strip_prefix("*.") {
+            Some(domain) => check(domain, text).map(|()| Self::Below(domain.to_owned())),
+            None => check(&name, text).map(|()| Self::Exact(name)),
+        }
+    }
+
+    /// The name as it is written in a plan.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Exact(name) => name.clone(),
+            Self::Below(domain) => format!("*.{domain}"),
+        }
+    }
+
+    /// Whether every name that `other` matches is matched by this one too.
+    pub fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Exact(a), Self::Exact(b)) => a == b,
+            (Self::Exact(_), Self::Below(_)) => false,
+            (Self::Below(a), Self::Exact(b)) => is_below(b, a),
+            (Self::Below(a), Self::Below(b)) => a == b || is_below(b, a),
+        }
+    }
+}
+
+fn is_below(name: &str, domain: &str) -> bool {
+    name.strip_suffix(domain).is_some_and(|front| front.len() > 1 && front.ends_with('.'))
+}
+
+/// Lower case, without the dot at the end.
+pub fn normalise(name: &str) -> String {
+    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
+}
+
+fn check(name: &str, written: &str) -> Result<(), String> {
+    if name.contains('*') {
+        return Err(format!(
+            "`{written}`: a wildcard stands for whole labels at the front only, as in *.example.test"
+        ));
+    }
+    if name.is_empty() || name.len() > 253 {
+        return Err(format!("`{written}` is not a server name: it must have 1 to 253 characters"));
+    }
+    for label in name.split('.') {
+        let letters = label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+        if label.is_empty() || label.len() > 63 || !letters {
+            return Err(format!(
+                "`{written}` is not a server name: labels have 1 to 63 letters, digits, - or _ (write \
+                 international names in their xn-- form)"
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn normalises_names() {
+        assert_eq!(Pattern::parse("API.Example.test."), Ok(Pattern::Exact("api.example.test".into())));
+        assert_eq!(Pattern::parse("*.Apps.test"), Ok(Pattern::Below("apps.test".into())));
+    }
+
+    #[test]
+    fn refuses_what_no_client_can_send() {
+        for name in ["", "*", "a..b", "a b", "*.", "a*.b", "a.*.b", "münchen.test", "ex/ample"] {
+            assert!(Pattern::parse(name).is_err(), "{name}");
+        }
+        assert!(Pattern::parse(&"a".repeat(64)).is_err());
+    }
+
+    #[test]
+    fn wildcards_cover_every_depth_below_and_not_the_domain_itself() {
+        let below = Pattern::parse("*.a.test").unwrap();
+        for (name, covered) in
+            [("x.a.test", true), ("x.y.a.test", true), ("a.test", false), ("xa.test", false)]
+        {
+            assert_eq!(below.covers(&Pattern::parse(name).unwrap()), covered, "{name}");
+        }
+        assert!(below.covers(&Pattern::parse("*.b.a.test").unwrap()));
+        assert!(!Pattern::parse("*.b.a.test").unwrap().covers(&below));
+    }
+}
