@@ -21,16 +21,32 @@ use crate::worker::Worker;
 use crate::{client_hello, clock, copy, proxy_protocol, socket};
 
 /// What is known of a connection when it ends.
-struct Record {
-    client: SocketAddr,
-    started: u64,
-    handshake: u64,
-    connect: u64,
-    attempts: u32,
-    server_name: Option<String>,
-    route: Option<Arc<Route>>,
-    endpoint: Option<Arc<Endpoint>>,
-    bytes: (u64, u64),
+pub struct Record {
+    pub client: SocketAddr,
+    pub started: u64,
+    pub handshake: u64,
+    pub connect: u64,
+    pub attempts: u32,
+    pub server_name: Option<String>,
+    pub route: Option<Arc<Route>>,
+    pub endpoint: Option<Arc<Endpoint>>,
+    pub bytes: (u64, u64),
+}
+
+impl Record {
+    pub fn new(client: SocketAddr) -> Self {
+        Self {
+            client,
+            started: clock::now(),
+            handshake: 0,
+            connect: 0,
+            attempts: 0,
+            server_name: None,
+            route: None,
+            endpoint: None,
+            bytes: (0, 0),
+        }
+    }
 }
 
 /// A connection that has its endpoint.
@@ -46,17 +62,7 @@ struct Opened {
 
 /// Serves one accepted connection.
 pub async fn handle(mut client: TcpStream, peer: SocketAddr, table: Arc<Table>, worker: Rc<Worker>) {
-    let mut record = Box::new(Record {
-        client: peer,
-        started: clock::now(),
-        handshake: 0,
-        connect: 0,
-        attempts: 0,
-        server_name: None,
-        route: None,
-        endpoint: None,
-        bytes: (0, 0),
-    });
+    let mut record = Box::new(Record::new(peer));
     // Boxed, so that an idle connection does not carry the room that opening takes.
     let reason = match Box::pin(open(&mut client, &table, &worker, &mut record)).await {
         Ok(opened) => carry(client, opened, &table, &worker, &mut record).await,
@@ -200,11 +206,13 @@ async fn carry(
     reason
 }
 
-fn idle_limit(timeout: Duration) -> u64 {
+/// In milliseconds.
+pub fn idle_limit(timeout: Duration) -> u64 {
     timeout.as_millis() as u64
 }
 
-fn account(record: &Record, reason: CloseReason, table: &Table, worker: &Worker) {
+/// Counts the end of a connection and writes its line.
+pub fn account(record: &Record, reason: CloseReason, table: &Table, worker: &Worker) {
     match &record.route {
         Some(route) => route.shared.closed.count(reason),
         None => table.metrics.closed.count(reason),

@@ -27,12 +27,13 @@ pub struct Entry {
     down: Cell<u64>,
     counted: Cell<(u64, u64)>,
     ending: Cell<Option<CloseReason>>,
+    /// One direction is over: nothing but a sweep would notice that the reader of the other is gone.
+    half_closed: Cell<bool>,
     waker: RefCell<Option<Waker>>,
     place: Cell<usize>,
 }
 
 impl Entry {
-    #[expect(clippy::too_many_arguments, reason = "plain data of one connection")]
     pub fn new(
         client: SocketAddr,
         listener: String,
@@ -55,6 +56,7 @@ impl Entry {
             down: Cell::new(0),
             counted: Cell::new((0, 0)),
             ending: Cell::new(None),
+            half_closed: Cell::new(false),
             waker: RefCell::new(None),
             place: Cell::new(0),
         }
@@ -84,12 +86,21 @@ impl Entry {
         }
     }
 
+    /// Asks to be woken at each sweep.
+    pub fn half_closed(&self) {
+        self.half_closed.set(true);
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
     pub fn end(&self, reason: CloseReason) {
         if self.ending.get().is_none() {
             self.ending.set(Some(reason));
-            if let Some(waker) = self.waker.borrow_mut().take() {
-                waker.wake();
-            }
+            self.wake();
         }
     }
 
@@ -145,6 +156,8 @@ impl Connections {
             entry.count();
             if now.saturating_sub(entry.touched.get()) >= entry.idle_limit {
                 entry.end(CloseReason::IdleTimeout);
+            } else if entry.half_closed.get() {
+                entry.wake();
             }
         }
     }

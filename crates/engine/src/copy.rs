@@ -41,6 +41,13 @@ impl Default for Workspace {
     }
 }
 
+impl Workspace {
+    /// Lends the thread's buffer, which is as large as the largest datagram.
+    pub fn with_buffer<T>(&self, work: impl FnOnce(&mut [u8]) -> T) -> T {
+        work(&mut self.buffer.borrow_mut())
+    }
+}
+
 struct Pipe {
     read: OwnedFd,
     write: OwnedFd,
@@ -101,6 +108,15 @@ impl Half {
 
     fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Done | Phase::SourceReset | Phase::SinkReset)
+    }
+
+    /// Whether the sink was reset while there was nothing to send to it.
+    fn sink_is_gone(&mut self, sink: &TcpStream) -> bool {
+        let gone = matches!(sink.take_error(), Ok(Some(_)) | Err(_));
+        if gone {
+            self.phase = Phase::SinkReset;
+        }
+        gone
     }
 
     /// Moves what can be moved; ready when this direction is over.
@@ -279,8 +295,13 @@ pub async fn both(
         }
         entry.watch(cx.waker());
         let before = (up.bytes, down.bytes);
-        let up_over = up.poll(cx, client, server, workspace).is_ready();
-        let down_over = down.poll(cx, server, client, workspace).is_ready();
+        let mut up_over = up.poll(cx, client, server, workspace).is_ready();
+        let mut down_over = down.poll(cx, server, client, workspace).is_ready();
+        if up_over != down_over {
+            entry.half_closed();
+            up_over = up_over || up.sink_is_gone(server);
+            down_over = down_over || down.sink_is_gone(client);
+        }
         if (up.bytes, down.bytes) != before {
             entry.moved(up.bytes, down.bytes);
         }

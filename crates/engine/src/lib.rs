@@ -20,6 +20,7 @@ mod sniff;
 mod socket;
 pub mod status;
 mod table;
+mod udp;
 mod worker;
 
 pub use access_log::AccessLog;

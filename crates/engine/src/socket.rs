@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use causeway_ir::Keepalive;
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use tokio::net::{TcpSocket, TcpStream};
 
 const BACKLOG: u32 = 4096;
@@ -22,6 +22,31 @@ pub fn listen(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::Tcp
         let listener = socket.listen(BACKLOG)?.into_std()?;
         address = listener.local_addr()?;
         sockets.push(listener);
+    }
+    Ok(sockets)
+}
+
+/// One datagram socket per core on the same address; the kernel keeps a client with its core.
+pub fn bind_udp(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::UdpSocket>> {
+    let domain = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let open = |address: SocketAddr, shared: bool| -> io::Result<std::net::UdpSocket> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(domain, SocketType::DGRAM, flags, None)?;
+        if address.is_ipv6() {
+            sockopt::set_ipv6_v6only(&socket, true)?;
+        }
+        sockopt::set_socket_reuseport(&socket, shared)?;
+        rustix::net::bind(&socket, &address)?;
+        Ok(socket.into())
+    };
+    // As above: nobody else may share the port.
+    open(address, false)?;
+    let mut address = address;
+    let mut sockets = Vec::with_capacity(count);
+    for _ in 0..count {
+        let socket = open(address, true)?;
+        address = socket.local_addr()?;
+        sockets.push(socket);
     }
     Ok(sockets)
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio_util::sync::CancellationToken;
@@ -22,6 +22,7 @@ use crate::metrics::{Held, Metrics};
 use crate::socket;
 use crate::status::ConnectionStatus;
 use crate::table::{RouteShared, Table};
+use crate::udp;
 
 /// How often idle connections are looked for.
 const SWEEP: Duration = Duration::from_millis(500);
@@ -31,11 +32,17 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Names a set of listening sockets, one per core.
 pub type SocketId = u64;
 
+/// A core's own socket of a listener.
+pub enum ListenSocket {
+    Tcp(std::net::TcpListener),
+    Udp(std::net::UdpSocket),
+}
+
 /// What the engine tells a core.
 pub enum Command {
     Listen {
         id: SocketId,
-        socket: std::net::TcpListener,
+        socket: ListenSocket,
         table: Arc<Table>,
     },
     Update {
@@ -101,14 +108,9 @@ pub fn run(
 
 async fn obey(command: Command, listening: &mut HashMap<SocketId, Listening>, worker: &Rc<Worker>) {
     match command {
-        Command::Listen { id, socket, table } => match TcpListener::from_std(socket) {
-            Ok(socket) => {
-                let table = Rc::new(RefCell::new(table));
-                let stop = CancellationToken::new();
-                let accepting = accept(socket, Rc::clone(&table), stop.clone(), Rc::clone(worker));
-                listening.insert(id, Listening { table, stop, task: spawn_local(accepting) });
-            }
-            Err(error) => tracing::warn!(%error, listener = table.name, "a core can't listen"),
+        Command::Listen { id, socket, table } => match listen(socket, table, worker) {
+            Ok(new) => drop(listening.insert(id, new)),
+            Err(error) => tracing::warn!(%error, "a core can't listen"),
         },
         Command::Update { id, table } => {
             if let Some(listening) = listening.get(&id) {
@@ -127,6 +129,21 @@ async fn obey(command: Command, listening: &mut HashMap<SocketId, Listening>, wo
         Command::Sync(answer_tx) => drop(answer_tx.send(())),
         Command::Quit => {}
     }
+}
+
+fn listen(socket: ListenSocket, table: Arc<Table>, worker: &Rc<Worker>) -> std::io::Result<Listening> {
+    let table = Rc::new(RefCell::new(table));
+    let stop = CancellationToken::new();
+    let (shown, worker) = (Rc::clone(&table), Rc::clone(worker));
+    let task = match socket {
+        ListenSocket::Tcp(socket) => {
+            spawn_local(accept(TcpListener::from_std(socket)?, shown, stop.clone(), worker))
+        }
+        ListenSocket::Udp(socket) => {
+            spawn_local(udp::serve(UdpSocket::from_std(socket)?, shown, stop.clone(), worker))
+        }
+    };
+    Ok(Listening { table, stop, task })
 }
 
 async fn accept(
@@ -158,21 +175,30 @@ async fn accept(
     }
 }
 
-fn admit(client: TcpStream, peer: std::net::SocketAddr, table: Arc<Table>, worker: &Rc<Worker>) {
+/// The leave to hold one more connection, or why not.
+pub fn leave(table: &Table, worker: &Worker) -> Result<[Held; 2], CloseReason> {
     table.metrics.total.inc();
     let limits = &worker.shared.limits;
-    let Some(engine_held) = Held::within(&worker.shared.metrics.active, Some(limits.connections())) else {
-        table.metrics.closed.count(CloseReason::ConnectionLimit);
-        return socket::refuse(client);
-    };
+    let engine_held = Held::within(&worker.shared.metrics.active, Some(limits.connections()))
+        .ok_or(CloseReason::ConnectionLimit)?;
     if !limits.admit() {
-        table.metrics.closed.count(CloseReason::RateLimit);
-        return socket::refuse(client);
+        return Err(CloseReason::RateLimit);
     }
-    let listener_held = Held::new(&table.metrics.active);
-    let worker = Rc::clone(worker);
-    spawn_local(async move {
-        let _held = (engine_held, listener_held);
-        connection::handle(client, peer, table, worker).await;
-    });
+    Ok([engine_held, Held::new(&table.metrics.active)])
+}
+
+fn admit(client: TcpStream, peer: std::net::SocketAddr, table: Arc<Table>, worker: &Rc<Worker>) {
+    match leave(&table, worker) {
+        Ok(held) => {
+            let worker = Rc::clone(worker);
+            spawn_local(async move {
+                let _held = held;
+                connection::handle(client, peer, table, worker).await;
+            });
+        }
+        Err(reason) => {
+            table.metrics.closed.count(reason);
+            socket::refuse(client);
+        }
+    }
 }

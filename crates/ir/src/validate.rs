@@ -59,6 +59,7 @@ impl Plan {
             check_listener(&mut found, &format!("listeners[{i}]"), listener, &clusters);
         }
         check_port_clashes(&mut found, &self.listeners);
+        self.check_datagrams(&mut found);
         if self.limits.handshake_timeout.is_zero() {
             found.add("limits.handshakeTimeout", "must be longer than 0s");
         }
@@ -71,6 +72,23 @@ impl Plan {
             }
         }
         found.0
+    }
+
+    /// A datagram has no room for the PROXY header.
+    fn check_datagrams(&self, found: &mut Findings) {
+        let sends =
+            |name: &str| self.clusters.iter().any(|c| c.name == name && c.send_proxy_protocol.is_some());
+        for (i, listener) in self.listeners.iter().enumerate().filter(|(_, l)| l.protocol == Protocol::Udp) {
+            for (r, route) in listener.routes.iter().enumerate().filter(|(_, route)| sends(&route.cluster)) {
+                found.add(
+                    format!("listeners[{i}].routes[{r}].cluster"),
+                    format!(
+                        "`{}` has sendProxyProtocol, which is for TCP only: give UDP its own cluster",
+                        route.cluster
+                    ),
+                );
+            }
+        }
     }
 
     /// What runs, but perhaps not as its author thinks: wildcards within wildcards that lead elsewhere.

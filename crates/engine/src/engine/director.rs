@@ -19,7 +19,7 @@ use crate::metrics::ListenerMetrics;
 use crate::socket;
 use crate::status::{ListenerStatus, Status};
 use crate::table::{NO_SERVER_NAME, PLAINTEXT, Route, RouteShared, Table, UNKNOWN_SERVER_NAME};
-use crate::worker::{Command, Shared, SocketId};
+use crate::worker::{Command, ListenSocket, Shared, SocketId};
 
 /// When to try again to listen on an address that could not be had.
 const LISTEN_AGAIN: Duration = Duration::from_secs(2);
@@ -201,8 +201,19 @@ impl Director {
     }
 
     fn listen(&mut self, key: SocketKey, listener: &Listener) -> std::io::Result<SocketAddr> {
-        let sockets = socket::listen(key.1, self.workers.len())?;
-        let address = sockets.first().map_or(Ok(key.1), std::net::TcpListener::local_addr)?;
+        let count = self.workers.len();
+        let (sockets, address): (Vec<ListenSocket>, _) = match listener.protocol {
+            Protocol::Tcp => {
+                let sockets = socket::listen(key.1, count)?;
+                let address = sockets.first().map_or(Ok(key.1), std::net::TcpListener::local_addr)?;
+                (sockets.into_iter().map(ListenSocket::Tcp).collect(), address)
+            }
+            Protocol::Udp => {
+                let sockets = socket::bind_udp(key.1, count)?;
+                let address = sockets.first().map_or(Ok(key.1), std::net::UdpSocket::local_addr)?;
+                (sockets.into_iter().map(ListenSocket::Udp).collect(), address)
+            }
+        };
         let metrics = self.shared.metrics.listener(&listener.name, &label(address));
         let Some(table) = self.compile(listener, address, metrics.clone()) else { return Ok(address) };
         let id = self.next_socket;

@@ -90,6 +90,16 @@ fn the_same_port_in_both_families_and_protocols_is_fine() {
 }
 
 #[test]
+fn datagrams_carry_no_proxy_header() {
+    let text = GOOD
+        .replace("  bind: 0.0.0.0:22", "  protocol: UDP\n  bind: 0.0.0.0:22")
+        .replace("{name: api, endpoints", "{name: api, sendProxyProtocol: v2, endpoints");
+    let problems = serde_saphyr::from_str::<Plan>(&text).unwrap().validate();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert_eq!(problems[0].path, "listeners[1].routes[0].cluster");
+}
+
+#[test]
 fn warns_of_wildcards_within_wildcards() {
     let text = GOOD.replace("[api.test]", "[\"*.test\"]");
     let plan: Plan = serde_saphyr::from_str(&text).unwrap();

@@ -8,3 +8,4 @@ mod proxy_header;
 mod sni;
 mod support;
 mod tls;
+mod udp;

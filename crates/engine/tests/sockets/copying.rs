@@ -143,7 +143,7 @@ async fn an_answer_survives_a_server_that_closes_on_unread_input() {
     let mut client = running.connect("in").await;
     client.write_all(&[1; 1000]).await.unwrap();
     let (mut server, _) = endpoint.accept().await.unwrap();
-    server.readable().await.unwrap();
+    server.peek(&mut [0]).await.unwrap();
     server.write_all(b"413").await.unwrap();
     drop(server);
     let mut answer = [0; 3];
@@ -164,5 +164,17 @@ async fn a_server_that_ends_first_still_hears_the_client() {
     client.shutdown().await.unwrap();
     assert_eq!(read_all(&mut server).await, b"still here");
     running.closed("finished", 1).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_gone_ends_a_connection_that_is_half_closed() {
+    let endpoint = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let running = Running::start(&plain_plan(&[endpoint.local_addr().unwrap()], "")).await;
+    let mut client = running.connect("in").await;
+    drop(endpoint.accept().await.unwrap());
+    assert_eq!(read_all(&mut client).await, b"");
+    client.write_all(b"to nobody").await.unwrap();
+    running.closed("endpointReset", 1).await;
     running.stop().await;
 }

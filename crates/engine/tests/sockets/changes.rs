@@ -1,0 +1,173 @@
+//! New plans while connections are open.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use causeway_ir::{Cluster, Endpoint, Listener, Route};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::support::{Backend, PATIENCE, Running, hello, plain_plan, read_all};
+
+async fn say(stream: &mut TcpStream, word: &[u8]) {
+    stream.write_all(word).await.unwrap();
+    let mut echoed = vec![0; word.len()];
+    tokio::time::timeout(PATIENCE, stream.read_exact(&mut echoed)).await.unwrap().unwrap();
+    assert_eq!(echoed, word);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_under_load_fail_no_request_and_break_no_connection() {
+    let backend = Backend::named("").await;
+    let mut running = Running::start(&plain_plan(&[backend.address], "")).await;
+    let address = running.address("in");
+    let mut kept = running.connect("in").await;
+    say(&mut kept, b"before").await;
+    let (stop, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let load: Vec<_> = (0..8)
+        .map(|_| {
+            let (stop, served) = (Arc::clone(&stop), Arc::clone(&served));
+            tokio::spawn(async move {
+                while !stop.load(Relaxed) {
+                    let mut stream = TcpStream::connect(address).await.unwrap();
+                    stream.write_all(b"request").await.unwrap();
+                    stream.shutdown().await.unwrap();
+                    assert_eq!(read_all(&mut stream).await, b"request");
+                    served.fetch_add(1, Relaxed);
+                }
+            })
+        })
+        .collect();
+    for i in 0..50 {
+        running
+            .change(|plan| {
+                plan.clusters
+                    .push(Cluster::new(format!("c{i}"), vec![Endpoint::new(backend.address.to_string())]));
+                // The route of the listener moves to the new cluster each time.
+                plan.listeners[0].routes[0].cluster = format!("c{i}");
+                plan.listeners[0].bind = "127.0.0.1:0".into();
+            })
+            .await;
+        assert_eq!(running.address("in"), address);
+    }
+    stop.store(true, Relaxed);
+    for task in load {
+        task.await.unwrap();
+    }
+    assert!(served.load(Relaxed) > 0);
+    say(&mut kept, b"after").await;
+    drop(kept);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_removed_listener_stops_accepting_and_drains_with_a_limit() {
+    let backend = Backend::named("").await;
+    let mut running = Running::start(&plain_plan(&[backend.address], "drainTimeout: 300ms\n")).await;
+    let address = running.address("in");
+    let mut kept = running.connect("in").await;
+    say(&mut kept, b"before").await;
+    let began = Instant::now();
+    running.change(|plan| plan.listeners.clear()).await;
+    assert!(TcpStream::connect(address).await.is_err());
+    say(&mut kept, b"still").await;
+    assert_eq!(read_all(&mut kept).await, b"");
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_route_that_comes_back_in_time_keeps_its_connections() {
+    let backend = Backend::named("").await;
+    let mut running = Running::start(&plain_plan(&[backend.address], "drainTimeout: 1s\n")).await;
+    let mut kept = running.connect("in").await;
+    say(&mut kept, b"before").await;
+    let listeners = running.plan.listeners.clone();
+    running.change(|plan| plan.listeners.clear()).await;
+    running.change(|plan| plan.listeners = listeners).await;
+    let until = Instant::now() + Duration::from_millis(1500);
+    while Instant::now() < until {
+        say(&mut kept, b"on").await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    drop(kept);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bad_plan_changes_nothing_and_says_why() {
+    let backend = Backend::named("").await;
+    let mut running = Running::start(&plain_plan(&[backend.address], "")).await;
+    let good = running.plan.clone();
+    running.change(|plan| plan.listeners[0].routes[0].cluster = "nope".into()).await;
+    let (_, problems) = running.handle.status().refused.unwrap();
+    assert_eq!(problems[0].path, "listeners[0].routes[0].cluster");
+    assert_eq!(running.ask("in", b"on").await, b"on");
+    running.change(|plan| *plan = good).await;
+    assert!(running.handle.status().refused.is_none());
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_port_that_is_taken_fails_alone_and_is_taken_when_free() {
+    let backend = Backend::named("").await;
+    let mut running = Running::start(&plain_plan(&[backend.address], "")).await;
+    let other = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let taken = other.local_addr().unwrap();
+    running
+        .change(|plan| {
+            let listener =
+                Listener { name: "taken".into(), bind: taken.to_string(), ..plan.listeners[0].clone() };
+            plan.listeners.push(listener);
+        })
+        .await;
+    let missing = running.handle.status().missing();
+    assert!(missing.len() == 1 && missing[0].contains("another process listens there"), "{missing:?}");
+    assert_eq!(running.ask("in", b"on").await, b"on");
+    drop(other);
+    let mut status = running.handle.watch();
+    tokio::time::timeout(PATIENCE, status.wait_for(|s| s.missing().is_empty())).await.unwrap().unwrap();
+    assert_eq!(running.ask("taken", b"on").await, b"on");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shutdown_lets_connections_end() {
+    let backend = Backend::named("").await;
+    let running = Running::start(&plain_plan(&[backend.address], "")).await;
+    let address = running.address("in");
+    let mut kept = running.connect("in").await;
+    say(&mut kept, b"before").await;
+    let handle = running.handle.clone();
+    let stopping = tokio::spawn(running.stop());
+    handle.watch().wait_for(|status| status.draining).await.unwrap();
+    crate::support::eventually("no more connections", || std::net::TcpStream::connect(address).is_err())
+        .await;
+    say(&mut kept, b"still").await;
+    kept.shutdown().await.unwrap();
+    assert_eq!(read_all(&mut kept).await, b"");
+    stopping.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_thousand_names_are_found_and_changed() {
+    let backend = Backend::named("").await;
+    let plan = plain_plan(&[backend.address], "")
+        .replace("routes:", "sniff: tls, routes:")
+        .replace("name: r,", "name: r, serverNames: [a.test],");
+    let mut running = Running::start(&plan).await;
+    let route = |i: usize| Route {
+        name: format!("r{i}"),
+        server_names: vec![format!("n{i}.test")],
+        cluster: "c".into(),
+        connection_limit: None,
+    };
+    running.change(|plan| plan.listeners[0].routes.extend((0..100_000).map(route))).await;
+    running.change(|plan| plan.listeners[0].routes.push(route(100_000))).await;
+    for name in ["a.test", "n0.test", "n77777.test", "n100000.test"] {
+        let hello = hello(name);
+        assert_eq!(running.ask("in", &hello).await, hello, "{name}");
+    }
+    running.stop().await;
+}

@@ -1,0 +1,99 @@
+//! Failing, changing and checked endpoints.
+
+use causeway_ir::Endpoint;
+use tokio::net::TcpListener;
+
+use crate::support::{Backend, Running, eventually, nobody, plain_plan};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connecting_is_tried_elsewhere_and_the_failing_endpoint_rested() {
+    let backend = Backend::named("alive").await;
+    let dead = nobody().await;
+    let ejection = "  ejection: {consecutiveFailures: 2, time: 1h}\n";
+    let running = Running::start(&plain_plan(&[dead, backend.address], ejection)).await;
+    for _ in 0..20 {
+        assert_eq!(running.ask("in", b"").await, b"alive");
+    }
+    assert_eq!(running.metric(&["causeway_connect_failures_total"]), 2);
+    assert_eq!(running.metric(&["causeway_ejections_total"]), 1);
+    let clusters = running.handle.clusters();
+    assert!(clusters[0].endpoints[0].ejected && !clusters[0].endpoints[1].ejected);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_to_connect_to_is_told_apart_from_nothing_that_answers() {
+    let mut running = Running::start(&plain_plan(&[nobody().await], "")).await;
+    assert_eq!(running.ask("in", b"").await, b"");
+    running.closed("connectFailed", 1).await;
+    running.change(|plan| plan.clusters[0].endpoints.clear()).await;
+    assert_eq!(running.ask("in", b"").await, b"");
+    running.closed("noEndpoint", 1).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_connections_follow_the_endpoints() {
+    let (one, two) = (Backend::named("one").await, Backend::named("two").await);
+    let mut running = Running::start(&plain_plan(&[one.address], "")).await;
+    assert_eq!(running.ask("in", b"").await, b"one");
+    running.change(|plan| plan.clusters[0].endpoints.push(Endpoint::new(two.address.to_string()))).await;
+    let mut answers = vec![running.ask("in", b"").await, running.ask("in", b"").await];
+    answers.sort();
+    assert_eq!(answers, [b"one", b"two"]);
+    running
+        .change(|plan| {
+            plan.clusters[0].endpoints[0].ready = false;
+            plan.clusters[0].endpoints[0].terminating = true;
+        })
+        .await;
+    assert_eq!(running.ask("in", b"").await, b"two");
+    running.change(|plan| drop(plan.clusters[0].endpoints.pop())).await;
+    assert_eq!(running.ask("in", b"").await, b"one");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_check_finds_endpoints_down_and_up_again() {
+    let alive = Backend::named("alive").await;
+    let moody = nobody().await;
+    let check = "  healthCheck: {kind: tcp, interval: 20ms, unhealthyAfter: 2, healthyAfter: 2}\n";
+    let running = Running::start(&plain_plan(&[alive.address, moody], check)).await;
+    let healthy = || running.handle.clusters()[0].endpoints[1].healthy;
+    eventually("found down", || !healthy()).await;
+    for _ in 0..4 {
+        assert_eq!(running.ask("in", b"").await, b"alive");
+    }
+    assert_eq!(running.metric(&["causeway_connect_failures_total"]), 0);
+    let _moody = Backend::at(&moody.to_string(), "moody").await;
+    eventually("found up", healthy).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tls_check_wants_tls() {
+    // It accepts, but what it says is not TLS.
+    let plain = Backend::named("plain").await;
+    let check = "  healthCheck: {kind: tls, interval: 20ms, unhealthyAfter: 1}\n";
+    let running = Running::start(&plain_plan(&[plain.address], check)).await;
+    eventually("found down", || !running.handle.clusters()[0].endpoints[0].healthy).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endpoint_that_never_answers_the_connect_times_out() {
+    // A full backlog: the kernel drops the handshakes that follow.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let full: TcpListener = socket.listen(0).unwrap();
+    let address = full.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    for _ in 0..4 {
+        let connecting = tokio::net::TcpStream::connect(address);
+        waiting.push(tokio::time::timeout(std::time::Duration::from_millis(100), connecting).await);
+    }
+    let running = Running::start(&plain_plan(&[address], "  connectTimeout: 100ms\n")).await;
+    assert_eq!(running.ask("in", b"").await, b"");
+    running.closed("connectFailed", 1).await;
+    running.stop().await;
+}

@@ -1,0 +1,87 @@
+//! Datagrams and their sessions.
+
+use std::net::SocketAddr;
+
+use tokio::net::UdpSocket;
+
+use crate::support::{PATIENCE, Running, eventually};
+
+/// A server that sends each datagram back.
+async fn echo() -> (SocketAddr, tokio::task::JoinHandle<()>) {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    let task = tokio::spawn(async move {
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            let Ok((count, from)) = socket.recv_from(&mut buffer).await else { continue };
+            socket.send_to(&buffer[..count], from).await.unwrap();
+        }
+    });
+    (address, task)
+}
+
+fn plan(endpoint: SocketAddr, idle: &str) -> String {
+    format!(
+        "listeners: [{{name: in, bind: '127.0.0.1:0', protocol: UDP, routes: [{{name: r, cluster: c}}]}}]\n\
+         clusters: [{{name: c, idleTimeout: {idle}, endpoints: [{{address: '{endpoint}'}}]}}]"
+    )
+}
+
+async fn ask(socket: &UdpSocket, word: &[u8]) -> Vec<u8> {
+    socket.send(word).await.unwrap();
+    let mut buffer = vec![0; 2048];
+    let count = tokio::time::timeout(PATIENCE, socket.recv(&mut buffer)).await.unwrap().unwrap();
+    buffer.truncate(count);
+    buffer
+}
+
+async fn client(running: &Running) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    socket.connect(running.address("in")).await.unwrap();
+    socket
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_has_one_session_until_it_idles() {
+    let (endpoint, server) = echo().await;
+    let running = Running::start(&plan(endpoint, "300ms")).await;
+    let (one, two) = (client(&running).await, client(&running).await);
+    for i in 0..10u8 {
+        assert_eq!(ask(&one, &[i; 100]).await, [i; 100]);
+        assert_eq!(ask(&two, &[i, 1]).await, [i, 1]);
+    }
+    assert_eq!(running.metric(&["envoy_cluster_upstream_cx_total{"]), 2);
+    assert_eq!(running.handle.connections().await.len(), 2);
+    running.closed("idleTimeout", 2).await;
+    assert!(running.handle.connections().await.is_empty());
+    assert_eq!(ask(&one, b"again").await, b"again");
+    server.abort();
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_end_with_their_listener() {
+    let (endpoint, server) = echo().await;
+    let mut running = Running::start(&plan(endpoint, "1h")).await;
+    let one = client(&running).await;
+    assert_eq!(ask(&one, b"hello").await, b"hello");
+    running.change(|plan| plan.listeners.clear()).await;
+    running.closed("drained", 1).await;
+    server.abort();
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endpoint_that_is_not_there_ends_the_session() {
+    let gone = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let running = Running::start(&plan(gone, "1h")).await;
+    let one = client(&running).await;
+    eventually("found missing", || {
+        // The first one draws the complaint of the host, a later one meets it.
+        one.try_send(b"anybody?").unwrap();
+        running.metric(&["causeway_connections_closed_total", "endpointReset"]) > 0
+    })
+    .await;
+    assert!(running.metric(&["causeway_connect_failures_total"]) > 0);
+    running.stop().await;
+}
