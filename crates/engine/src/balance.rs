@@ -25,7 +25,9 @@ pub fn pick<'a>(
     // The usual case needs no list: everything is fit and equal.
     if state.plan.policy == Policy::RoundRobin
         && tried.is_empty()
-        && members.iter().all(|m| m.standing == Standing::Ready && share(state, m, now) == 1.0 && fit(m))
+        && members
+            .iter()
+            .all(|m| m.standing == Standing::Ready && full_share(state, m, now) == Some(1) && fit(m))
     {
         return members.get(turn.checked_rem(members.len())?).map(|m| &m.endpoint);
     }
@@ -53,7 +55,7 @@ fn choose<'a>(
         return Some(&first.endpoint);
     }
     let chosen = match state.plan.policy {
-        Policy::RoundRobin if candidates.iter().all(|m| share(state, m, now) == share(state, first, now)) => {
+        Policy::RoundRobin if candidates.iter().all(|m| full_share(state, m, now) == Some(first.weight)) => {
             candidates[turn % candidates.len()]
         }
         Policy::RoundRobin => by_share(state, candidates, evenly(turn), now),
@@ -88,6 +90,15 @@ fn by_share<'a>(state: &State, members: &[&'a Member], point: f64, now: u64) -> 
         }
     }
     members[members.len() - 1]
+}
+
+/// The weight, if the endpoint is past its slow start.
+fn full_share(state: &State, member: &Member, now: u64) -> Option<u32> {
+    let warm = state.plan.slow_start.is_none_or(|window| {
+        let since = member.endpoint.since.load(Relaxed);
+        since == 0 || now.saturating_sub(since) >= window.as_millis() as u64
+    });
+    warm.then_some(member.weight)
 }
 
 /// The weight, less while an endpoint starts slowly.

@@ -2,6 +2,7 @@
 //! long or have to go. One sweep a tick instead of a timer per connection keeps an idle connection small.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -164,9 +165,10 @@ impl Connections {
 
     /// Ends the connections of these routes, or all.
     pub fn drain(&self, routes: Option<&[Arc<RouteShared>]>) {
+        let routes = routes.map(|routes| routes.iter().map(Arc::as_ptr).collect::<HashSet<_>>());
         for entry in self.entries.borrow().iter() {
-            let shared = &entry.route.shared;
-            if routes.is_none_or(|routes| routes.iter().any(|route| Arc::ptr_eq(route, shared))) {
+            let shared = Arc::as_ptr(&entry.route.shared);
+            if routes.as_ref().is_none_or(|routes| routes.contains(&shared)) {
                 entry.end(CloseReason::Drained);
             }
         }

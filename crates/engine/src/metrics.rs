@@ -1,6 +1,7 @@
 //! The counters of an engine. What the connection path touches is looked up once, when a plan is compiled, and
 //! then kept beside the listener, route or cluster.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use prometheus_client::metrics::counter::Counter;
@@ -81,8 +82,9 @@ impl Metrics {
     pub fn closes(&self, listener: &str, route: &str) -> Closes {
         Closes {
             family: self.closed.clone(),
-            labels: [("listener", listener.to_owned()), ("route", route.to_owned())],
+            labels: [listener.to_owned(), route.to_owned()],
             counters: Arc::default(),
+            forgotten: Arc::default(),
         }
     }
 
@@ -143,29 +145,40 @@ pub struct ClusterMetrics {
 #[derive(Clone)]
 pub struct Closes {
     family: Family<Labels, Counter>,
-    labels: [(&'static str, String); 2],
+    labels: [String; 2],
     counters: Arc<[OnceLock<Counter>; CloseReason::ALL.len()]>,
+    forgotten: Arc<AtomicBool>,
 }
 
 impl Closes {
     pub fn count(&self, reason: CloseReason) {
-        self.counters[reason as usize]
-            .get_or_init(|| {
-                let mut labels = self.labels.to_vec();
-                labels.push(("reason", reason.as_str().to_owned()));
-                self.family.get_or_create_owned(&labels)
-            })
-            .inc();
+        // The last connections of a removed route count for its listener: its own series are not shown again.
+        if self.forgotten.load(Relaxed) {
+            let [listener, _] = &self.labels;
+            self.family.get_or_create_owned(&labels(listener, "", reason)).inc();
+            return;
+        }
+        let [listener, route] = &self.labels;
+        let create = || self.family.get_or_create_owned(&labels(listener, route, reason));
+        self.counters[reason as usize].get_or_init(create).inc();
     }
 
     /// Takes the series out of the exposition.
     pub fn forget(&self) {
+        self.forgotten.store(true, Relaxed);
+        let [listener, route] = &self.labels;
         for reason in CloseReason::ALL {
-            let mut labels = self.labels.to_vec();
-            labels.push(("reason", reason.as_str().to_owned()));
-            self.family.remove(&labels);
+            self.family.remove(&labels(listener, route, reason));
         }
     }
+}
+
+fn labels(listener: &str, route: &str, reason: CloseReason) -> Labels {
+    vec![
+        ("listener", listener.to_owned()),
+        ("route", route.to_owned()),
+        ("reason", reason.as_str().to_owned()),
+    ]
 }
 
 /// A gauge that goes down again when this is dropped.

@@ -53,15 +53,12 @@ pub async fn serve(
         // An error here is one of an earlier answer that did not arrive.
         let Ok((count, client)) = received else { continue };
         let known = sessions.borrow().get(&client).cloned();
-        let session = match known {
-            Some(session) => session,
-            None => {
-                let table = Arc::clone(&table.borrow());
-                match begin(client, table, &socket, &sessions, &worker).await {
-                    Some(session) => session,
-                    None => continue,
-                }
-            }
+        let session = if let Some(session) = known {
+            session
+        } else {
+            let table = Arc::clone(&table.borrow());
+            let Some(session) = begin(client, table, &socket, &sessions, &worker).await else { continue };
+            session
         };
         match session.upstream.try_send(&buffer[..count]) {
             Ok(_) => {

@@ -83,7 +83,7 @@ impl fmt::Display for PlanDiff {
 
 /// Compares two plans.
 pub fn diff(old: &Plan, new: &Plan) -> PlanDiff {
-    fn by_name<'a, T>(items: &'a [T], name: impl Fn(&T) -> &String) -> BTreeMap<String, &'a T> {
+    fn by_name<T>(items: &[T], name: impl Fn(&T) -> &String) -> BTreeMap<String, &T> {
         items.iter().map(|item| (name(item).clone(), item)).collect()
     }
     fn routes(plan: &Plan) -> BTreeMap<String, &crate::Route> {

@@ -32,14 +32,14 @@ pub fn format(duration: Duration) -> String {
     if left == 0 {
         return "0s".to_owned();
     }
-    let mut text = String::new();
+    let mut parts = Vec::new();
     for (unit, scale) in UNITS.iter().rev() {
         if left >= *scale {
-            text.push_str(&format!("{}{unit}", left / scale));
+            parts.push(format!("{}{unit}", left / scale));
             left %= scale;
         }
     }
-    text
+    parts.concat()
 }
 
 pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

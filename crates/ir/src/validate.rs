@@ -201,7 +201,7 @@ fn check_listener(found: &mut Findings, path: &str, listener: &Listener, cluster
     match (listener.sniff, listener.routes.len()) {
         (Sniff::None, 1) => {}
         (Sniff::None, 0) => {
-            found.add(format!("{path}.routes"), "a route is needed: name the cluster that serves this port")
+            found.add(format!("{path}.routes"), "a route is needed: name the cluster that serves this port");
         }
         (Sniff::None, count) => found.add(
             format!("{path}.routes"),
@@ -234,7 +234,7 @@ fn check_cluster(found: &mut Findings, path: &str, cluster: &Cluster) {
                 ),
             ),
             Ok(address) if address.port() == 0 => {
-                found.add(format!("{path}.address"), "port 0 can't be connected to")
+                found.add(format!("{path}.address"), "port 0 can't be connected to");
             }
             Ok(address) => {
                 if let Some(first) = seen.insert(address, path.clone()) {

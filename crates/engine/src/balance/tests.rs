@@ -101,7 +101,7 @@ fn never_picks_what_was_tried() {
 #[test]
 fn a_new_endpoint_starts_slowly_and_known_ones_keep_their_state() {
     let mut plan = causeway_ir::Cluster::new("c", vec![endpoint(1)]);
-    plan.slow_start = Some(Duration::from_secs(3600));
+    plan.slow_start = Some(Duration::from_hours(1));
     let cluster = Cluster::new(&plan, &Metrics::default());
     cluster.state().members[0].endpoint.total.inc();
     plan.endpoints.push(endpoint(2));

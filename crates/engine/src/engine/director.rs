@@ -127,12 +127,11 @@ impl Director {
         let plan = Arc::clone(&self.plan);
         self.shared.limits.set(&plan.limits);
         for planned in &plan.clusters {
-            match self.clusters.get(&planned.name) {
-                Some(cluster) => cluster.update(planned),
-                None => {
-                    let cluster = Arc::new(Cluster::new(planned, &self.shared.metrics));
-                    self.clusters.insert(planned.name.clone(), cluster);
-                }
+            if let Some(cluster) = self.clusters.get(&planned.name) {
+                cluster.update(planned);
+            } else {
+                let cluster = Arc::new(Cluster::new(planned, &self.shared.metrics));
+                self.clusters.insert(planned.name.clone(), cluster);
             }
         }
         self.keep_checks(&plan);
@@ -299,7 +298,9 @@ impl Director {
                 }
             }
         }
-        over.iter().for_each(|route| route.closed.forget());
+        for route in &over {
+            route.closed.forget();
+        }
         self.tell(|| Command::Drain { routes: Some(over.clone()) });
     }
 
