@@ -87,15 +87,16 @@ async fn begin(
     sessions: &Sessions,
     worker: &Rc<Worker>,
 ) -> Option<Rc<Session>> {
-    let mut record = Record::new(client);
-    let opened = match worker::leave(&table, worker) {
-        Ok(held) => {
-            open(&table, worker, &mut record).await.map(|(session, state, more)| (session, state, held, more))
+    let held = match worker::leave(&table, worker) {
+        Ok(held) => held,
+        Err(reason) => {
+            table.metrics.closed.count(reason);
+            return None;
         }
-        Err(reason) => Err(reason),
     };
-    match opened {
-        Ok((session, state, held, more)) => {
+    let mut record = Record::new(client);
+    match open(&table, worker, &mut record).await {
+        Ok((session, state, more)) => {
             let session = Rc::new(session);
             sessions.borrow_mut().insert(client, Rc::clone(&session));
             let (answered, socket, sessions, worker) =

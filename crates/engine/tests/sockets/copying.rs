@@ -46,7 +46,7 @@ async fn half_close_loses_nothing_of_64_mib() {
     let backend = Backend::named("x").await;
     let running = Running::start(&plain_plan(&[backend.address], "")).await;
     let stream = running.connect("in").await;
-    tokio::time::timeout(Duration::from_secs(120), echo(stream, 1)).await.unwrap();
+    tokio::time::timeout(Duration::from_mins(2), echo(stream, 1)).await.unwrap();
     running.closed("finished", 1).await;
     let bytes = SIZE as u64;
     assert_eq!(running.metric(&["causeway_bytes_total", "direction=\"up\""]), bytes);
@@ -66,7 +66,7 @@ async fn a_hello_and_bulk_behind_it_arrive_whole() {
     let mut stream = running.connect("in").await;
     let hello = hello("a.test");
     stream.write_all(&hello).await.unwrap();
-    tokio::time::timeout(Duration::from_secs(120), echo(stream, 1 + hello.len())).await.unwrap();
+    tokio::time::timeout(Duration::from_mins(2), echo(stream, 1 + hello.len())).await.unwrap();
     running.stop().await;
 }
 

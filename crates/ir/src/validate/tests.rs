@@ -109,3 +109,12 @@ fn warns_of_wildcards_within_wildcards() {
     assert_eq!(warnings[0].path, "listeners[0].routes[1].serverNames[0]");
     assert!(warnings[0].message.contains("`*.apps.test` lies within `*.test`"), "{warnings:?}");
 }
+
+#[test]
+fn the_example_of_the_documentation_is_a_good_plan() {
+    let page = include_str!("../../../../docs/engine.md");
+    let example = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let plan: Plan = serde_saphyr::from_str(example).unwrap();
+    assert_eq!(plan.validate(), []);
+    assert_eq!(plan.warnings(), []);
+}
