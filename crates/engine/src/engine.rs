@@ -133,7 +133,8 @@ impl Handle {
         self.status_rx.clone()
     }
 
-    /// Waits until this plan runs or was refused; `false` when the engine is gone.
+    /// Waits until this plan runs or was refused; `false` when the engine is gone. Only for the newest plan: one that
+    /// was replaced before the engine saw it never settles.
     pub async fn settled(&self, plan: &Arc<Plan>) -> bool {
         let is = |other: &Arc<Plan>| Arc::ptr_eq(other, plan);
         let done = |status: &Status| {

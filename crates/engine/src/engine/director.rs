@@ -118,6 +118,7 @@ impl Director {
         }
         let changes = causeway_ir::diff(&self.plan, &plan);
         self.plan = plan;
+        self.status_tx.send_modify(|status| status.refused = None);
         self.apply().await;
         self.shared.metrics.plans_applied.inc();
         tracing::info!(%changes, "plan applied");
@@ -155,7 +156,6 @@ impl Director {
         self.clusters_tx.send_replace(clusters);
         self.status_tx.send_modify(|status| {
             status.plan = Some(plan);
-            status.refused = None;
             status.listeners = listeners;
         });
     }
@@ -192,8 +192,20 @@ impl Director {
             Ok(address) => status.address = Some(address),
             Err(error) => {
                 let error = explain(&error, &listener.bind);
-                tracing::warn!(listener = listener.name, error, "can't listen; trying again");
                 status.error = Some(error);
+                let told = self
+                    .status_tx
+                    .borrow()
+                    .listeners
+                    .iter()
+                    .any(|l| l.name == status.name && l.error == status.error);
+                if !told {
+                    tracing::warn!(
+                        listener = listener.name,
+                        error = status.error,
+                        "can't listen; trying again"
+                    );
+                }
             }
         }
         status

@@ -125,10 +125,17 @@ async fn a_port_that_is_taken_fails_alone_and_is_taken_when_free() {
     let missing = running.handle.status().missing();
     assert!(missing.len() == 1 && missing[0].contains("another process listens there"), "{missing:?}");
     assert_eq!(running.ask("in", b"on").await, b"on");
+    let good = running.plan.clone();
+    running.change(|plan| plan.clusters.clear()).await;
+    running.plan = good;
     drop(other);
     let mut status = running.handle.watch();
     tokio::time::timeout(PATIENCE, status.wait_for(|s| s.missing().is_empty())).await.unwrap().unwrap();
     assert_eq!(running.ask("taken", b"on").await, b"on");
+    assert!(
+        running.handle.status().refused.is_some(),
+        "a bad plan is remembered while listening is tried again"
+    );
     running.stop().await;
 }
 
