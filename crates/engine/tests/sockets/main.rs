@@ -5,6 +5,7 @@ mod changes;
 mod copying;
 mod endpoints;
 mod limits;
+mod observing;
 mod proxy_header;
 mod sni;
 mod support;

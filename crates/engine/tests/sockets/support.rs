@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_engine::{Engine, Handle, Options};
+use causeway_engine::{AccessLog, Engine, Handle, Options};
 use causeway_ir::Plan;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -24,10 +24,14 @@ pub struct Running {
 impl Running {
     /// Starts an engine with a plan in YAML.
     pub async fn start(plan: &str) -> Self {
+        Self::with(plan, AccessLog::Off).await
+    }
+
+    pub async fn with(plan: &str, access_log: AccessLog) -> Self {
         let plan: Plan = serde_saphyr::from_str(plan).unwrap();
         let shared = Arc::new(plan.clone());
         let (plan_tx, plan_rx) = watch::channel(Some(Arc::clone(&shared)));
-        let engine = Engine::start(plan_rx, &Options { workers: 2, ..Options::default() }).unwrap();
+        let engine = Engine::start(plan_rx, &Options { workers: 2, access_log }).unwrap();
         let handle = engine.handle();
         assert!(handle.settled(&shared).await);
         let running = Self { plan, plan_tx, engine, handle };
