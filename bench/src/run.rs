@@ -20,8 +20,6 @@ const IDLE_LIMIT_MIB: f64 = 60.0;
 const EVENT_LIMIT_MS: f64 = 10.0;
 /// From ready until memory is looked at.
 const SETTLE: Duration = Duration::from_secs(5);
-/// Between a ready line and the stop.
-const CALM: Duration = Duration::from_millis(500);
 const WATCH_LENGTH: Duration = Duration::from_secs(10);
 const LISTS: usize = 10;
 const PAGE: usize = 500;
@@ -127,9 +125,6 @@ async fn starts(args: &Args, program: &Path, dir: &Path, report: &mut Report) ->
         for samples in [&mut fresh, &mut used] {
             let causeway = Causeway::up(program, &data_dir).await?;
             samples.push(millis(causeway.ready_after));
-            // A stop right at the ready line may wait for controllers that have not listed yet, up to the drain's
-            // limit of 20 s; that is not what is measured here.
-            tokio::time::sleep(CALM).await;
             causeway.process.stop().await?;
         }
         std::fs::remove_dir_all(&data_dir)?;
