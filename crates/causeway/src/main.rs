@@ -19,10 +19,6 @@ use clap::Parser;
 
 use cli::{Cli, Command};
 
-/// Requests and watches make and drop many small objects on all threads.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     // The keeper of a pod's process must stay small and start fast: it needs nothing below.
