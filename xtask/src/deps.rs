@@ -67,7 +67,7 @@ const FENCES: &[Fence] = &[
     fence("causeway-providers", &[], KUBERNETES),
     fence("causeway-controllers", &["causeway-api", "causeway-ir", "causeway-providers"], &["axum"]),
     fence("causeway-apiserver", &["causeway-api"], &[]),
-    fence("causeway-node", &[], &[]),
+    fence("causeway-node", &["causeway-ir"], &[]),
     // Measures the program from outside.
     fence("causeway-bench", &[], KUBERNETES),
     fence("xtask", &["causeway-api"], &["tokio"]),

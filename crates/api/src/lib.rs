@@ -47,7 +47,7 @@ pub use intercept_request::{
 };
 pub use proxy_server::{
     Backend, BackendStatus, Engine, LogLevel, Outcome, PortDefaults, Protocol, ProxyNetwork, ProxyServer,
-    ProxyServerSpec, ProxyServerStatus, Refusal,
+    ProxyServerSpec, ProxyServerStatus, Refusal, ReplicaStatus,
 };
 pub use structural::structural;
 pub use workstation::{Workstation, WorkstationSpec, WorkstationStatus};

@@ -119,7 +119,7 @@ pub struct Backend {
     /// Name of this entry, unique in the list.
     #[schemars(schema_with = "crate::schema::label")]
     pub name: String,
-    /// The name that clients ask for. `*.example.com` matches every name of one more label.
+    /// The name that clients ask for. `*.example.com` matches every name below example.com.
     #[schemars(schema_with = "crate::schema::wildcard_hostname")]
     pub hostname: String,
     /// Further names for the same service.
@@ -262,6 +262,43 @@ pub struct ProxyServerStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend_count: Option<i32>,
     /// Each backend's health.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub backends: Vec<BackendStatus>,
+    /// What each running proxy says of itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub replicas: Vec<ReplicaStatus>,
+}
+
+/// What one running proxy says of itself. Written by the proxy, removed by the operator when its pod is gone.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplicaStatus {
+    /// Name of its pod.
+    pub name: String,
+    /// The generation of the spec that it last read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Which program carries its traffic.
+    #[serde(default)]
+    pub engine: Engine,
+    /// It carries the traffic that the generation asks for.
+    #[serde(default)]
+    pub serving: bool,
+    /// Addresses and ports that it listens on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub listening: Vec<String>,
+    /// Whether the address on the isolated network is there; absent if none is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attached: Option<bool>,
+    /// Why it stays with an earlier configuration: problems of the spec, or Envoy's own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// What else keeps it from its work, such as a port that is taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+    /// Each backend as this proxy sees it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub backends: Vec<BackendStatus>,

@@ -1,0 +1,1 @@
+//! Feeds Envoy: a plan becomes listeners, clusters and endpoints, served by aggregated discovery.
