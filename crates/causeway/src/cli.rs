@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{completions, down, echo, engine, operator, status, up};
+use crate::{completions, demo, down, echo, engine, operator, status, up};
 
 /// The subcommand that keeps a pod's process; it is not for people and so not in the help.
 pub const POD_SHIM: &str = "pod-shim";
@@ -30,7 +30,9 @@ pub enum Command {
     Operator(operator::Args),
     /// Proxy TCP and TLS by server name as a plan file says, without Kubernetes.
     Engine(engine::Args),
-    /// Answer TCP and HTTP, to try a crossing against.
+    /// Play a crossing on this machine, each step shown and checked.
+    Demo(demo::Args),
+    /// Answer TCP, TLS and HTTP, to try a crossing against.
     Echo(echo::Args),
     /// Print a completion script for a shell.
     Completions(completions::Args),

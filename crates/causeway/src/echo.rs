@@ -1,12 +1,18 @@
 //! `causeway echo`: a server to aim a crossing at. It sends back every byte it gets; to an HTTP request it says what
-//! arrived and from where.
+//! arrived and from where. With a certificate it does so in TLS.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio_rustls::TlsAcceptor;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -16,9 +22,19 @@ pub struct Args {
     /// Said in every HTTP answer, to tell several apart.
     #[arg(long, env = "CAUSEWAY_ECHO_NAME", default_value = "echo", value_name = "NAME")]
     name: String,
+    /// Speak TLS with this certificate chain (PEM).
+    #[arg(long, requires = "tls_key", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// The certificate's private key (PEM).
+    #[arg(long, requires = "tls_cert", value_name = "FILE")]
+    tls_key: Option<PathBuf>,
 }
 
 pub async fn run(args: Args) -> anyhow::Result<()> {
+    let tls = match (&args.tls_cert, &args.tls_key) {
+        (Some(certificate), Some(key)) => Some(acceptor(certificate, key)?),
+        _ => None,
+    };
     let listener = TcpListener::bind(args.listen).await.with_context(|| {
         format!("can't listen on {}; choose another with --listen ADDR:PORT", args.listen)
     })?;
@@ -29,9 +45,13 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         tokio::select! {
             accepted = listener.accept() => {
                 let (stream, peer) = accepted?;
-                let name = args.name.clone();
+                let (name, tls) = (args.name.clone(), tls.clone());
                 tokio::spawn(async move {
-                    if let Err(error) = answer(stream, peer, &name).await {
+                    let answered = match tls {
+                        Some(tls) => answer_tls(&tls, stream, peer, &name).await,
+                        None => answer(stream, peer, &name).await,
+                    };
+                    if let Err(error) = answered {
                         println!("{peer} ended: {error}");
                     }
                 });
@@ -44,7 +64,33 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn answer(mut stream: TcpStream, peer: SocketAddr, name: &str) -> std::io::Result<()> {
+fn acceptor(certificate: &Path, key: &Path) -> anyhow::Result<TlsAcceptor> {
+    let chain = CertificateDer::pem_file_iter(certificate)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .with_context(|| format!("can't read certificates from {}", certificate.display()))?;
+    let private = PrivateKeyDer::from_pem_file(key)
+        .with_context(|| format!("can't read a private key from {}", key.display()))?;
+    let config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(chain, private)
+        .with_context(|| format!("{} and {} do not fit together", certificate.display(), key.display()))?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+async fn answer_tls(
+    tls: &TlsAcceptor,
+    stream: TcpStream,
+    peer: SocketAddr,
+    name: &str,
+) -> std::io::Result<()> {
+    answer(tls.accept(stream).await?, peer, name).await
+}
+
+async fn answer(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    peer: SocketAddr,
+    name: &str,
+) -> std::io::Result<()> {
     let mut buffer = vec![0; 16 << 10];
     let first = stream.read(&mut buffer).await?;
     if let Some(line) = request_line(&buffer[..first]) {
@@ -59,7 +105,7 @@ async fn answer(mut stream: TcpStream, peer: SocketAddr, name: &str) -> std::io:
         return stream.shutdown().await;
     }
     stream.write_all(&buffer[..first]).await?;
-    let (mut from, mut to) = stream.split();
+    let (mut from, mut to) = tokio::io::split(stream);
     let bytes = tokio::io::copy(&mut from, &mut to).await? + first as u64;
     println!("{peer} echoed {bytes} bytes");
     to.shutdown().await

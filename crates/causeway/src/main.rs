@@ -3,6 +3,7 @@
 mod cli;
 mod completions;
 mod data_dir;
+mod demo;
 mod down;
 mod echo;
 mod engine;
@@ -48,6 +49,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Status(args) => status::run(args).await?,
             Command::Operator(args) => operator::run(args).await?,
             Command::Engine(args) => return engine::run(args).await,
+            Command::Demo(args) => demo::run(args).await?,
             Command::Echo(args) => echo::run(args).await?,
             Command::Completions(args) => completions::run(args)?,
             Command::Version => println!("causeway {}", env!("CARGO_PKG_VERSION")),

@@ -1,0 +1,24 @@
+//! `causeway demo`: plays a crossing on this machine with no set-up, each step shown and checked. It ends with an
+//! error if a step did not do what it says.
+
+mod control_plane;
+mod proxy;
+mod story;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    crossing: Crossing,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Crossing {
+    /// TLS services behind one address, told apart by name, and a change while connections are open.
+    Proxy(proxy::Args),
+}
+
+pub async fn run(args: Args) -> anyhow::Result<()> {
+    match args.crossing {
+        Crossing::Proxy(args) => proxy::run(args).await,
+    }
+}

@@ -1,0 +1,243 @@
+//! The demo of crossing two: TLS services in pods, a `ProxyServer` in front of them, requests by name, and a backend
+//! that moves while a connection is open and others keep coming. Certificates are checked end to end, so what passes
+//! was never opened on the way.
+
+mod manifests;
+mod visitor;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use causeway_api::ProxyServer;
+use causeway_api::conditions::{self, ConditionType};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+
+use super::control_plane::ControlPlane;
+use super::story::Story;
+use manifests::{NAMESPACE, PORT, PROXY, SERVER_IP};
+use visitor::Visitor;
+
+/// For pods to start and conditions to turn; nothing waits this long when all is well.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// What the documentation promises for a live change.
+const LIVE: Duration = Duration::from_secs(1);
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Let this Envoy carry the traffic, configured by Causeway.
+    #[arg(long, value_name = "PATH")]
+    envoy: Option<PathBuf>,
+    /// Leave everything running at the end, to look around, until Ctrl-C.
+    #[arg(long)]
+    keep: bool,
+    /// Print the resources before they are applied.
+    #[arg(long)]
+    show: bool,
+}
+
+pub async fn run(args: Args) -> anyhow::Result<()> {
+    let mut story = Story::default();
+    let mut up_args = Vec::new();
+    if let Some(envoy) = &args.envoy {
+        up_args.push("--program".to_owned());
+        up_args.push(format!("{}={}", causeway_api::names::ENVOY_IMAGE, envoy.display()));
+    }
+    let mut plane = story
+        .step("A control plane on this machine: Kubernetes API, operator, node", async {
+            let plane = ControlPlane::start(&up_args).await?;
+            let line = format!("KUBECONFIG={}", plane.kubeconfig().display());
+            Ok((plane, vec![line]))
+        })
+        .await?;
+    let told = tell(&mut story, &args, &plane.client).await;
+    if told.is_err() {
+        // The directory stays, so that the log can be read.
+        eprintln!("the control plane's log is {}", plane.dir().join("log").display());
+        return told;
+    }
+    if args.keep {
+        println!("still running; try\n  export KUBECONFIG={}", plane.kubeconfig().display());
+        println!("  kubectl -n {NAMESPACE} get proxyserver,deployment,pod\nCtrl-C ends it");
+        plane.keep().await?;
+    }
+    plane.stop().await?;
+    println!("all gone; everything above was checked");
+    Ok(())
+}
+
+async fn tell(story: &mut Story, args: &Args, client: &Client) -> anyhow::Result<()> {
+    let authority = manifests::Authority::new()?;
+    let visitor = Visitor::new(SocketAddr::new(SERVER_IP.into(), PORT), authority.certificate())?;
+
+    story
+        .step("Three TLS services, each with its own certificate: shop, shop-v2, blog", async {
+            let mut objects = vec![manifests::namespace()];
+            for (name, host) in [("shop", "shop"), ("shop-v2", "shop"), ("blog", "blog")] {
+                objects.extend(manifests::tls_service(name, &format!("{host}.demo.test"), &authority)?);
+            }
+            apply_all(client, &objects, false).await?;
+            for name in ["shop", "shop-v2", "blog"] {
+                wait_for_endpoint(client, name).await?;
+            }
+            Ok(((), vec!["pods run, EndpointSlices have ready endpoints".to_owned()]))
+        })
+        .await?;
+
+    let engine = if args.envoy.is_some() { "Envoy" } else { "Native" };
+    story
+        .step(
+            &format!("A ProxyServer on {SERVER_IP}:{PORT} (engine {engine}), one backend per name"),
+            async {
+                apply_all(client, &[manifests::proxy_server(engine)], args.show).await?;
+                let proxy = wait_until_ready(client).await?;
+                let status = proxy.status.unwrap_or_default();
+                let ready = conditions::find(&status.conditions, ConditionType::Ready);
+                let ready = ready.map(|condition| condition.message.clone()).unwrap_or_default();
+                Ok(((), vec![format!("Ready: {ready}")]))
+            },
+        )
+        .await?;
+
+    story
+        .step("Requests by name; the services' own certificates arrive unopened", async {
+            let mut seen = Vec::new();
+            for (host, service) in [("shop.demo.test", "shop"), ("blog.demo.test", "blog")] {
+                let answer = visitor.ask(host).await?;
+                ensure!(answer == service, "{host} was answered by {answer}, not by {service}");
+                seen.push(format!("https://{host}:{PORT} is answered by {answer}"));
+            }
+            Ok(((), seen))
+        })
+        .await?;
+
+    story
+        .step("A name that nobody has", async {
+            let refusal = visitor.refusal("nobody.demo.test").await?;
+            Ok(((), vec![format!("nobody.demo.test is refused: {refusal}")]))
+        })
+        .await?;
+
+    story
+        .step(
+            "shop moves to shop-v2 while a connection is open and requests keep coming",
+            move_shop(client, &visitor),
+        )
+        .await?;
+
+    story
+        .step("What Kubernetes says of it", async {
+            let api: Api<ProxyServer> = Api::namespaced(client.clone(), NAMESPACE);
+            let status = api.get(PROXY).await?.status.unwrap_or_default();
+            let backends = status.backends.iter().map(|b| {
+                format!(
+                    "{}: {} ready endpoints, {} connections",
+                    b.name,
+                    b.ready_endpoints,
+                    b.connections.unwrap_or_default()
+                )
+            });
+            let seen: Vec<_> = backends.collect();
+            ensure!(seen.len() == 2, "status.backends has {} entries, not 2", seen.len());
+            Ok(((), seen))
+        })
+        .await
+}
+
+/// Changes one backend under load and measures when the change is seen.
+async fn move_shop(client: &Client, visitor: &Visitor) -> anyhow::Result<((), Vec<String>)> {
+    let mut open = visitor.open("shop.demo.test").await?;
+    open.echo(b"before the change").await?;
+    let proxies: Api<ProxyServer> = Api::namespaced(client.clone(), NAMESPACE);
+    let patch = json!({"apiVersion": "causeway.dev/v1alpha1", "kind": "ProxyServer",
+        "spec": manifests::proxy_spec(&manifests::engine_of(&proxies.get(PROXY).await?), "shop-v2")});
+    let start = Instant::now();
+    proxies.patch(PROXY, &PatchParams::apply("demo").force(), &Patch::Apply(patch)).await?;
+    let mut asked = 0;
+    let moved = loop {
+        let answer = visitor.ask("shop.demo.test").await.context("a request failed during the change")?;
+        asked += 1;
+        match answer.as_str() {
+            "shop-v2" => break start.elapsed(),
+            "shop" => ensure!(start.elapsed() < PATIENCE, "the change did not arrive"),
+            other => bail!("shop.demo.test was answered by {other}"),
+        }
+    };
+    ensure!(moved < LIVE, "the change took {:.2} s, more than {} s", moved.as_secs_f64(), LIVE.as_secs());
+    open.echo(b"after the change").await.context("the open connection did not survive the change")?;
+    Ok((
+        (),
+        vec![
+            format!("shop.demo.test is answered by shop-v2 after {} ms", moved.as_millis()),
+            format!("{asked} requests meanwhile, none failed"),
+            "the connection that was open still reaches the old shop".to_owned(),
+        ],
+    ))
+}
+
+async fn apply_all(client: &Client, objects: &[Value], show: bool) -> anyhow::Result<()> {
+    for object in objects {
+        if show {
+            println!("{}", serde_saphyr::to_string(object).unwrap_or_default());
+        }
+        let parsed: DynamicObject = serde_json::from_value(object.clone())?;
+        let types = parsed.types.clone().context("a manifest has no kind")?;
+        let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types)?);
+        let api: Api<DynamicObject> = match parsed.namespace() {
+            Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
+            None => Api::all_with(client.clone(), &resource),
+        };
+        let name = parsed.name_any();
+        api.patch(&name, &PatchParams::apply("demo").force(), &Patch::Apply(object))
+            .await
+            .with_context(|| format!("can't apply {} {name}", types.kind))?;
+    }
+    Ok(())
+}
+
+async fn wait_for_endpoint(client: &Client, service: &str) -> anyhow::Result<()> {
+    let gvk = GroupVersionKind::gvk("discovery.k8s.io", "v1", "EndpointSlice");
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(client.clone(), NAMESPACE, &ApiResource::from_gvk(&gvk));
+    let params = kube::api::ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
+    poll(&format!("an endpoint of {service}"), async || {
+        let slices = api.list(&params).await?;
+        let ready = slices.iter().any(|slice| {
+            slice.data["endpoints"]
+                .as_array()
+                .is_some_and(|all| all.iter().any(|e| e["conditions"]["ready"] == json!(true)))
+        });
+        Ok(ready.then_some(()))
+    })
+    .await
+}
+
+async fn wait_until_ready(client: &Client) -> anyhow::Result<ProxyServer> {
+    let api: Api<ProxyServer> = Api::namespaced(client.clone(), NAMESPACE);
+    poll("the ProxyServer to be ready", async || {
+        let proxy = api.get(PROXY).await?;
+        let status = proxy.status.clone().unwrap_or_default();
+        let ready = conditions::is_true(
+            &status.conditions,
+            ConditionType::Ready,
+            proxy.metadata.generation.unwrap_or_default(),
+        );
+        Ok(ready.then_some(proxy))
+    })
+    .await
+}
+
+async fn poll<T>(what: &str, mut look: impl AsyncFnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look().await? {
+            return Ok(found);
+        }
+        ensure!(Instant::now() < deadline, "waited {} s for {what}", PATIENCE.as_secs());
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+}

@@ -1,0 +1,115 @@
+//! The resources that the demo applies, and the certificates in them.
+
+use std::net::Ipv4Addr;
+
+use anyhow::Context;
+use causeway_api::ProxyServer;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::pki_types::CertificateDer;
+use serde_json::{Value, json};
+
+pub const NAMESPACE: &str = "demo";
+pub const PROXY: &str = "front";
+pub const PORT: u16 = 8443;
+/// Loopback as a whole belongs to this machine, so any address of it can play the isolated network's.
+pub const SERVER_IP: Ipv4Addr = Ipv4Addr::new(127, 77, 0, 10);
+
+/// Signs the services' certificates; visitors trust it and nobody else.
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    certificate: CertificateDer<'static>,
+}
+
+impl Authority {
+    pub fn new() -> anyhow::Result<Self> {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().context("can't make a key")?;
+        let certificate = params.self_signed(&key)?.der().clone();
+        Ok(Self { issuer: Issuer::new(params, key), certificate })
+    }
+
+    pub fn certificate(&self) -> CertificateDer<'static> {
+        self.certificate.clone()
+    }
+
+    /// A certificate and key for one host, in PEM.
+    fn issue(&self, host: &str) -> anyhow::Result<(String, String)> {
+        let key = KeyPair::generate().context("can't make a key")?;
+        let certificate = CertificateParams::new([host.to_owned()])?.signed_by(&key, &self.issuer)?;
+        Ok((certificate.pem(), key.serialize_pem()))
+    }
+}
+
+pub fn namespace() -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+}
+
+/// Secret, Deployment and Service of a TLS server that says its name.
+pub fn tls_service(name: &str, host: &str, authority: &Authority) -> anyhow::Result<Vec<Value>> {
+    let (certificate, key) = authority.issue(host)?;
+    let labels = json!({"app": name});
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "stringData": {"tls.crt": certificate, "tls.key": key},
+    });
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "containers": [{
+                        "name": "server",
+                        "image": causeway_api::names::OWN_IMAGE,
+                        "args": ["echo", "--name", name, "--listen", format!("$(POD_IP):{PORT}"),
+                            "--tls-cert", "/etc/tls/tls.crt", "--tls-key", "/etc/tls/tls.key"],
+                        "env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
+                        "ports": [{"containerPort": PORT}],
+                        "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1},
+                        "volumeMounts": [{"name": "tls", "mountPath": "/etc/tls"}],
+                    }],
+                    "volumes": [{"name": "tls", "secret": {"secretName": name}}],
+                },
+            },
+        },
+    });
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"selector": labels, "ports": [{"port": 443, "targetPort": PORT}]},
+    });
+    Ok(vec![secret, deployment, service])
+}
+
+pub fn proxy_server(engine: &str) -> Value {
+    json!({
+        "apiVersion": "causeway.dev/v1alpha1", "kind": "ProxyServer",
+        "metadata": {"name": PROXY, "namespace": NAMESPACE},
+        "spec": proxy_spec(engine, "shop"),
+    })
+}
+
+/// The spec with `shop.demo.test` served by this Service.
+pub fn proxy_spec(engine: &str, shop: &str) -> Value {
+    let backend = |name: &str, service: &str| {
+        json!({
+            "name": name, "hostname": format!("{name}.demo.test"), "port": PORT,
+            "targetService": service, "targetPort": 443, "targetNamespace": NAMESPACE, "protocol": "TLS",
+        })
+    };
+    json!({
+        "engine": engine,
+        "port": PORT,
+        "networkConfig": {"serverIP": SERVER_IP.to_string()},
+        "backends": [backend("shop", shop), backend("blog", "blog")],
+    })
+}
+
+pub fn engine_of(proxy: &ProxyServer) -> String {
+    format!("{:?}", proxy.spec.engine.unwrap_or_default())
+}
