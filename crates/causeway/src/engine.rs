@@ -166,7 +166,7 @@ fn announce_failures(handle: &Handle) {
 }
 
 /// Connections need two descriptors each, so take all that the system gives without asking.
-fn raise_descriptors() {
+pub fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
     {

@@ -11,6 +11,7 @@ mod logging;
 mod observe;
 mod operator;
 mod pod_logs;
+mod services;
 mod status;
 mod up;
 

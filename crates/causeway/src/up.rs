@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use causeway_api::names;
 use causeway_apiserver::kubeconfig;
 use causeway_apiserver::serve::{ServerTls, serve};
 use causeway_apiserver::server::{Server, Storage};
+use causeway_node::ImageProgram;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -21,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::data_dir::{self, DataDirArg};
 use crate::pod_logs::NodeLogs;
+use crate::services;
 
 /// How long the parts have to stop before they are left behind.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -38,6 +41,13 @@ pub struct Args {
     /// Serve the API alone, without running pods.
     #[arg(long)]
     no_node: bool,
+    /// Don't make the addresses of Services work.
+    #[arg(long)]
+    no_services: bool,
+    /// Run containers of this image as a program of this machine; may be given several times. An image with a tag
+    /// counts before one without.
+    #[arg(long = "program", value_name = "IMAGE=PATH", value_parser = image_program)]
+    programs: Vec<ImageProgram>,
     /// Serve the API alone, without Causeway's controllers.
     #[arg(long)]
     no_operator: bool,
@@ -73,13 +83,18 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         ("API server", Ok(()))
     });
     if !args.no_node {
-        start_node(&mut parts, &server, &dir, &kubeconfig_path, &shutdown)?;
+        start_node(&mut parts, &server, &dir, &kubeconfig_path, args.programs.clone(), &shutdown)?;
     }
     if !args.no_operator {
         start_operator(&mut parts, &server, &shutdown);
     }
+    let services = if args.no_services { Ok("off") } else { services::usable().map(|()| "on") };
+    if matches!(services, Ok("on")) {
+        let (client, stop) = (server.client(), shutdown.clone());
+        parts.spawn(async move { ("services", services::run(client, &node_name(), stop).await) });
+    }
     let voice = Voice { aside: !args.command.is_empty() };
-    announce(voice, &url, &kubeconfig_path, &dir, &args);
+    announce(voice, &url, &kubeconfig_path, &dir, &services, &args);
     let outcome = wait(&mut parts, &args.command, &kubeconfig_path).await;
     shutdown.cancel();
     drain(voice, parts, &server).await;
@@ -103,6 +118,7 @@ fn start_node(
     server: &Arc<Server>,
     dir: &Path,
     kubeconfig: &Path,
+    programs: Vec<ImageProgram>,
     shutdown: &CancellationToken,
 ) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("can't find this program's own file")?;
@@ -110,6 +126,7 @@ fn start_node(
     let mut config = causeway_node::Config::new(node_name(), &node_dir, program);
     names::OWN_IMAGE.clone_into(&mut config.own_image);
     kubeconfig.clone_into(&mut config.kubeconfig);
+    config.programs = programs;
     config.ca_path = dir.join("pki").join("ca.crt");
     std::fs::create_dir_all(dir.join("pki"))?;
     std::fs::write(&config.ca_path, server.pki.ca_pem())
@@ -130,6 +147,20 @@ fn start_operator(parts: &mut JoinSet<Part>, server: &Arc<Server>, shutdown: &Ca
     server.add_metrics(registry);
     let stop = shutdown.clone();
     parts.spawn(async move { ("operator", operator.run(stop).await.map_err(anyhow::Error::from)) });
+}
+
+/// Reads `IMAGE=PATH`; the program must be there now, because a pod that fails for it much later tells less.
+fn image_program(text: &str) -> Result<ImageProgram, String> {
+    let (image, path) = text
+        .split_once('=')
+        .filter(|(image, path)| !image.is_empty() && !path.is_empty())
+        .ok_or("write an image and the path of a program, like envoyproxy/envoy=/usr/local/bin/envoy")?;
+    let path = std::path::absolute(path).map_err(|error| format!("{path}: {error}"))?;
+    let metadata = std::fs::metadata(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
+        return Err(format!("{} is not an executable file", path.display()));
+    }
+    Ok(ImageProgram { image: image.to_owned(), path })
 }
 
 fn node_name() -> String {
@@ -158,13 +189,25 @@ impl Voice {
 }
 
 /// Says what runs and where.
-fn announce(voice: Voice, url: &str, kubeconfig: &Path, dir: &Path, args: &Args) {
+fn announce(
+    voice: Voice,
+    url: &str,
+    kubeconfig: &Path,
+    dir: &Path,
+    services: &Result<&str, String>,
+    args: &Args,
+) {
     let on = |off: bool| if off { "off" } else { "on" };
     let kept = if args.in_memory { " (objects in memory only)" } else { "" };
     voice.say(&format!("export KUBECONFIG={}", kubeconfig.display()));
     voice.say(&format!("api       {url}"));
     voice.say(&format!("operator  {}", on(args.no_operator)));
     voice.say(&format!("node      {} ({})", on(args.no_node), node_name()));
+    match services {
+        Ok("on") => voice.say(&format!("services  on ({})", services::RANGE)),
+        Ok(off) => voice.say(&format!("services  {off}")),
+        Err(why) => voice.say(&format!("services  off: {why}")),
+    }
     voice.say(&format!("data      {}{kept}", dir.display()));
     voice.say("ready");
 }

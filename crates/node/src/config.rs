@@ -3,6 +3,7 @@
 use std::{
     ffi::OsString,
     net::{IpAddr, Ipv4Addr},
+    ops::RangeInclusive,
     path::PathBuf,
     time::Duration,
 };
@@ -18,8 +19,12 @@ pub struct Config {
     pub program: PathBuf,
     /// Repository of Causeway's own image, without tag or digest.
     pub own_image: String,
-    /// The address that every pod gets.
-    pub pod_address: IpAddr,
+    /// The address of the node, and of pods with `hostNetwork`.
+    pub address: IpAddr,
+    /// The addresses for pods, one each; all must be this machine's, as all of 127.0.0.0/8 is on Linux.
+    pub pod_addresses: RangeInclusive<Ipv4Addr>,
+    /// Programs of this machine that stand for the entrypoints of images.
+    pub programs: Vec<ImageProgram>,
     /// A kubeconfig of this API server: children get its address, never its credentials.
     pub kubeconfig: PathBuf,
     /// The API server's CA certificate (PEM), handed to pods as `ca.crt`.
@@ -45,6 +50,15 @@ pub struct ShimCommand {
     pub program: PathBuf,
     /// Arguments before the ones for [`crate::shim::main`].
     pub args: Vec<OsString>,
+}
+
+/// A program of this machine that runs in place of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageProgram {
+    /// A repository, which covers all its tags, or an image with its tag or digest, which is preferred.
+    pub image: String,
+    /// The executable.
+    pub path: PathBuf,
 }
 
 /// Which `command` a container may ask for.
@@ -75,7 +89,10 @@ impl Config {
             shim: ShimCommand { program: program.clone(), args: vec!["pod-shim".into()] },
             program,
             own_image: "causeway.dev/causeway".to_owned(),
-            pod_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            // 127.128.0.0/10: apart from 127.0.0.1, from Services (127.96.0.0/16) and from what resolvers take.
+            pod_addresses: Ipv4Addr::new(127, 128, 0, 1)..=Ipv4Addr::new(127, 191, 255, 254),
+            programs: Vec::new(),
             kubeconfig: PathBuf::new(),
             ca_path: PathBuf::new(),
             commands: CommandPolicy::OwnBinary,

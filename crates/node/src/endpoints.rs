@@ -1,7 +1,8 @@
 //! Services with selectors → EndpointSlices and the older Endpoints, from the pods that they select.
-//! All pods of this node share one address, so what tells them apart is the port of the container.
 
 mod slice;
+
+pub use self::slice::SERVICE_NAME;
 
 use std::{error::Error as StdError, sync::Arc};
 

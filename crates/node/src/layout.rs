@@ -1,7 +1,8 @@
-//! Where a pod's things are on disk: `pods/NAMESPACE/NAME/UID/{volumes,containers/NAME/{root,0,1,…}}`.
+//! Where a pod's things are on disk: `pods/NAMESPACE/NAME/UID/{address,volumes,containers/NAME/{root,0,1,…}}`.
 
 use std::{
     fs, io,
+    net::Ipv4Addr,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     time::SystemTime,
@@ -70,6 +71,17 @@ impl PodDir {
             }
         }
         Ok(())
+    }
+
+    /// Holds the pod's address.
+    pub fn address_file(&self) -> PathBuf {
+        self.path.join("address")
+    }
+
+    pub fn write_address(&self, address: Ipv4Addr) -> io::Result<()> {
+        let (path, new) = (self.address_file(), self.path.join("address.new"));
+        fs::write(&new, format!("{address}\n"))?;
+        fs::rename(new, path)
     }
 
     pub fn path(&self) -> &Path {

@@ -4,6 +4,8 @@
 //! ```text
 //! Deployment ─► ReplicaSet ─► Pod ─► worker ─► shim ─► process        Service + Pods ─► EndpointSlice
 //!          workload/            pod/          process/   shim             endpoints
+//!
+//! Service + EndpointSlice ─► plan        services
 //! ```
 //!
 //! # What a process is spared, compared with a container
@@ -13,7 +15,8 @@
 //!   volume. A mount inside another mount is reached by rewriting only.
 //! - Its ServiceAccount token, CA and namespace are in `CAUSEWAY_SERVICEACCOUNT_DIR`, and `KUBECONFIG` names a file
 //!   that uses them; `KUBERNETES_SERVICE_HOST` and `_PORT` are set as in a cluster.
-//! - It shares the host's network: every pod has the node's address, so ports must differ between pods.
+//! - It shares the host's network, with an address of its own on loopback: a program should listen on it (`status.podIP`
+//!   by the downward API). One that listens on every address takes its port from all pods.
 //! - `securityContext`, resource limits, `readOnly` mounts and `hostPID`-like fields are accepted and not enforced.
 
 mod config;
@@ -26,9 +29,10 @@ mod pod;
 mod process;
 mod registration;
 mod retry;
+pub mod services;
 pub mod shim;
 mod workload;
 
-pub use config::{CommandPolicy, Config, OnShutdown, ShimCommand};
+pub use config::{CommandPolicy, Config, ImageProgram, OnShutdown, ShimCommand};
 pub use logs::{LogError, LogOptions, LogReader};
 pub use node::{Node, NodeError};

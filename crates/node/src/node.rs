@@ -10,8 +10,8 @@ use crate::{
     config::Config,
     endpoints,
     events::Recorder,
-    layout::create_private,
-    pod::{self, ApiServer, Shared},
+    layout::{PodDir, create_private},
+    pod::{self, Addresses, ApiServer, Shared},
     registration, workload,
 };
 
@@ -45,13 +45,16 @@ impl Node {
     pub async fn run(self, client: Client, shutdown: CancellationToken) -> Result<(), NodeError> {
         let config = self.config;
         let name = config.name.clone();
-        let address = config.pod_address;
+        let address = config.address;
+        let pods = PodDir::all(&config.data_dir)
+            .map_err(|source| NodeError::DataDir { path: config.data_dir.clone(), source })?;
         let controllers = Recorder::new(client.clone(), "controller-manager", &name);
         let shared = Arc::new(Shared {
             recorder: Recorder::new(client.clone(), "kubelet", &name),
             api: api_server(&config),
             machine: registration::capacity(),
             client: client.clone(),
+            addresses: Addresses::load(config.pod_addresses.clone(), &pods),
             config,
         });
         // Boxed, since each of them is a large state machine.

@@ -1,6 +1,7 @@
 //! Pods: watches those of this node, places those of none, and gives each its worker.
 //! On the first full list, processes and directories whose pod is gone are removed.
 
+mod addresses;
 mod backoff;
 mod env;
 mod fields;
@@ -21,6 +22,7 @@ use std::{
     collections::{HashMap, HashSet},
     error::Error,
     fmt::Debug,
+    net::IpAddr,
     sync::Arc,
     time::Duration,
 };
@@ -41,6 +43,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+pub use self::addresses::Addresses;
 use self::{
     fields::Host,
     sources::{Kind, SourceRef},
@@ -62,14 +65,16 @@ pub struct Shared {
     pub client: Client,
     pub recorder: Recorder,
     pub api: Option<ApiServer>,
+    pub addresses: Addresses,
     /// CPUs and bytes of memory of this machine.
     pub machine: (u64, u64),
 }
 
 impl Shared {
-    fn host(&self) -> Host<'_> {
+    /// The machine as a pod with this address sees it.
+    fn host(&self, pod_address: IpAddr) -> Host<'_> {
         let (cpus, memory) = self.machine;
-        Host { node: &self.config.name, address: self.config.pod_address, cpus, memory }
+        Host { node: &self.config.name, address: self.config.address, pod_address, cpus, memory }
     }
 }
 
@@ -155,7 +160,7 @@ impl Pods {
                     }
                     if std::mem::take(&mut first) {
                         let orphans = orphans::find(&self.shared.config.data_dir, &listed);
-                        self.tasks.spawn(orphans::remove(orphans));
+                        self.tasks.spawn(orphans::remove(self.shared.clone(), orphans));
                     }
                 }
                 Ok(watcher::Event::Apply(pod)) => self.deliver(pod),

@@ -19,7 +19,7 @@ fn pods_and_their_events() {
         "Name: one",
         "Namespace: describe-pod",
         "Status: Running",
-        "IP: 127.0.0.1",
+        "IP: 127.1",
         "Image: causeway.dev/causeway:1",
         "State: Running",
         "Ready: True",
@@ -58,7 +58,7 @@ fn deployments_and_services() {
         "Type: ClusterIP",
         "Port: http 80/TCP",
         "TargetPort: 8080/TCP",
-        "Endpoints: 127.0.0.1:8080",
+        "Endpoints: 127.1",
     ];
     contains_all(&kubectl.ok(&["describe", "service", "web"]), &parts);
 }

@@ -27,5 +27,6 @@ mod peer;
 mod program;
 mod rollout;
 mod schema;
+mod services;
 mod wait;
 mod watch;

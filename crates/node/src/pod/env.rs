@@ -160,8 +160,8 @@ mod tests {
 
     use super::*;
 
-    const HOST: Host<'_> =
-        Host { node: "n", address: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), cpus: 1, memory: 1 };
+    const LOOPBACK: std::net::IpAddr = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    const HOST: Host<'_> = Host { node: "n", address: LOOPBACK, pod_address: LOOPBACK, cpus: 1, memory: 1 };
 
     fn run(container: serde_json::Value, sources: &Sources) -> Result<Vec<(String, String)>, EnvError> {
         let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "ns"}})).unwrap();

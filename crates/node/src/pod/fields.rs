@@ -12,7 +12,10 @@ use kube::ResourceExt;
 #[derive(Clone, Copy, Debug)]
 pub struct Host<'a> {
     pub node: &'a str,
+    /// The node's address.
     pub address: IpAddr,
+    /// The pod's own address.
+    pub pod_address: IpAddr,
     pub cpus: u64,
     pub memory: u64,
 }
@@ -38,7 +41,8 @@ pub fn field(pod: &Pod, host: Host<'_>, path: &str) -> Result<String, String> {
         "spec.serviceAccountName" => {
             spec.and_then(|spec| spec.service_account_name.clone()).unwrap_or_else(|| "default".to_owned())
         }
-        "status.podIP" | "status.podIPs" | "status.hostIP" | "status.hostIPs" => host.address.to_string(),
+        "status.podIP" | "status.podIPs" => host.pod_address.to_string(),
+        "status.hostIP" | "status.hostIPs" => host.address.to_string(),
         _ => return Err(format!("unsupported fieldPath: {path}")),
     })
 }
@@ -122,8 +126,13 @@ mod tests {
 
     use super::*;
 
-    const HOST: Host<'_> =
-        Host { node: "n1", address: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), cpus: 2, memory: 1 << 30 };
+    const HOST: Host<'_> = Host {
+        node: "n1",
+        address: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
+        pod_address: IpAddr::V4(std::net::Ipv4Addr::new(127, 128, 0, 1)),
+        cpus: 2,
+        memory: 1 << 30,
+    };
 
     #[test]
     fn reads_fields_of_the_pod() {
@@ -141,7 +150,8 @@ mod tests {
             ("metadata.labels", "a/b=\"1\"\nc=\"x\\\"y\""),
             ("spec.nodeName", "n1"),
             ("spec.serviceAccountName", "sa"),
-            ("status.podIP", "127.0.0.1"),
+            ("status.podIP", "127.128.0.1"),
+            ("status.hostIP", "127.0.0.1"),
         ];
         for (path, expected) in cases {
             assert_eq!(field(&pod, HOST, path).as_deref(), Ok(expected), "{path}");

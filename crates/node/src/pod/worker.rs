@@ -6,7 +6,7 @@ mod probes;
 mod report;
 mod terminate;
 
-use std::{error::Error, io, sync::Arc, time::Duration};
+use std::{error::Error, io, net::IpAddr, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
@@ -67,6 +67,8 @@ struct Volumes {
 pub struct Worker {
     shared: Arc<Shared>,
     dir: PodDir,
+    /// The pod's own.
+    address: IpAddr,
     /// As the API has it.
     pod: Arc<Pod>,
     /// With the volume for API access added, once the ServiceAccount was looked up.
@@ -93,6 +95,7 @@ impl Worker {
             (pod.namespace().unwrap_or_default(), pod.name_any(), pod.uid().unwrap_or_default());
         let dir = PodDir::new(&shared.config.data_dir, &namespace, &name, &uid);
         dir.create()?;
+        let address = address_of(&shared, &dir, &pod)?;
         let (wake_tx, wake_rx) = mpsc::channel(64);
         let mut slots = Vec::new();
         if let Some(spec) = &pod.spec {
@@ -112,6 +115,7 @@ impl Worker {
         let mut worker = Self {
             shared,
             dir,
+            address,
             reported: pod.status.clone(),
             pod,
             effective: None,
@@ -145,6 +149,7 @@ impl Worker {
                 if let Err(error) = self.dir.remove() {
                     tracing::warn!(path = %self.dir.path().display(), error = &error as &dyn Error, "cannot remove a pod's directory");
                 }
+                self.shared.addresses.release(&self.dir.uid);
                 return;
             }
             let due = async {
@@ -303,7 +308,7 @@ impl Worker {
             pod,
             container,
             &sources,
-            self.shared.host(),
+            self.shared.host(self.address),
             &super::env::Environment::default(),
         )
         .unwrap_or_default()
@@ -335,4 +340,13 @@ impl Worker {
             tracing::warn!(pod = %self.dir.path().display(), "a container did not end in time; the next start adopts it");
         }
     }
+}
+
+/// The pod's address: one of its own, unless it wants to be in the host's network.
+fn address_of(shared: &Shared, dir: &PodDir, pod: &Pod) -> io::Result<IpAddr> {
+    if pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true) {
+        return Ok(shared.config.address);
+    }
+    let before = pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()?.parse().ok());
+    shared.addresses.assign(dir, before).map(IpAddr::V4)
 }

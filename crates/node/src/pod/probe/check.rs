@@ -12,8 +12,8 @@ use tokio::net::TcpStream;
 
 use super::{exec, grpc, http};
 use crate::{
-    config::CommandPolicy,
-    pod::{image, mounts::Mounts},
+    config::Config,
+    pod::{image::Entrypoint, mounts::Mounts},
     process::Launch,
 };
 
@@ -33,8 +33,7 @@ pub struct Target<'a> {
     pub launch: &'a Launch,
     pub mounts: &'a Mounts,
     pub address: IpAddr,
-    pub policy: CommandPolicy,
-    pub program: &'a std::path::Path,
+    pub config: &'a Config,
 }
 
 impl Check {
@@ -69,7 +68,9 @@ impl Check {
             if command.is_empty() {
                 return Err("exec has no command".to_owned());
             }
-            let (program, args) = image::resolve(target.program, target.policy, &command, &[])
+            let image = target.container.image.as_deref().unwrap_or_default();
+            let (program, args) = Entrypoint::of(target.config, image)
+                .and_then(|entrypoint| entrypoint.resolve(target.config.commands, &command, &[]))
                 .map_err(|error| error.to_string())?;
             return Ok(Self::Exec(exec::Command {
                 program,

@@ -53,6 +53,7 @@ fn status(pod: &Pod, views: &[View<'_>]) -> PodStatus {
     let inputs = Inputs {
         pod,
         address: "127.0.0.1".parse().unwrap(),
+        pod_address: "127.128.0.1".parse().unwrap(),
         start_time: at(1),
         not_runnable: None,
         terminated: false,
@@ -148,6 +149,7 @@ fn a_status_does_not_change_by_itself() {
     let inputs = Inputs {
         pod: &pod,
         address: "127.0.0.1".parse().unwrap(),
+        pod_address: "127.128.0.1".parse().unwrap(),
         start_time: at(99),
         not_runnable: None,
         terminated: false,

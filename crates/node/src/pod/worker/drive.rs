@@ -10,7 +10,8 @@ use super::{Timer, Worker};
 use crate::{
     layout::create_private,
     pod::{
-        image, launch,
+        image::Entrypoint,
+        launch,
         slot::{Ended, Role, Run, Slot, id},
         sources::Sources,
         token,
@@ -111,15 +112,15 @@ impl Worker {
             .all(|slot| slot.exit().is_some_and(|exit| !slot.role.restarts(&self.pod, exit.code)))
     }
 
-    /// A pod with an image that is not Causeway's own says so and waits.
+    /// A pod with an image that nothing here stands for says so and waits.
     async fn is_runnable(&mut self) -> bool {
-        let own = self.shared.config.own_image.clone();
         let mut first = None;
         for index in 0..self.slots.len() {
             let Some(container) = self.container(index) else {
                 continue;
             };
-            let Err(cannot) = image::check(container.image.as_deref().unwrap_or_default(), &own) else {
+            let image = container.image.as_deref().unwrap_or_default();
+            let Err(cannot) = Entrypoint::of(&self.shared.config, image) else {
                 continue;
             };
             let Some(slot) = self.slots.get_mut(index) else {
@@ -200,7 +201,8 @@ impl Worker {
         self.tokens.renew(&self.shared.client, pod, Timestamp::now()).await.map_err(SetupError::Api)?;
         let tokens = self.tokens.values();
         let ca = fs::read_to_string(&self.shared.config.ca_path).unwrap_or_default();
-        let inputs = Inputs { pod, host: self.shared.host(), sources: &sources, tokens: &tokens, ca: &ca };
+        let inputs =
+            Inputs { pod, host: self.shared.host(self.address), sources: &sources, tokens: &tokens, ca: &ca };
         for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
             let content = volume::content(volume, &inputs).map_err(SetupError::Volume)?;
             let path = self.dir.volume(&volume.name);
@@ -264,7 +266,15 @@ impl Worker {
                 return;
             }
         };
-        let launch = match launch::prepare(&self.shared, &self.dir, &pod, &container, &sources, number) {
+        let launch = match launch::prepare(
+            &self.shared,
+            &self.dir,
+            self.address,
+            &pod,
+            &container,
+            &sources,
+            number,
+        ) {
             Ok((launch, _)) => launch,
             Err(error) => {
                 self.cannot_start(index, error.reason(), &error.to_string(), timer).await;

@@ -1,6 +1,6 @@
 //! Probes and hooks of a container that runs: start them, and act on what they say.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use k8s_openapi::api::core::v1::{Container, Probe};
 use tokio::time::Instant;
@@ -84,7 +84,7 @@ impl Worker {
         };
         let Some(run) = &slot.run else { return };
         let number = run.number;
-        let target = self.shared.target(container, run, &mounts);
+        let target = self.shared.target(self.address, container, run, &mounts);
         let check = Check::of_probe(&probe, &target);
         let wrap = move |report| Wake::Probed { container: index, number, report };
         let task = tokio::spawn(probe::run(kind, probe, check, run.instance.started_at, wake_tx, wrap));
@@ -104,7 +104,7 @@ impl Worker {
         };
         let Some(run) = &slot.run else { return };
         let number = run.number;
-        let check = Check::of_hook(hook, &self.shared.target(container, run, &mounts));
+        let check = Check::of_hook(hook, &self.shared.target(self.address, container, run, &mounts));
         let task = tokio::spawn(async move {
             let result = match check {
                 Ok(check) => check.run().await,
@@ -134,17 +134,11 @@ impl crate::pod::Shared {
     /// What checks of a running container are resolved against.
     pub(super) fn target<'a>(
         &'a self,
+        address: IpAddr,
         container: &'a Container,
         run: &'a Run,
         mounts: &'a Mounts,
     ) -> Target<'a> {
-        Target {
-            container,
-            launch: &run.instance.launch,
-            mounts,
-            address: self.config.pod_address,
-            policy: self.config.commands,
-            program: &self.config.program,
-        }
+        Target { container, launch: &run.instance.launch, mounts, address, config: &self.config }
     }
 }

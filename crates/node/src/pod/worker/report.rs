@@ -32,7 +32,8 @@ impl Worker {
         let pod = self.as_reported();
         let inputs = status::Inputs {
             pod: &pod,
-            address: self.shared.config.pod_address,
+            address: self.shared.config.address,
+            pod_address: self.address,
             start_time: self.start_time,
             not_runnable: self
                 .not_runnable

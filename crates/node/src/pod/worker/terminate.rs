@@ -114,7 +114,7 @@ impl Worker {
         };
         let hook = container.as_ref().and_then(|container| {
             let hook = container.lifecycle.as_ref()?.pre_stop.as_ref()?;
-            Some(Check::of_hook(hook, &self.shared.target(container, run, &mounts)))
+            Some(Check::of_hook(hook, &self.shared.target(self.address, container, run, &mounts)))
         });
         // A hook runs once, however often the pod is told to end.
         let hook = hook.filter(|_| !repeated);

@@ -1,0 +1,70 @@
+//! Says on a Service that one of its addresses cannot be had, and when it can again: once per change, not per attempt.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use k8s_openapi::api::core::v1::Service;
+use kube::runtime::reflector::{ObjectRef, Store};
+use tokio::sync::watch;
+
+use super::translate::service_of;
+use crate::events::Recorder;
+
+/// The listeners that cannot listen, by name: where, and why.
+pub type Failures = BTreeMap<String, (SocketAddr, String)>;
+
+/// Speaks until whoever reports failures is gone.
+pub async fn run(recorder: Recorder, services: &Store<Service>, mut failures_rx: watch::Receiver<Failures>) {
+    let mut said = Failures::new();
+    while failures_rx.changed().await.is_ok() {
+        let failures = failures_rx.borrow_and_update().clone();
+        for (listener, (address, error)) in &failures {
+            if said.get(listener).is_some_and(|(_, last)| last == error) {
+                continue;
+            }
+            if let Some(service) = find(services, listener) {
+                let message = failure(*address, error);
+                recorder.warning(service.as_ref(), "AddressNotAvailable", &message).await;
+            }
+        }
+        for (listener, (address, _)) in &said {
+            if !failures.contains_key(listener)
+                && let Some(service) = find(services, listener)
+            {
+                let message = format!("{address} works now");
+                recorder.normal(service.as_ref(), "AddressAvailable", &message).await;
+            }
+        }
+        said = failures;
+    }
+}
+
+fn find(services: &Store<Service>, listener: &str) -> Option<std::sync::Arc<Service>> {
+    let (namespace, name) = service_of(listener)?;
+    services.get(&ObjectRef::new(name).within(namespace))
+}
+
+/// What is wrong and what to do.
+fn failure(address: SocketAddr, error: &str) -> String {
+    let low = if address.port() < 1024 {
+        format!(
+            "; to let every user of this machine listen on such ports: sysctl net.ipv4.ip_unprivileged_port_start={}",
+            address.port()
+        )
+    } else {
+        String::new()
+    };
+    format!("{error}{low}. It is tried again; other Services are not affected")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_low_port_comes_with_the_way_to_allow_it() {
+        let low = failure("127.96.0.2:80".parse().unwrap(), "can't listen on 127.96.0.2:80");
+        assert!(low.contains("ip_unprivileged_port_start=80"), "{low}");
+        let high = failure("127.96.0.2:8080".parse().unwrap(), "can't listen on 127.96.0.2:8080");
+        assert!(!high.contains("sysctl"), "{high}");
+    }
+}
