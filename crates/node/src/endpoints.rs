@@ -100,7 +100,7 @@ async fn write_slices(
     wanted: &[EndpointSlice],
 ) -> Result<(), Error> {
     let api: Api<EndpointSlice> = Api::namespaced(client.clone(), namespace);
-    let labels = format!("{}={service},{}={}", slice::SERVICE_NAME, slice::MANAGED_BY, slice::MANAGER);
+    let labels = format!("{SERVICE_NAME}={service},{}={}", slice::MANAGED_BY, slice::MANAGER);
     let listed = api.list(&ListParams::default().labels(&labels)).await.map_err(Error::api(
         "list",
         "EndpointSlices",

@@ -125,8 +125,10 @@ async fn a_crash_of_the_node_costs_nothing() {
     let (kept, dropped) = (script("kept"), script("dropped"));
     world.create::<Pod>(pod("kept", &kept, json!({}))).await;
     world.create::<Pod>(pod("dropped", &dropped, json!({}))).await;
-    world.pod("kept", "the first pod is ready", is_ready).await;
-    world.pod("dropped", "the second pod is ready", is_ready).await;
+    let first = world.pod("kept", "the first pod is ready", is_ready).await;
+    let second = world.pod("dropped", "the second pod is ready", is_ready).await;
+    let address = |pod: &Pod| pod.status.as_ref().and_then(|status| status.pod_ip.clone());
+    assert_ne!(address(&first), address(&second), "each pod has an address of its own");
     let (kept_pid, dropped_pid) =
         (read_when_there(&world.path("kept")).await, read_when_there(&world.path("dropped")).await);
     world.crash_node().await;
@@ -145,6 +147,7 @@ async fn a_crash_of_the_node_costs_nothing() {
     assert!(is_alive(&kept_pid));
     let adopted = world.pod("kept", "the adopted pod is ready", is_ready).await;
     assert_eq!(restarts(&adopted), 0);
+    assert_eq!(address(&adopted), address(&first));
     eventually("the log goes on", async || {
         let text = world.logs("kept", LogOptions::default()).await;
         (text.lines().count() > before + 3).then_some(()).ok_or(text)
