@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
 use causeway_engine::{Engine, Handle, Options, Status};
-use causeway_node::services::{self, Failures};
+use causeway_node::services::{self, Listeners};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -31,11 +31,11 @@ pub fn usable() -> Result<(), String> {
 pub async fn run(client: kube::Client, node: &str, shutdown: CancellationToken) -> anyhow::Result<()> {
     raise_descriptors();
     let (plan_tx, plan_rx) = watch::channel(None); // node → engine
-    let (failures_tx, failures_rx) = watch::channel(Failures::new()); // engine → node
+    let (listeners_tx, listeners_rx) = watch::channel(Listeners::new()); // engine → node
     let engine = Engine::start(plan_rx, &Options::default())?;
     tokio::select! {
-        () = services::run(client, node, plan_tx, failures_rx, shutdown.clone()) => {}
-        () = report(engine.handle(), &failures_tx) => {}
+        () = services::run(client, node, plan_tx, listeners_rx, shutdown.clone()) => {}
+        () = report(engine.handle(), &listeners_tx) => {}
     }
     if tokio::time::timeout(DRAIN, engine.shutdown()).await.is_err() {
         tracing::info!("connections to Services were still open at the end");
@@ -43,14 +43,14 @@ pub async fn run(client: kube::Client, node: &str, shutdown: CancellationToken) 
     Ok(())
 }
 
-/// Tells which listeners fail, whenever that changes.
-async fn report(handle: Handle, failures_tx: &watch::Sender<Failures>) {
+/// Tells which listeners there are and which of them fail, whenever that changes.
+async fn report(handle: Handle, listeners_tx: &watch::Sender<Listeners>) {
     let mut status_rx = handle.watch();
     loop {
-        let failures = failures(&status_rx.borrow_and_update());
-        failures_tx.send_if_modified(|last| {
-            let differs = *last != failures;
-            *last = failures;
+        let listeners = listeners(&status_rx.borrow_and_update());
+        listeners_tx.send_if_modified(|last| {
+            let differs = *last != listeners;
+            *last = listeners;
             differs
         });
         if status_rx.changed().await.is_err() {
@@ -59,9 +59,9 @@ async fn report(handle: Handle, failures_tx: &watch::Sender<Failures>) {
     }
 }
 
-fn failures(status: &Status) -> Failures {
-    let failed = status.listeners.iter().filter_map(|listener| {
-        Some((listener.name.clone(), (listener.bind.parse().ok()?, listener.error.clone()?)))
+fn listeners(status: &Status) -> Listeners {
+    let all = status.listeners.iter().filter_map(|listener| {
+        Some((listener.name.clone(), (listener.bind.parse().ok()?, listener.error.clone())))
     });
-    failed.collect()
+    all.collect()
 }

@@ -24,20 +24,20 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use self::speaker::Failures;
+pub use self::speaker::Listeners;
 pub use self::translate::translate;
 use crate::events::Recorder;
 
 /// Changes come in groups (a Service, its slice, its pods): they are taken together.
 const DEBOUNCE: Duration = Duration::from_millis(20);
 
-/// Publishes plans until `shutdown`, and tells of the listeners that fail. While the API cannot be asked the last plan
-/// stays.
+/// Publishes plans until `shutdown`, and tells of the listeners that whoever runs the plan says fail. While the API
+/// cannot be asked the last plan stays.
 pub async fn run(
     client: Client,
     node: &str,
     plan_tx: watch::Sender<Option<Arc<Plan>>>,
-    failures_rx: watch::Receiver<Failures>,
+    listeners_rx: watch::Receiver<Listeners>,
     shutdown: CancellationToken,
 ) {
     let changed = Notify::new();
@@ -48,7 +48,7 @@ pub async fn run(
         () = follow(client.clone(), services_writer, &changed) => {}
         () = follow(client.clone(), slices_writer, &changed) => {}
         () = publish(&services, &slices, &changed, &plan_tx) => {}
-        () = speaker::run(Recorder::new(client, "services", node), &services, failures_rx) => {}
+        () = speaker::run(Recorder::new(client, "services", node), &services, listeners_rx) => {}
     }
 }
 

@@ -9,32 +9,39 @@ use tokio::sync::watch;
 use super::translate::service_of;
 use crate::events::Recorder;
 
-/// The listeners that cannot listen, by name: where, and why.
-pub type Failures = BTreeMap<String, (SocketAddr, String)>;
+/// Every listener of the plan by name: its address, and why it does not listen if it does not.
+pub type Listeners = BTreeMap<String, (SocketAddr, Option<String>)>;
 
-/// Speaks until whoever reports failures is gone.
-pub async fn run(recorder: Recorder, services: &Store<Service>, mut failures_rx: watch::Receiver<Failures>) {
-    let mut said = Failures::new();
-    while failures_rx.changed().await.is_ok() {
-        let failures = failures_rx.borrow_and_update().clone();
-        for (listener, (address, error)) in &failures {
-            if said.get(listener).is_some_and(|(_, last)| last == error) {
+/// Speaks until whoever reports on listeners is gone.
+pub async fn run(
+    recorder: Recorder,
+    services: &Store<Service>,
+    mut listeners_rx: watch::Receiver<Listeners>,
+) {
+    let mut said: BTreeMap<String, String> = BTreeMap::new();
+    while listeners_rx.changed().await.is_ok() {
+        let listeners = listeners_rx.borrow_and_update().clone();
+        // A listener that is gone neither fails nor works.
+        said.retain(|name, _| listeners.contains_key(name));
+        for (name, (address, error)) in &listeners {
+            if said.get(name) == error.as_ref() {
                 continue;
             }
-            if let Some(service) = find(services, listener) {
-                let message = failure(*address, error);
-                recorder.warning(service.as_ref(), "AddressNotAvailable", &message).await;
+            let service = find(services, name);
+            match (error, service) {
+                (Some(error), Some(service)) => {
+                    let message = failure(*address, error);
+                    recorder.warning(service.as_ref(), "AddressNotAvailable", &message).await;
+                    said.insert(name.clone(), error.clone());
+                }
+                (None, Some(service)) => {
+                    let message = format!("{address} works now");
+                    recorder.normal(service.as_ref(), "AddressAvailable", &message).await;
+                    said.remove(name);
+                }
+                (_, None) => {}
             }
         }
-        for (listener, (address, _)) in &said {
-            if !failures.contains_key(listener)
-                && let Some(service) = find(services, listener)
-            {
-                let message = format!("{address} works now");
-                recorder.normal(service.as_ref(), "AddressAvailable", &message).await;
-            }
-        }
-        said = failures;
     }
 }
 
