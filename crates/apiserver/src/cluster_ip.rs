@@ -2,6 +2,7 @@
 //! any network set-up.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -56,10 +57,9 @@ impl ClusterIps {
     fn next(&self, store: &Store) -> Result<IpAddr, FieldError> {
         let mut reserved = self.reserved.lock().expect("no panic while holding reservations");
         let taken = taken(store, &mut reserved);
-        let free =
-            (FIRST..=LAST).map(|n| IpAddr::V4(Ipv4Addr::from(n))).find(|ip| !taken.contains(ip)).ok_or_else(
-                || FieldError::forbidden("spec.clusterIPs", "failed to allocate a serviceIP: range is full"),
-            )?;
+        let free = candidates().find(|ip| !taken.contains(ip)).ok_or_else(|| {
+            FieldError::forbidden("spec.clusterIPs", "failed to allocate a serviceIP: range is full")
+        })?;
         reserved.insert(free, Instant::now());
         Ok(free)
     }
@@ -81,6 +81,13 @@ impl ClusterIps {
         reserved.insert(ip, Instant::now());
         Ok(())
     }
+}
+
+/// Every address of the range once, beginning anywhere: two control planes on one machine rarely meet.
+fn candidates() -> impl Iterator<Item = IpAddr> {
+    let size = LAST - FIRST + 1;
+    let start = (RandomState::new().hash_one(0) % u64::from(size)) as u32;
+    (0..size).map(move |step| IpAddr::V4(Ipv4Addr::from(FIRST + (start + step) % size)))
 }
 
 fn taken(store: &Store, reserved: &mut HashMap<IpAddr, Instant>) -> HashSet<IpAddr> {
