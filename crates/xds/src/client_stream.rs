@@ -22,7 +22,7 @@ pub struct Context {
     pub stop: CancellationToken,
     pub address: String,
     /// Given back when the stream ends.
-    pub place: OwnedSemaphorePermit,
+    pub _place: OwnedSemaphorePermit,
 }
 
 /// A message of either variant.

@@ -88,7 +88,10 @@ async fn next(door: &Door) -> io::Result<(Io, Peer)> {
         Door::Unix(listener) => {
             let (stream, _) = listener.accept().await?;
             let pid = stream.peer_cred().ok().and_then(|credentials| credentials.pid());
-            Ok((Io::Unix(stream), Peer(pid.map_or_else(|| "unix".to_owned(), |pid| format!("unix (process {pid})")))))
+            Ok((
+                Io::Unix(stream),
+                Peer(pid.map_or_else(|| "unix".to_owned(), |pid| format!("unix (process {pid})"))),
+            ))
         }
     }
 }

@@ -65,7 +65,9 @@ pub struct Tls {
 #[derive(Debug, Error)]
 pub enum Error {
     /// Everybody on the network could read the configuration.
-    #[error("xDS on {0} without TLS is open to the whole network: use a loopback address, a Unix socket, or TLS with a client CA")]
+    #[error(
+        "xDS on {0} without TLS is open to the whole network: use a loopback address, a Unix socket, or TLS with a client CA"
+    )]
     Open(std::net::SocketAddr),
     /// The socket.
     #[error("can't ask the xDS socket for its address")]
@@ -221,7 +223,7 @@ impl Service {
             board: Arc::clone(&self.board),
             stop: self.stop.clone(),
             address: peer.map_or_else(String::new, |peer| peer.0.clone()),
-            place,
+            _place: place,
         };
         let (answer_tx, answer_rx) = mpsc::channel(1); // session → HTTP/2
         tokio::spawn(client_stream::run(context, request.into_inner(), answer_tx));

@@ -87,10 +87,6 @@ impl Session {
         }
     }
 
-    pub fn is_delta(&self) -> bool {
-        self.delta
-    }
-
     /// Takes a request; `false` if the client wants more names than can be kept.
     pub fn receive(&mut self, request: Request, now: Instant) -> bool {
         self.settled = None;
@@ -156,14 +152,16 @@ impl Session {
         let [clusters, endpoints, _] = &self.tracks;
         let until = self.clusters_acknowledged + ENDPOINTS_LIMIT;
         let missing = |name: &String| clusters.has(name) && !endpoints.wants(name);
-        let waits = clusters.is_subscribed() && now < until && snapshot.set(Kind::Cluster).keys().any(missing);
+        let waits =
+            clusters.is_subscribed() && now < until && snapshot.set(Kind::Cluster).keys().any(missing);
         waits.then_some(until)
     }
 
     /// Clusters go last, and not while a refused listener may still use them.
     fn remove_clusters(&mut self, snapshot: &Snapshot, now: Instant) -> Next {
         let [clusters, _, listeners] = &self.tracks;
-        let gone = if clusters.is_subscribed() { clusters.gone(snapshot.set(Kind::Cluster)) } else { Vec::new() };
+        let gone =
+            if clusters.is_subscribed() { clusters.gone(snapshot.set(Kind::Cluster)) } else { Vec::new() };
         if !gone.is_empty() && listeners.nack.is_none() {
             let until = self.started + LISTENERS_LIMIT;
             if !listeners.is_subscribed() && now < until {

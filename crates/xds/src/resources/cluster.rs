@@ -76,13 +76,12 @@ fn stat_name(name: &str) -> String {
 }
 
 fn balancing(cluster: &Cluster) -> (LbPolicy, Option<LbConfig>) {
-    let slow_start_config = cluster.slow_start.filter(|window| !window.is_zero()).map(|window| {
-        SlowStartConfig {
+    let slow_start_config =
+        cluster.slow_start.filter(|window| !window.is_zero()).map(|window| SlowStartConfig {
             slow_start_window: Some(duration(window)),
             min_weight_percent: Some(Percent { value: LEAST_SHARE }),
             ..SlowStartConfig::default()
-        }
-    });
+        });
     match cluster.policy {
         Policy::RoundRobin => {
             let config = slow_start_config.map(|config| {

@@ -36,7 +36,12 @@ pub fn route(listener: &str, route: &Route, clusters: &Clusters<'_>) -> Option<F
 }
 
 /// The chain for what no route matches.
-pub fn outcome(listener: &str, name: &str, outcome: &Outcome, clusters: &Clusters<'_>) -> Option<FilterChain> {
+pub fn outcome(
+    listener: &str,
+    name: &str,
+    outcome: &Outcome,
+    clusters: &Clusters<'_>,
+) -> Option<FilterChain> {
     let last = match outcome {
         Outcome::Cluster(cluster) => proxy(format!("{listener}/{name}"), clusters.get(cluster.as_str())?),
         Outcome::Refuse(refusal) => refuse(*refusal),

@@ -42,8 +42,7 @@ fn text(bytes: &[u8]) -> Payload {
 fn hello() -> Vec<u8> {
     const CIPHERS: [u16; 9] = [0x1301, 0x1302, 0x1303, 0xc02b, 0xc02f, 0xc02c, 0xc030, 0xcca9, 0xcca8];
     let sized = |body: Vec<u8>| [(body.len() as u16).to_be_bytes().to_vec(), body].concat();
-    let extension =
-        |kind: u16, body: &[u8]| [kind.to_be_bytes().to_vec(), sized(body.to_vec())].concat();
+    let extension = |kind: u16, body: &[u8]| [kind.to_be_bytes().to_vec(), sized(body.to_vec())].concat();
     let extensions = [
         extension(10, &[0, 6, 0, 29, 0, 23, 0, 24]), // groups: x25519, P-256, P-384
         extension(11, &[1, 0]),                      // uncompressed points

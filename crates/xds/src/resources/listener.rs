@@ -50,7 +50,8 @@ pub fn client_keepalive<'a>(listener: &Listener, clusters: &Clusters<'a>) -> Opt
 }
 
 fn tcp(listener: &Listener, clusters: &Clusters<'_>, limits: &Limits) -> Option<envoy::Listener> {
-    let mut listener_filters: Vec<ListenerFilter> = limits.new_connections_per_second.map(rate).into_iter().collect();
+    let mut listener_filters: Vec<ListenerFilter> =
+        limits.new_connections_per_second.map(rate).into_iter().collect();
     if listener.accept_proxy_protocol {
         let config = pack_any(ProxyProtocol::default());
         listener_filters.push(filter("envoy.filters.listener.proxy_protocol", config));

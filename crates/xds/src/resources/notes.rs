@@ -24,7 +24,9 @@ pub fn notes(plan: &Plan) -> Vec<String> {
         if listener.protocol == Protocol::Udp {
             if plan.limits.new_connections_per_second.is_some() {
                 let name = &listener.name;
-                notes.push(format!("limits.newConnectionsPerSecond does not count for the UDP listener {name}"));
+                notes.push(format!(
+                    "limits.newConnectionsPerSecond does not count for the UDP listener {name}"
+                ));
             }
             for route in listener.routes.iter().filter(|route| route.connection_limit.is_some()) {
                 notes.push(format!(

@@ -30,7 +30,8 @@ pub fn matcher(listener: &Listener) -> Matcher {
         TreeType::CustomMatch(extension("envoy.matching.custom_matchers.domain_matcher", domains(listener))),
         chain(NO_SERVER_NAME),
     );
-    let by_name = OnMatch { on_match: Some(on_match::OnMatch::Matcher(Box::new(by_name))), ..OnMatch::default() };
+    let by_name =
+        OnMatch { on_match: Some(on_match::OnMatch::Matcher(Box::new(by_name))), ..OnMatch::default() };
     tree(
         extension("transport_protocol", pack_any(TransportProtocolInput {})),
         TreeType::ExactMatchMap(MatchMap { map: [("tls".to_owned(), by_name)].into() }),

@@ -117,7 +117,8 @@ impl Track {
             }
         }
         if first {
-            self.known.extend(initial_versions.into_iter().map(|(name, version)| (name, Known::Told(version))));
+            self.known
+                .extend(initial_versions.into_iter().map(|(name, version)| (name, Known::Told(version))));
         }
     }
 
@@ -128,7 +129,8 @@ impl Track {
         // Envoy takes the good ones of a refused response and names the bad ones.
         let blame_all = error.is_some() && !flight.resources.iter().any(named);
         if flight.full {
-            let sent: HashSet<&str> = flight.resources.iter().map(|resource| resource.name.as_str()).collect();
+            let sent: HashSet<&str> =
+                flight.resources.iter().map(|resource| resource.name.as_str()).collect();
             self.known.retain(|name, _| sent.contains(name.as_str()));
         }
         for name in flight.removed {
@@ -161,7 +163,8 @@ impl Track {
     /// Drops refusals of versions that are no longer served.
     pub fn forgive(&mut self, set: &Set) {
         let before = self.refused.len();
-        self.refused.retain(|name, version| set.get(name).is_some_and(|resource| resource.version == *version));
+        self.refused
+            .retain(|name, version| set.get(name).is_some_and(|resource| resource.version == *version));
         if self.refused.is_empty() && before > 0 {
             self.nack = None;
         }
@@ -190,7 +193,8 @@ impl Track {
 
     /// Names that the client waits for in vain.
     pub fn absent(&self, set: &Set) -> Vec<String> {
-        let vain = |name: &&String| *name != "*" && !set.contains_key(*name) && !self.known.contains_key(*name);
+        let vain =
+            |name: &&String| *name != "*" && !set.contains_key(*name) && !self.known.contains_key(*name);
         self.names.iter().filter(vain).cloned().collect()
     }
 

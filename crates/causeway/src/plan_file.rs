@@ -1,0 +1,88 @@
+//! A plan in a file: read, checked, and read again when it changes or on SIGHUP. A bad file is refused with its
+//! problems; whoever follows keeps the last good plan.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use causeway_ir::{Plan, Problem};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Interval;
+
+/// How often the file is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Reads a plan, which may not be valid.
+pub fn read(path: &Path) -> anyhow::Result<Plan> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("can't read the plan {}", path.display()))?;
+    serde_saphyr::from_str(&text).with_context(|| format!("{} is not a plan", path.display()))
+}
+
+/// Reads a plan and prints what is wrong with it; `None` if it can't be run.
+pub fn read_valid(path: &Path) -> anyhow::Result<Option<Plan>> {
+    let plan = read(path)?;
+    let problems = plan.validate();
+    print_problems("warning", path, &plan.warnings());
+    print_problems("error", path, &problems);
+    Ok(problems.is_empty().then_some(plan))
+}
+
+fn print_problems(kind: &str, path: &Path, problems: &[Problem]) {
+    for problem in problems {
+        eprintln!("{kind}: {}: {problem}", path.display());
+    }
+}
+
+/// Follows a plan file until the process is asked to end.
+pub struct Follower {
+    path: PathBuf,
+    seen: Option<(SystemTime, u64)>,
+    look: Interval,
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Follower {
+    pub fn new(path: &Path) -> anyhow::Result<Self> {
+        Ok(Self {
+            path: path.to_owned(),
+            seen: stamp(path),
+            look: tokio::time::interval(LOOK),
+            hangup: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// The next good plan, or `None` when the process is to end. May be dropped and called again.
+    pub async fn next(&mut self) -> Option<Plan> {
+        loop {
+            tokio::select! {
+                _ = self.hangup.recv() => self.seen = stamp(&self.path),
+                _ = self.look.tick() => {
+                    let now = stamp(&self.path);
+                    // A file that is gone for a moment is being replaced.
+                    if now.is_none() || now == self.seen {
+                        continue;
+                    }
+                    self.seen = now;
+                }
+                _ = self.terminate.recv() => return None,
+                _ = self.interrupt.recv() => return None,
+            }
+            match read_valid(&self.path) {
+                Ok(Some(plan)) => return Some(plan),
+                Ok(None) => eprintln!("causeway: the new plan is refused; the last one runs on"),
+                Err(error) => eprintln!("causeway: the new plan is refused; the last one runs on: {error:#}"),
+            }
+        }
+    }
+}
+
+/// Tells one state of the file from another; a replaced file may have the same time.
+fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}

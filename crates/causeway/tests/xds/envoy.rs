@@ -1,0 +1,81 @@
+//! The real Envoy, from `ENVOY_BIN` or the Python environment that `scripts/test-deps.sh` makes. It is ended with the
+//! value, and by the system if the tests end without dropping it.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::harness::eventually::eventually;
+use crate::http;
+use crate::harness::server::{PATIENCE, PROGRAM};
+
+/// The program, or `None` with a word about it; that is a failure where CI runs.
+pub fn program() -> Option<PathBuf> {
+    let found = std::env::var_os("ENVOY_BIN").map(PathBuf::from).or_else(in_environment);
+    let found = found.filter(|path| path.is_file());
+    if found.is_none() {
+        let why = "no Envoy: set ENVOY_BIN or run scripts/test-deps.sh";
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{why}");
+        println!("skipped: {why}");
+    }
+    found
+}
+
+fn in_environment() -> Option<PathBuf> {
+    // The program under test is in DIR/debug, the environment in DIR/test-venv.
+    let target = Path::new(PROGRAM).ancestors().nth(2)?;
+    let pythons = std::fs::read_dir(target.join("test-venv/lib")).ok()?;
+    pythons
+        .filter_map(Result::ok)
+        .map(|python| python.path().join("site-packages/envoy/_bin/envoy"))
+        .find(|path| path.is_file())
+}
+
+/// A running Envoy.
+pub struct Envoy {
+    child: Child,
+    pub admin: SocketAddr,
+    log: PathBuf,
+}
+
+impl Envoy {
+    /// Starts with a bootstrap file; `admin` is its admin address.
+    pub fn start(program: &Path, dir: &Path, bootstrap: &str, admin: SocketAddr) -> Self {
+        let name = admin.port();
+        let (config, log) = (dir.join(format!("envoy-{name}.json")), dir.join(format!("envoy-{name}.log")));
+        std::fs::write(&config, bootstrap).expect("the bootstrap can be written");
+        let out = File::create(&log).expect("a log file");
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]).arg(program);
+        command.args(["--use-dynamic-base-id", "--concurrency", "1", "--drain-time-s", "5", "-l", "warning", "-c"]);
+        command.arg(&config).stdin(Stdio::null());
+        command.stdout(out.try_clone().expect("a second handle of the log")).stderr(out);
+        Self { child: command.spawn().expect("Envoy starts"), admin, log }
+    }
+
+    /// What it printed, its access log among it.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// A page of its admin door; empty if it does not answer.
+    pub fn page(&self, path: &str) -> String {
+        http::get(self.admin, path).unwrap_or_default()
+    }
+
+    /// Waits until a page has a text in it.
+    pub fn shows(&self, path: &str, text: &str) {
+        eventually(&format!("{path} of Envoy shows {text}"), PATIENCE, || self.page(path).contains(text));
+    }
+}
+
+impl Drop for Envoy {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- log of Envoy {}\n{}", self.admin, self.log());
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

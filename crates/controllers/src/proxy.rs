@@ -1,0 +1,3 @@
+//! A `ProxyServer` and what runs it.
+
+pub mod bootstrap;
