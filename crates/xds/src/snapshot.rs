@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use causeway_ir::{Cluster, Listener, Plan};
+use envoy_types::pb::envoy::config::listener::v3 as envoy;
 use envoy_types::pb::google::protobuf::Any;
 use envoy_types::util::pack_any;
 
@@ -54,10 +55,25 @@ pub struct Resource {
 
 impl Resource {
     fn new(name: String, body: Any) -> Arc<Self> {
-        let mut hasher = DefaultHasher::new();
-        body.value.hash(&mut hasher);
-        Arc::new(Self { name, version: format!("{:016x}", hasher.finish()), body })
+        let version = version(&body.value);
+        Arc::new(Self { name, version, body })
     }
+
+    /// The map of names in a listener is written in another order each time, so the plan's names stand in for it.
+    fn of_listener(listener: &Listener, built: envoy::Listener) -> Arc<Self> {
+        let matcher = built.filter_chain_matcher;
+        let rest = envoy::Listener { filter_chain_matcher: None, ..built };
+        let names: Vec<_> = listener.routes.iter().map(|route| (&route.name, &route.server_names)).collect();
+        let version = version(&(&pack_any(rest.clone()).value, names));
+        let body = pack_any(envoy::Listener { filter_chain_matcher: matcher, ..rest });
+        Arc::new(Self { name: listener.name.clone(), version, body })
+    }
+}
+
+fn version(content: &impl Hash) -> String {
+    let mut hasher = DefaultHasher::new();
+    content.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
 }
 
 /// Resources of one type by name.
@@ -108,7 +124,7 @@ impl Snapshot {
             let known = self.set(Kind::Listener).get(&listener.name).filter(|_| same).cloned();
             let resource = known.or_else(|| {
                 let built = resources::listener::build(listener, &new, &plan.limits)?;
-                Some(Resource::new(listener.name.clone(), pack_any(built)))
+                Some(Resource::of_listener(listener, built))
             });
             listeners.extend(resource.map(|resource| (listener.name.clone(), resource)));
         }

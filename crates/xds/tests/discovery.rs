@@ -38,8 +38,7 @@ async fn serve(plan: Plan) -> (Served, Arc<Plan>) {
 }
 
 fn plan(clusters: usize, port: u16) -> Plan {
-    let cluster =
-        |i: usize| Cluster::new(format!("c{i}"), vec![Endpoint::new(format!("127.0.0.1:{port}"))]);
+    let cluster = |i: usize| Cluster::new(format!("c{i}"), vec![Endpoint::new(format!("127.0.0.1:{port}"))]);
     Plan { clusters: (0..clusters).map(cluster).collect(), ..Plan::default() }
 }
 
@@ -50,7 +49,8 @@ struct Client {
 
 impl Client {
     async fn connect(address: SocketAddr) -> Self {
-        let mut client = AggregatedDiscoveryServiceClient::connect(format!("http://{address}")).await.unwrap();
+        let mut client =
+            AggregatedDiscoveryServiceClient::connect(format!("http://{address}")).await.unwrap();
         let (request_tx, request_rx) = mpsc::channel(16);
         let responses = client.delta_aggregated_resources(ReceiverStream::new(request_rx)).await.unwrap();
         Self { request_tx, responses: responses.into_inner() }
@@ -68,7 +68,11 @@ impl Client {
     }
 
     async fn hear(&mut self) -> DeltaDiscoveryResponse {
-        tokio::time::timeout(PATIENCE, self.responses.message()).await.expect("an answer in time").unwrap().unwrap()
+        tokio::time::timeout(PATIENCE, self.responses.message())
+            .await
+            .expect("an answer in time")
+            .unwrap()
+            .unwrap()
     }
 
     async fn answer(&self, response: &DeltaDiscoveryResponse, error: Option<&str>) {

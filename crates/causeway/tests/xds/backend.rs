@@ -33,7 +33,8 @@ pub fn backend(name: &'static str) -> SocketAddr {
 /// A ClientHello as rustls makes it.
 pub fn hello(name: Option<&str>) -> Vec<u8> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let mut config = builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth();
     config.enable_sni = name.is_some();
     let server = ServerName::try_from(name.unwrap_or("none.test").to_owned()).unwrap();

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::harness::eventually::eventually;
-use crate::http;
 use crate::harness::server::{PATIENCE, PROGRAM};
+use crate::http;
 
 /// The program, or `None` with a word about it; that is a failure where CI runs.
 pub fn program() -> Option<PathBuf> {
@@ -48,7 +48,16 @@ impl Envoy {
         let out = File::create(&log).expect("a log file");
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]).arg(program);
-        command.args(["--use-dynamic-base-id", "--concurrency", "1", "--drain-time-s", "5", "-l", "warning", "-c"]);
+        command.args([
+            "--use-dynamic-base-id",
+            "--concurrency",
+            "1",
+            "--drain-time-s",
+            "5",
+            "-l",
+            "warning",
+            "-c",
+        ]);
         command.arg(&config).stdin(Stdio::null());
         command.stdout(out.try_clone().expect("a second handle of the log")).stderr(out);
         Self { child: command.spawn().expect("Envoy starts"), admin, log }

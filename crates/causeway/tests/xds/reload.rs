@@ -40,7 +40,8 @@ fn a_change_is_applied(delta: bool) {
     answers(port, "a.test", "b");
     assert!(held.works(), "a connection outlives its endpoint's place in the plan");
 
-    control_plane.write(&plan(&bind, "'a.test, new.test'", b, "").replace("'a.test, new.test'", "a.test, new.test"));
+    control_plane
+        .write(&plan(&bind, "'a.test, new.test'", b, "").replace("'a.test, new.test'", "a.test, new.test"));
     answers(port, "new.test", "b");
     assert!(held.works(), "a connection outlives a change of its route's names");
 }
@@ -75,7 +76,12 @@ fn a_refusal(delta: bool) {
     control_plane.write(&plan(&bind, "b.test", a, ""));
     answers(port, "b.test", "a");
     eventually("the refusal is forgotten", PATIENCE, || {
-        control_plane.log().lines().rev().find(|line| line.starts_with("edge (")).is_some_and(|line| line.ends_with("up to date"))
+        control_plane
+            .log()
+            .lines()
+            .rev()
+            .find(|line| line.starts_with("edge ("))
+            .is_some_and(|line| line.ends_with("up to date"))
     });
 }
 

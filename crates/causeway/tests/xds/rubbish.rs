@@ -24,7 +24,9 @@ fn rubbish_and_silence_on_the_port_harm_nobody() {
         match round % 4 {
             0 => {}
             1 => stream.write_all(&hello(Some("x.test"))).unwrap(),
-            2 => stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff\xff\xff").unwrap(),
+            2 => {
+                stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff\xff\xff").unwrap()
+            }
             _ => {
                 stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
                 stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

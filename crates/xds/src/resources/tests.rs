@@ -15,7 +15,8 @@ fn listener(text: &str) -> envoy_types::pb::envoy::config::listener::v3::Listene
     listener::build(&plan.listeners[0], &clusters(&plan), &plan.limits).unwrap()
 }
 
-const CLUSTERS: &str = "\nclusters: [{name: c}, {name: d, policy: sourceHash, retries: 0, idleTimeout: 1500ms}]";
+const CLUSTERS: &str =
+    "\nclusters: [{name: c}, {name: d, policy: sourceHash, retries: 0, idleTimeout: 1500ms}]";
 
 #[test]
 fn names_are_in_the_matcher_and_not_in_the_chains() {
@@ -32,7 +33,8 @@ fn names_are_in_the_matcher_and_not_in_the_chains() {
         .map(|chain| (chain.name.as_str(), chain.filters.iter().map(|f| f.name.as_str()).collect()))
         .collect();
     let network = |name| format!("envoy.filters.network.{name}");
-    let (limit, proxy, direct) = (network("connection_limit"), network("tcp_proxy"), network("direct_response"));
+    let (limit, proxy, direct) =
+        (network("connection_limit"), network("tcp_proxy"), network("direct_response"));
     assert_eq!(
         chains,
         [
@@ -43,8 +45,9 @@ fn names_are_in_the_matcher_and_not_in_the_chains() {
         ]
     );
     assert!(made.filter_chains.iter().all(|chain| chain.filter_chain_match.is_none()));
-    let matcher = format!("{:?}", envoy_types::util::pack_any(made.filter_chain_matcher.unwrap()).value.escape_ascii().to_string());
-    for name in ["a.test", "*.b.test"] {
+    let matcher = envoy_types::util::pack_any(made.filter_chain_matcher.unwrap()).value;
+    let matcher = matcher.escape_ascii().to_string();
+    for name in ["a.test", ".b.test"] {
         assert!(matcher.contains(name), "{matcher}");
     }
     assert_eq!(made.listener_filters_timeout, Some(duration(Limits::default().handshake_timeout)));
@@ -52,8 +55,9 @@ fn names_are_in_the_matcher_and_not_in_the_chains() {
 
 #[test]
 fn a_plain_port_is_never_sniffed() {
-    let made =
-        listener(&format!("listeners: [{{name: l, bind: '[::]:22', routes: [{{name: all, cluster: d}}]}}]{CLUSTERS}"));
+    let made = listener(&format!(
+        "listeners: [{{name: l, bind: '[::]:22', routes: [{{name: all, cluster: d}}]}}]{CLUSTERS}"
+    ));
     assert!(made.listener_filters.is_empty() && made.filter_chain_matcher.is_none());
     let bytes = format!("{:?}", made.filter_chains);
     assert!(bytes.contains("tcp_proxy"), "{bytes}");
@@ -81,8 +85,11 @@ fn what_leaves_is_second_and_what_is_down_is_left_out() {
         .iter()
         .map(|group| {
             let hosts = group.lb_endpoints.iter().map(|host| {
-                let Some(HostIdentifier::Endpoint(endpoint)) = &host.host_identifier else { panic!("an endpoint") };
-                let Some(address::Address::SocketAddress(at)) = &endpoint.address.as_ref().unwrap().address else {
+                let Some(HostIdentifier::Endpoint(endpoint)) = &host.host_identifier else {
+                    panic!("an endpoint")
+                };
+                let Some(address::Address::SocketAddress(at)) = &endpoint.address.as_ref().unwrap().address
+                else {
                     panic!("an address")
                 };
                 (at.address.clone(), host.load_balancing_weight.unwrap().value)
@@ -91,16 +98,14 @@ fn what_leaves_is_second_and_what_is_down_is_left_out() {
         })
         .collect();
     let host = |text: &str, weight| (text.to_owned(), weight);
-    assert_eq!(
-        ports,
-        [(0, vec![host("10.0.0.1", 3)]), (1, vec![host("10.0.0.2", 1), host("10.0.0.3", 1)])]
-    );
+    assert_eq!(ports, [(0, vec![host("10.0.0.1", 3)]), (1, vec![host("10.0.0.2", 1), host("10.0.0.3", 1)])]);
 }
 
 #[test]
 fn with_nothing_ready_those_that_leave_are_first() {
     let plan = plan("clusters: [{name: c, endpoints: [{address: '10.0.0.2:1', terminating: true}]}]");
-    let priorities: Vec<u32> = endpoints::build(&plan.clusters[0]).endpoints.iter().map(|g| g.priority).collect();
+    let priorities: Vec<u32> =
+        endpoints::build(&plan.clusters[0]).endpoints.iter().map(|g| g.priority).collect();
     assert_eq!(priorities, [0]);
 }
 

@@ -8,7 +8,9 @@ fn snapshot(before: &Snapshot, text: &str) -> Snapshot {
 }
 
 fn one_route(cluster: &str, clusters: &str) -> String {
-    format!("{{listeners: [{{name: l, bind: '127.0.0.1:1', routes: [{{name: r, cluster: {cluster}}}]}}], clusters: [{clusters}]}}")
+    format!(
+        "{{listeners: [{{name: l, bind: '127.0.0.1:1', routes: [{{name: r, cluster: {cluster}}}]}}], clusters: [{clusters}]}}"
+    )
 }
 
 /// A client that asks as Envoy does.
@@ -200,7 +202,9 @@ fn who_comes_back_gets_only_what_differs() {
         snapshot(&first, &one_route("a", "{name: a}, {name: b, endpoints: [{address: '10.0.0.1:1'}]}"));
     let mut client = Client::new(true);
     let now = client.now;
-    for (kind, subscribe) in [(Kind::Cluster, vec![]), (Kind::Endpoints, vec!["a", "b", "old"]), (Kind::Listener, vec![])] {
+    for (kind, subscribe) in
+        [(Kind::Cluster, vec![]), (Kind::Endpoints, vec!["a", "b", "old"]), (Kind::Listener, vec![])]
+    {
         let request = Request {
             kind,
             names: Names::Change {
