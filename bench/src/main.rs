@@ -14,6 +14,7 @@ mod run;
 mod samples;
 mod watches;
 mod writes;
+mod xds;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,8 +24,10 @@ use clap::Parser;
 
 /// Measures `causeway up`, beside etcd on the same disk.
 #[derive(Debug, Parser)]
-#[command(name = "causeway-bench", version)]
+#[command(name = "causeway-bench", version, args_conflicts_with_subcommands = true)]
 pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// The program to measure [default: built in release mode with cargo, or found beside this one].
     #[arg(long, value_name = "FILE")]
     causeway: Option<PathBuf>,
@@ -60,6 +63,12 @@ pub struct Args {
     json: Option<PathBuf>,
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Measures how a change of one endpoint reaches Envoys.
+    Xds(xds::Args),
+}
+
 impl Args {
     fn round(&self) -> Duration {
         Duration::from_secs_f64(self.seconds)
@@ -76,6 +85,10 @@ async fn main() -> anyhow::Result<()> {
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
         .expect("nothing installed another provider before");
+    match &args.command {
+        None => {}
+        Some(Command::Xds(args)) => return xds::run(args).await,
+    }
     let report = run::run(&args).await?;
     print!("{}", report.table());
     if let Some(path) = &args.json {
