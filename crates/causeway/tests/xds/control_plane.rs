@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
@@ -15,6 +15,7 @@ use crate::harness::server::{PATIENCE, PROGRAM, signal};
 pub struct ControlPlane {
     pub dir: TempDir,
     listen: String,
+    options: Vec<String>,
     child: Child,
 }
 
@@ -26,14 +27,20 @@ impl ControlPlane {
 
     /// Serves a plan on an address, or on a socket of that name in its own directory.
     pub fn start_on(plan: &str, listen: &str) -> Self {
+        Self::start_with(plan, listen, &[])
+    }
+
+    /// The same with more options.
+    pub fn start_with(plan: &str, listen: &str, options: &[&str]) -> Self {
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("plan.yaml"), plan).unwrap();
         let listen = match listen.parse::<SocketAddr>() {
             Ok(_) => listen.to_owned(),
             Err(_) => dir.path().join(listen).display().to_string(),
         };
-        let child = launch(&dir, &listen);
-        let mut started = Self { dir, listen, child };
+        let child = launch(&dir, &listen, &options);
+        let mut started = Self { dir, listen, options, child };
         started.learn_address();
         started
     }
@@ -57,7 +64,7 @@ impl ControlPlane {
 
     /// Starts it again where it was.
     pub fn restart(&mut self) {
-        self.child = launch(&self.dir, &self.listen);
+        self.child = launch(&self.dir, &self.listen, &self.options);
         self.learn_address();
     }
 
@@ -78,25 +85,28 @@ impl ControlPlane {
     }
 
     /// An Envoy with the bootstrap that the program prints.
-    pub fn envoy(&self, program: &PathBuf, name: &str, delta: bool) -> Envoy {
+    pub fn envoy(&self, program: &Path, name: &str, delta: bool) -> Envoy {
+        let (bootstrap, admin) = self.bootstrap(name, &self.listen, delta);
+        Envoy::start(program, self.dir.path(), &bootstrap, admin)
+    }
+
+    /// The bootstrap for an Envoy that connects to `xds`, and its admin address.
+    pub fn bootstrap(&self, name: &str, xds: &str, delta: bool) -> (String, SocketAddr) {
         let admin: SocketAddr = ([127, 0, 0, 1], free_port()).into();
         let mut print = Command::new(PROGRAM);
-        print.args(["xds", "--print-bootstrap", "--listen", &self.listen, "--node", name]);
-        print.args(["--admin", &admin.to_string()]);
-        if !delta {
-            print.arg("--sotw");
-        }
+        print.args(["xds", "--print-bootstrap", "--listen", xds, "--node", name]);
+        print.args(["--admin", &admin.to_string()]).args((!delta).then_some("--sotw"));
         let printed = print.output().unwrap();
         assert!(printed.status.success(), "{printed:?}");
-        Envoy::start(program, self.dir.path(), &String::from_utf8(printed.stdout).unwrap(), admin)
+        (String::from_utf8(printed.stdout).unwrap(), admin)
     }
 }
 
-fn launch(dir: &TempDir, listen: &str) -> Child {
+fn launch(dir: &TempDir, listen: &str, options: &[String]) -> Child {
     let log = File::create(dir.path().join("log")).unwrap();
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", PROGRAM, "xds", "--listen", listen, "--config"]);
-    command.arg(dir.path().join("plan.yaml")).stdin(Stdio::null());
+    command.arg(dir.path().join("plan.yaml")).args(options).stdin(Stdio::null());
     command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
 }
 

@@ -17,3 +17,4 @@ mod http;
 mod reload;
 mod routing;
 mod rubbish;
+mod tls;
