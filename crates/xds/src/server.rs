@@ -31,8 +31,9 @@ use crate::snapshot::Snapshot;
 const MOST_STREAMS: usize = 2048;
 /// An Envoy that reconnects says each version it has.
 const LARGEST_REQUEST: usize = 32 << 20;
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
-const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
+/// An Envoy that takes in thousands of clusters answers nothing meanwhile; it must not lose its stream for that.
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_mins(5);
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 

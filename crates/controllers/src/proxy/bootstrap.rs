@@ -28,7 +28,7 @@ pub fn bootstrap(node: &str, xds: &XdsAddress, admin: SocketAddr, delta: bool) -
     let http2 = json!({
         "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
         "explicit_http_config": {
-            "http2_protocol_options": { "connection_keepalive": { "interval": "20s", "timeout": "10s" } },
+            "http2_protocol_options": { "connection_keepalive": { "interval": "30s", "timeout": "20s" } },
         },
     });
     json!({
