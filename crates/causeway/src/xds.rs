@@ -55,6 +55,8 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let path = args.config.context("--config is needed")?;
+    // Before the file is read, so that no change of it is missed.
+    let mut follower = Follower::new(&path)?;
     let Some(plan) = plan_file::read_valid(&path)? else {
         eprintln!("causeway: {} can't be served", path.display());
         return Ok(ExitCode::FAILURE);
@@ -72,7 +74,6 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let server = Server::start(plan_rx, door, Options { tls })?;
     println!("xds on {place}");
     let telling = tokio::spawn(tell(server.handle().watch()));
-    let mut follower = Follower::new(&path)?;
     while let Some(plan) = follower.next().await {
         print_notes(&plan);
         let plan = Arc::new(plan);
