@@ -46,8 +46,9 @@ pub use intercept_request::{
     InterceptState, MatchType, Method, PathMatch,
 };
 pub use proxy_server::{
-    Backend, BackendStatus, Engine, LogLevel, Outcome, PortDefaults, Protocol, ProxyNetwork, ProxyServer,
-    ProxyServerSpec, ProxyServerStatus, Refusal, ReplicaStatus,
+    Backend, BackendStatus, Balancing, Engine, HealthCheck, HealthCheckKind, LogLevel, Outcome, PortDefaults,
+    Protocol, ProxyNetwork, ProxyProtocol, ProxyServer, ProxyServerSpec, ProxyServerStatus, Refusal,
+    ReplicaStatus,
 };
 pub use structural::structural;
 pub use workstation::{Workstation, WorkstationSpec, WorkstationStatus};

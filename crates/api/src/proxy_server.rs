@@ -48,6 +48,16 @@ use crate::rules::{required, rule};
         "!self.backends.exists(b, b.port == self.xdsPort)",
         ".xdsPort",
         "must differ from every backend's port: choose another xdsPort or backend port",
+    ),
+    validation = rule(
+        "!self.backends.exists(b, b.port == self.adminPort)",
+        ".adminPort",
+        "must differ from every backend's port: choose another adminPort or backend port",
+    ),
+    validation = rule(
+        "self.adminPort != self.xdsPort",
+        ".adminPort",
+        "must differ from xdsPort: choose another adminPort",
     )
 )]
 pub struct ProxyServerSpec {
@@ -85,6 +95,18 @@ pub struct ProxyServerSpec {
     #[serde(default = "default_xds_port")]
     #[schemars(range(min = 1, max = 65535))]
     pub xds_port: u16,
+    /// Port of metrics and state, on the pod's loopback address only.
+    #[serde(default = "default_admin_port")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub admin_port: u16,
+    /// Seconds that open connections may still take when a proxy stops, or when their backend is removed.
+    #[serde(default = "default_drain_seconds")]
+    #[schemars(range(min = 0, max = 3600))]
+    pub drain_seconds: i32,
+    /// Connections at a time for each proxy; further ones are refused. Left out: what its file descriptors allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub connection_limit: Option<i32>,
     /// How much the proxy logs.
     #[serde(default)]
     pub log_level: LogLevel,
@@ -145,6 +167,78 @@ pub struct Backend {
     #[serde(default = "default_timeout_seconds")]
     #[schemars(range(min = 1, max = 3600))]
     pub timeout_seconds: i32,
+    /// Seconds without a byte in either direction after which a connection is closed. Left out: 3600, for UDP 60.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 604800))]
+    pub idle_timeout_seconds: Option<i32>,
+    /// How to choose among the service's endpoints.
+    #[serde(default)]
+    pub balancing: Balancing,
+    /// Connections at a time to this backend, for each proxy; further ones are refused. Left out: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub connection_limit: Option<i32>,
+    /// Ask each endpoint again and again whether it answers. Left out: only the Service's own readiness counts, and an
+    /// endpoint that refuses connections rests for a while.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health_check: Option<HealthCheck>,
+    /// Seconds in which a new endpoint comes to its full share of connections. Left out: at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 3600))]
+    pub slow_start_seconds: Option<i32>,
+    /// Tell the service the true client's address with a PROXY protocol header of this version, which the service must
+    /// expect. Left out: no header. Not for UDP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_proxy_protocol: Option<ProxyProtocol>,
+}
+
+/// How a backend's endpoints are asked whether they answer.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct HealthCheck {
+    /// TCP: whether it accepts a connection. TLS: whether it answers a TLS hello; certificates are not looked at.
+    #[serde(default)]
+    pub kind: HealthCheckKind,
+    /// Seconds between two checks of an endpoint.
+    #[serde(default = "default_check_interval")]
+    #[schemars(range(min = 1, max = 3600))]
+    pub interval_seconds: i32,
+    /// Seconds that an endpoint has to answer.
+    #[serde(default = "default_check_timeout")]
+    #[schemars(range(min = 1, max = 3600))]
+    pub timeout_seconds: i32,
+}
+
+/// What a health check asks.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum HealthCheckKind {
+    /// Whether a connection is accepted.
+    #[default]
+    Tcp,
+    /// Whether a TLS hello is answered.
+    Tls,
+}
+
+/// How to choose among endpoints.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Balancing {
+    /// One after the other.
+    #[default]
+    RoundRobin,
+    /// The one with fewer connections, of two taken at random.
+    LeastConnections,
+    /// Always the same for one client's address.
+    SourceHash,
+}
+
+/// A version of the PROXY protocol.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyProtocol {
+    /// Text.
+    V1,
+    /// Binary.
+    V2,
 }
 
 /// What a port does with connections that no name matches.
@@ -162,6 +256,10 @@ pub struct PortDefaults {
     /// TLS connections that ask for a name that no backend has. Left out: refused with a TLS alert.
     #[serde(rename = "unknownSNI", default, skip_serializing_if = "Option::is_none")]
     pub unknown_sni: Option<Outcome>,
+    /// Every connection to this port begins with a PROXY protocol header that names the true client, as a load balancer
+    /// in front sends it. Without one the connection is closed.
+    #[serde(rename = "acceptProxyProtocol", default, skip_serializing_if = "std::ops::Not::not")]
+    pub accept_proxy_protocol: bool,
 }
 
 /// Where unmatched connections go: to a backend, or nowhere.
@@ -333,6 +431,9 @@ impl Default for ProxyServerSpec {
             manager_image: None,
             port: default_port(),
             xds_port: default_xds_port(),
+            admin_port: default_admin_port(),
+            drain_seconds: default_drain_seconds(),
+            connection_limit: None,
             log_level: LogLevel::default(),
         }
     }
@@ -350,6 +451,12 @@ impl Default for Backend {
             target_namespace: String::new(),
             protocol: Protocol::default(),
             timeout_seconds: default_timeout_seconds(),
+            idle_timeout_seconds: None,
+            balancing: Balancing::default(),
+            connection_limit: None,
+            health_check: None,
+            slow_start_seconds: None,
+            send_proxy_protocol: None,
         }
     }
 }
@@ -372,6 +479,22 @@ fn default_port() -> u16 {
 
 fn default_xds_port() -> u16 {
     18000
+}
+
+fn default_admin_port() -> u16 {
+    9901
+}
+
+fn default_drain_seconds() -> i32 {
+    30
+}
+
+fn default_check_interval() -> i32 {
+    5
+}
+
+fn default_check_timeout() -> i32 {
+    2
 }
 
 pub(crate) fn default_timeout_seconds() -> i32 {

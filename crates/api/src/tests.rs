@@ -171,7 +171,13 @@ fn types_and_schemas_agree_on_defaults() {
     });
     same_defaults::<ProxyServerSpec>(
         "ProxyServer",
-        json!({ "networkConfig": { "serverIP": "10.0.0.2" }, "backends": [backend] }),
+        json!({ "networkConfig": { "serverIP": "10.0.0.2" }, "backends": [backend.clone()] }),
+    );
+    let mut checked = backend;
+    checked["healthCheck"] = json!({});
+    same_defaults::<ProxyServerSpec>(
+        "ProxyServer",
+        json!({ "networkConfig": { "serverIP": "10.0.0.2" }, "backends": [checked], "ports": [{ "port": 1 }] }),
     );
     same_defaults::<DNSServerSpec>(
         "DNSServer",
@@ -211,6 +217,7 @@ fn defaults_are_the_documented_ones() {
         (proxy.port, proxy.xds_port, proxy.replicas, proxy.log_level),
         (443, 18000, 1, LogLevel::Info)
     );
+    assert_eq!((proxy.admin_port, proxy.drain_seconds), (9901, 30));
     let backend = Backend::default();
     assert_eq!((backend.timeout_seconds, backend.protocol), (30, Protocol::Tcp));
     let dns = DNSServerSpec::default();

@@ -3,7 +3,7 @@
 //! namespace with a NetworkPolicy is left to that namespace's owner.
 
 pub mod addresses;
-mod backends;
+pub(crate) mod backends;
 pub mod desired;
 #[cfg(test)]
 mod fixture;

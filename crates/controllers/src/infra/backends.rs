@@ -146,6 +146,7 @@ pub fn port_defaults(component: &ProxyComponent, backends: &[Backend]) -> Vec<Po
                 plaintext: outcome.clone(),
                 no_sni: outcome.clone(),
                 unknown_sni: outcome,
+                ..PortDefaults::default()
             });
         }
     }
