@@ -169,7 +169,7 @@ pub struct Backend {
     pub timeout_seconds: i32,
     /// Seconds without a byte in either direction after which a connection is closed. Left out: 3600, for UDP 60.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 604800))]
+    #[schemars(range(min = 1, max = 604_800))]
     pub idle_timeout_seconds: Option<i32>,
     /// How to choose among the service's endpoints.
     #[serde(default)]

@@ -4,6 +4,7 @@ mod cli;
 mod completions;
 mod data_dir;
 mod demo;
+mod doctor;
 mod down;
 mod echo;
 mod engine;
@@ -12,6 +13,8 @@ mod observe;
 mod operator;
 mod plan_file;
 mod pod_logs;
+mod proxy;
+mod routes;
 mod services;
 mod status;
 mod unix_socket;
@@ -54,6 +57,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Operator(args) => operator::run(args).await?,
             Command::Engine(args) => return engine::run(args).await,
             Command::Xds(args) => return xds::run(args).await,
+            Command::Proxy(args) => return proxy::run(args).await,
+            Command::Routes(args) => routes::run(args).await?,
+            Command::Doctor(args) => return doctor::run(args).await,
             Command::Demo(args) => demo::run(args).await?,
             Command::Echo(args) => echo::run(args).await?,
             Command::Completions(args) => completions::run(args)?,

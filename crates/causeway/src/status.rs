@@ -27,7 +27,7 @@ pub struct Args {
 }
 
 pub async fn run(args: Args) -> anyhow::Result<()> {
-    let client = client(&args).await?;
+    let client = client(&args.data_dir, args.kubeconfig.as_deref()).await?;
     let mut rows = Vec::new();
     for crd in causeway_api::crds() {
         let names = &crd.spec.names;
@@ -63,10 +63,11 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn client(args: &Args) -> anyhow::Result<Client> {
-    let path = match &args.kubeconfig {
-        Some(path) => path.clone(),
-        None => local_kubeconfig(&args.data_dir.path()?)?,
+/// A client of the cluster that is named, or of the control plane on this machine.
+pub async fn client(data_dir: &DataDirArg, kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+    let path = match kubeconfig {
+        Some(path) => path.to_owned(),
+        None => local_kubeconfig(&data_dir.path()?)?,
     };
     let kubeconfig =
         Kubeconfig::read_from(&path).with_context(|| format!("can't read {}", path.display()))?;

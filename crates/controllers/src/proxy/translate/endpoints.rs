@@ -69,25 +69,22 @@ impl Targets {
         let asked = i32::from(backend.target_port);
         let listed =
             ports.iter().find(|p| p.port == asked && p.protocol.as_deref().unwrap_or("TCP") == protocol);
-        let (endpoints, remark) = match listed {
-            Some(port) => (collect(slices, |p| same_port(port, p, protocol), asked), None),
-            None => {
-                let direct = collect(slices, |p| p.port == Some(asked) && speaks(p, protocol), asked);
-                if direct.is_empty() {
-                    return none(format!(
-                        "Service {full} has no {protocol} port {asked}; its ports are {}: correct targetPort",
-                        port_list(&ports)
-                    ));
-                }
-                (
-                    direct,
-                    Some(format!(
-                        "Service {full} has no {protocol} port {asked}, but its endpoints do: they are used directly; \
-                     better write one of the Service's ports ({})",
-                        port_list(&ports)
-                    )),
-                )
+        let (endpoints, remark) = if let Some(port) = listed {
+            (collect(slices, |p| same_port(port, p, protocol), asked), None)
+        } else {
+            let direct = collect(slices, |p| p.port == Some(asked) && speaks(p, protocol), asked);
+            if direct.is_empty() {
+                return none(format!(
+                    "Service {full} has no {protocol} port {asked}; its ports are {}: correct targetPort",
+                    port_list(&ports)
+                ));
             }
+            let remark = format!(
+                "Service {full} has no {protocol} port {asked}, but its endpoints do: they are used directly; \
+                 better write one of the Service's ports ({})",
+                port_list(&ports)
+            );
+            (direct, Some(remark))
         };
         let ready = endpoints.iter().filter(|e| e.ready).count();
         let serving = endpoints.iter().filter(|e| e.serving && !e.ready).count();

@@ -1,0 +1,110 @@
+//! One watch that never gives up: it keeps what it last saw while the API server is away, and says why it can't see.
+
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use causeway_controllers::backoff::{Backoff, random};
+use futures::StreamExt;
+use kube::runtime::reflector::{self, Store};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+/// Objects of one kind, kept up to date until dropped.
+pub struct Feed<K: Resource<DynamicType = ()> + 'static> {
+    store: Store<K>,
+    sight: Arc<Mutex<Sight>>,
+    task: AbortHandle,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Sight {
+    /// A whole list was read at least once.
+    complete: bool,
+    trouble: Option<String>,
+}
+
+impl<K> Feed<K>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    /// Starts to watch; `bell` rings at every change, also of the trouble.
+    pub fn start(api: Api<K>, config: watcher::Config, bell: Arc<Notify>) -> Self {
+        let (store, writer) = reflector::store();
+        let sight = Arc::new(Mutex::new(Sight::default()));
+        let seen = Arc::clone(&sight);
+        let task = tokio::spawn(async move {
+            let events = watcher(api, config).backoff(Pace(0));
+            let mut events = std::pin::pin!(reflector::reflector(writer, events));
+            while let Some(event) = events.next().await {
+                let mut sight = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                match event {
+                    // The store keeps the old objects until the new list is whole.
+                    Ok(watcher::Event::Init | watcher::Event::InitApply(_)) => continue,
+                    Ok(_) => *sight = Sight { complete: true, trouble: None },
+                    Err(error) => sight.trouble = Some(explain(&error)),
+                }
+                drop(sight);
+                bell.notify_one();
+            }
+        });
+        Self { store, sight, task: task.abort_handle() }
+    }
+
+    /// What was last seen.
+    pub fn objects(&self) -> Vec<Arc<K>> {
+        self.store.state()
+    }
+
+    /// Whether a whole list was read at least once.
+    pub fn is_complete(&self) -> bool {
+        self.sight.lock().unwrap_or_else(PoisonError::into_inner).complete
+    }
+
+    /// Why nothing newer is seen.
+    pub fn trouble(&self) -> Option<String> {
+        self.sight.lock().unwrap_or_else(PoisonError::into_inner).trouble.clone()
+    }
+}
+
+impl<K: Resource<DynamicType = ()> + 'static> Drop for Feed<K> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A watch's error with what it came from; the API server's own words are enough.
+fn explain(error: &watcher::Error) -> String {
+    let (watcher::Error::InitialListFailed(inner)
+    | watcher::Error::WatchStartFailed(inner)
+    | watcher::Error::WatchFailed(inner)) = error
+    else {
+        return error.to_string();
+    };
+    match inner {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Waits between attempts: soon at first, and never so long that a server that came back is kept waiting.
+struct Pace(u32);
+
+impl Iterator for Pace {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        self.0 = self.0.saturating_add(1);
+        let bounds = Backoff { first: Duration::from_millis(250), most: Duration::from_secs(5) };
+        Some(bounds.delay(self.0, random()))
+    }
+}
+
+impl kube::runtime::utils::Backoff for Pace {
+    fn reset(&mut self) {
+        self.0 = 0;
+    }
+}

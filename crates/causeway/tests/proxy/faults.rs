@@ -1,0 +1,85 @@
+//! Bad specs, a lost API server, and the end of a proxy.
+
+use std::time::Duration;
+
+use crate::harness::eventually::eventually;
+use crate::harness::server::PATIENCE;
+use crate::peer::{TlsBackend, get};
+use crate::world::{PORT, World, backend};
+
+#[test]
+fn a_bad_spec_is_refused_and_the_last_good_one_runs_on() {
+    let world = World::new();
+    let one = TlsBackend::start("one", &["one.test"]);
+    world.service("one", &one);
+    world.proxy_server(&[backend("one", "one.test")]).ok();
+    let _proxy = world.start();
+    world.proxy_server(&[backend("one", "one.test"), backend("copy", "one.test")]).ok();
+    eventually("the proxy says that it refuses", PATIENCE, || world.replica()["refused"].is_string());
+    let replica = world.replica();
+    let refused = replica["refused"].as_str().unwrap();
+    assert!(refused.contains("spec.backends[1].hostname") && refused.contains("backend `one`"), "{refused}");
+    assert_eq!(replica["serving"], false);
+    assert_eq!(one.connect(world.at(PORT), "one.test").unwrap().word, "one");
+    assert_eq!(get(world.at(8080), "/ready").unwrap().0, 200, "what it carries is carried");
+    let doctor = world.causeway(&["doctor", "proxy/edge", "-n", "crossing"]);
+    assert_eq!(doctor.code, Some(1));
+    assert!(doctor.stdout.contains("✗ the spec is not valid: spec.backends[1].hostname"), "{doctor}");
+
+    world.proxy_server(&[backend("one", "one.test")]).ok();
+    eventually("the mended spec is taken", PATIENCE, || world.replica()["serving"] == true);
+}
+
+#[test]
+fn traffic_goes_on_without_the_api_server_and_after_a_restart_without_it() {
+    let mut world = World::new();
+    let one = TlsBackend::start("one", &["one.test", "later.test"]);
+    world.service("one", &one);
+    world.proxy_server(&[backend("one", "one.test")]).ok();
+    let mut proxy = world.start();
+    let mut open = one.connect(world.at(PORT), "one.test").unwrap();
+    world.server.kill();
+    open.echo("without").unwrap();
+    assert_eq!(one.connect(world.at(PORT), "one.test").unwrap().word, "one");
+
+    proxy.kill();
+    let proxy = world.start();
+    assert!(proxy.log().contains("going on with the last state on disk"), "{}", proxy.log());
+    let mut open = one.connect(world.at(PORT), "one.test").unwrap();
+
+    // The control plane comes back, and the proxy follows it again by itself.
+    let _revived = world.revive();
+    world.proxy_server(&[backend("one", "later.test")]).ok();
+    eventually("the edit is live", PATIENCE, || one.connect(world.at(PORT), "later.test").is_ok());
+    open.echo("the connection does not care").unwrap();
+    eventually("the status is written again", PATIENCE, || world.replica()["observedGeneration"] == 2);
+}
+
+#[test]
+fn a_deleted_object_leaves_its_last_state_running() {
+    let world = World::new();
+    let one = TlsBackend::start("one", &["one.test"]);
+    world.service("one", &one);
+    world.proxy_server(&[backend("one", "one.test")]).ok();
+    let proxy = world.start();
+    world.kubectl().ok(&["delete", "proxyserver", "edge", "--wait=false"]);
+    eventually("the proxy says that it was deleted", PATIENCE, || proxy.log().contains("was deleted"));
+    assert_eq!(one.connect(world.at(PORT), "one.test").unwrap().word, "one");
+}
+
+#[test]
+fn a_terminated_proxy_lets_connections_end() {
+    let world = World::new();
+    let one = TlsBackend::start("one", &["one.test"]);
+    world.service("one", &one);
+    world.proxy_server(&[backend("one", "one.test")]).ok();
+    let mut proxy = world.start();
+    let mut open = one.connect(world.at(PORT), "one.test").unwrap();
+    proxy.terminate();
+    eventually("it is no longer ready", PATIENCE, || !matches!(get(world.at(8080), "/ready"), Ok((200, _))));
+    eventually("new connections are refused", PATIENCE, || one.connect(world.at(PORT), "one.test").is_err());
+    open.echo("let me finish").unwrap();
+    assert!(proxy.child.try_wait().unwrap().is_none(), "it waits for the connection");
+    drop(open);
+    assert_eq!(proxy.wait_end(Duration::from_secs(15)), 0);
+}
