@@ -155,6 +155,8 @@ words! {
         NetworkAttachmentNotFound,
         /// Attached to the network.
         Attached,
+        /// Nothing of the kind is asked for.
+        NotRequested,
         /// Attaching failed.
         AttachmentFailed,
         /// No container runtime answers.

@@ -12,12 +12,16 @@ pub const CATEGORY: &str = "causeway";
 
 /// Name of the object that a child was made for.
 pub const LABEL_OWNER_NAME: &str = "causeway.dev/owner-name";
+/// Namespace of the object that a child was made for, where that is another one than the child's.
+pub const LABEL_OWNER_NAMESPACE: &str = "causeway.dev/owner-namespace";
 /// Kind of the object that a child was made for.
 pub const LABEL_OWNER_KIND: &str = "causeway.dev/owner-kind";
 /// Uid of the object that a child was made for; the inventory that pruning works on.
 pub const LABEL_INVENTORY: &str = "causeway.dev/inventory";
 /// Component of an `Infra`: `dhcp`, `dns` or `proxy`.
 pub const LABEL_COMPONENT: &str = "causeway.dev/component";
+/// Which of a proxy's addresses a pod has: 1 for the first.
+pub const LABEL_REPLICA: &str = "causeway.dev/replica";
 /// Name of the CNTP that an EndpointSlice's tunnel belongs to.
 pub const LABEL_TUNNEL_PROXY: &str = "causeway.dev/tunnel-proxy";
 /// The `app` label that users of the prior systems select pods by.
@@ -36,6 +40,8 @@ pub const APP_DHCP: &str = "dhcp-server";
 
 /// Digest of the desired state that an object was made from.
 pub const ANNOTATION_SPEC_HASH: &str = "causeway.dev/spec-hash";
+/// Digest of the start configuration that a pod was made with; another one makes another pod.
+pub const ANNOTATION_CONFIG_HASH: &str = "causeway.dev/config-hash";
 /// Id of the tunnel that an EndpointSlice was written for.
 pub const ANNOTATION_TUNNEL_ID: &str = "causeway.dev/tunnel-id";
 /// Multus: the networks to attach a pod to, a JSON list.
@@ -43,6 +49,8 @@ pub const ANNOTATION_NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
 /// Multus: what a pod was attached to.
 pub const ANNOTATION_NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 
+/// Keeps a `ProxyServer` until its Roles in other namespaces are gone.
+pub const FINALIZER_PROXY: &str = "causeway.dev/proxy";
 /// Keeps a `ContainerNetwork` until the runtime's network is gone.
 pub const FINALIZER_CONTAINER_NETWORK: &str = "causeway.dev/container-network";
 /// Keeps a CNTP until its container, listeners and EndpointSlices are gone.

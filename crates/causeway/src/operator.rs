@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 
 use anyhow::Context;
-use causeway_api::names;
+use causeway_api::{Engine, names};
 use causeway_controllers::operator::{Config, Operator};
+use causeway_controllers::proxy::Settings;
 use prometheus_client::registry::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -25,6 +26,47 @@ pub struct Args {
     /// Where /metrics, /healthz and /readyz are served.
     #[arg(long, default_value = "127.0.0.1:8081", value_name = "ADDR:PORT")]
     observe: SocketAddr,
+    #[command(flatten)]
+    proxies: Proxies,
+}
+
+/// What a ProxyServer gets where it leaves it open.
+#[derive(Debug, clap::Args)]
+pub struct Proxies {
+    /// Program that carries a proxy's traffic where spec.engine is left out.
+    #[arg(long, value_enum, default_value = "envoy", value_name = "ENGINE")]
+    default_engine: DefaultEngine,
+    /// Envoy's image where spec.proxyImage is left out.
+    #[arg(long, env = "CAUSEWAY_PROXY_IMAGE", default_value = names::ENVOY_IMAGE, value_name = "IMAGE")]
+    proxy_image: String,
+    /// This program's image where spec.managerImage is left out [default: the one of this version].
+    #[arg(long, env = "CAUSEWAY_MANAGER_IMAGE", value_name = "IMAGE")]
+    manager_image: Option<String>,
+    /// Let proxies run on OpenShift: bind each one's account to the nonroot-v2 security context constraints.
+    #[arg(long)]
+    openshift: bool,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum DefaultEngine {
+    Native,
+    Envoy,
+}
+
+impl Proxies {
+    fn settings(self) -> Settings {
+        let engine = match self.default_engine {
+            DefaultEngine::Native => Engine::Native,
+            DefaultEngine::Envoy => Engine::Envoy,
+        };
+        let manager_image = self.manager_image.unwrap_or_else(own_image);
+        Settings { engine, proxy_image: self.proxy_image, manager_image, openshift: self.openshift }
+    }
+}
+
+/// The image of this very program.
+pub fn own_image() -> String {
+    names::own_image(env!("CARGO_PKG_VERSION"))
 }
 
 pub async fn run(args: Args) -> anyhow::Result<()> {
@@ -38,6 +80,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     if args.no_leader_election {
         config.leader = None;
     }
+    config.proxy = args.proxies.settings();
     let mut registry = Registry::default();
     let operator = Operator::new(client, config, &mut registry);
     let shutdown = CancellationToken::new();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use causeway_api::names;
+use causeway_api::{Engine, names};
 use causeway_apiserver::kubeconfig;
 use causeway_apiserver::serve::{ServerTls, serve};
 use causeway_apiserver::server::{Server, Storage};
@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::data_dir::{self, DataDirArg};
+use crate::operator;
 use crate::pod_logs::NodeLogs;
 use crate::services;
 
@@ -142,11 +143,13 @@ fn start_operator(parts: &mut JoinSet<Part>, server: &Arc<Server>, shutdown: &Ca
     let mut config = causeway_controllers::operator::Config::new(names::NAMESPACE, &identity);
     // Alone on its data directory, which is locked: there is nobody to elect a leader against.
     config.leader = None;
+    config.proxy.engine = Engine::Native;
+    config.proxy.manager_image = operator::own_image();
     let mut registry = Registry::default();
-    let operator = causeway_controllers::operator::Operator::new(server.client(), config, &mut registry);
+    let controllers = causeway_controllers::operator::Operator::new(server.client(), config, &mut registry);
     server.add_metrics(registry);
     let stop = shutdown.clone();
-    parts.spawn(async move { ("operator", operator.run(stop).await.map_err(anyhow::Error::from)) });
+    parts.spawn(async move { ("operator", controllers.run(stop).await.map_err(anyhow::Error::from)) });
 }
 
 /// Reads `IMAGE=PATH`; the program must be there now, because a pod that fails for it much later tells less.

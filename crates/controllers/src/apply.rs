@@ -4,6 +4,8 @@
 
 mod compare;
 
+pub(crate) use self::compare::digest;
+
 use std::sync::Arc;
 
 use causeway_api::names;
@@ -11,7 +13,7 @@ use futures::future::join_all;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, PropagationPolicy},
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy},
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -69,6 +71,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// Namespace and name of the object.
+    pub fn object(&self) -> &str {
+        match self {
+            Self::LookUp { name, .. }
+            | Self::Apply { name, .. }
+            | Self::Delete { name, .. }
+            | Self::Foreign { name, .. } => name,
+        }
+    }
+
     /// The category for metrics, conditions and Events.
     pub fn category(&self) -> Category {
         match self {
@@ -115,10 +127,12 @@ impl Owner {
     }
 }
 
-/// An object as it should be, in the owner's namespace.
+/// An object as it should be.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     kind: ChildKind,
+    /// Another namespace than the owner's.
+    elsewhere: Option<String>,
     name: String,
     body: Map<String, Value>,
 }
@@ -133,21 +147,43 @@ impl Wanted {
         };
         body.remove("status");
         body.values_mut().for_each(compare::strip_nulls);
-        Self { kind, name: object.meta().name.clone().unwrap_or_default(), body }
+        let metadata = object.meta();
+        Self {
+            kind,
+            elsewhere: metadata.namespace.clone(),
+            name: metadata.name.clone().unwrap_or_default(),
+            body,
+        }
+    }
+
+    /// The namespace it belongs in: its own if it says one, or the owner's.
+    fn namespace<'a>(&'a self, owner: &'a Owner) -> &'a str {
+        self.elsewhere.as_deref().unwrap_or(&owner.namespace)
     }
 
     fn stamped(&self, owner: &Owner) -> Map<String, Value> {
         let mut body = self.body.clone();
+        let namespace = self.namespace(owner);
         body.insert("apiVersion".into(), json!(self.kind.resource().api_version));
         body.insert("kind".into(), json!(self.kind.kind));
         let metadata = object_in(&mut body, "metadata");
         metadata.insert("name".into(), json!(self.name));
-        metadata.insert("namespace".into(), json!(owner.namespace));
-        metadata.insert("ownerReferences".into(), json!([owner.reference]));
+        metadata.insert("namespace".into(), json!(namespace));
+        // References do not cross namespaces: the garbage collector would take the owner for gone, and the object with
+        // it. There the labels say whose it is, and the controller's finalizer removes it.
+        let is_remote = namespace != owner.namespace;
+        if !is_remote {
+            metadata.insert("ownerReferences".into(), json!([owner.reference]));
+        }
         let labels = object_in(metadata, "labels");
+        if is_remote {
+            labels.insert(names::LABEL_OWNER_KIND.into(), json!(owner.reference.kind));
+            labels.insert(names::LABEL_OWNER_NAMESPACE.into(), json!(owner.namespace));
+            labels.insert(names::LABEL_OWNER_NAME.into(), json!(owner.reference.name));
+        }
         labels.insert(names::LABEL_MANAGED_BY.into(), json!(names::MANAGED_BY));
         labels.insert(names::LABEL_INVENTORY.into(), json!(owner.uid()));
-        let digest = compare::digest(&body);
+        let digest = digest(&body);
         let annotations = object_in(object_in(&mut body, "metadata"), "annotations");
         annotations.insert(names::ANNOTATION_SPEC_HASH.into(), json!(digest));
         body
@@ -164,6 +200,16 @@ impl Report {
     /// What happened to the object of this kind and name, if the pass had one.
     pub fn of(&self, kind: ChildKind, name: &str) -> Option<&Result<Action, Error>> {
         self.results.iter().find(|(k, n, _)| *k == kind && n == name).map(|(_, _, result)| result)
+    }
+
+    /// Every object that is not as desired, and why.
+    pub fn failures(&self) -> impl Iterator<Item = &Error> {
+        self.results.iter().filter_map(|(_, _, result)| result.as_ref().err())
+    }
+
+    /// True when the pass had nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.results.is_empty()
     }
 
     /// The pass as a whole: an error when some object failed, which asks for the most eager retry among them.
@@ -204,12 +250,17 @@ impl Applier {
             .into_iter()
             .filter(|(kind, object)| {
                 let name = object.name_any();
-                let is_wanted = wanted.iter().any(|w| w.kind == *kind && w.name == name);
+                let namespace = object.namespace();
+                let is_wanted = wanted.iter().any(|wanted| {
+                    wanted.kind == *kind
+                        && wanted.name == name
+                        && Some(wanted.namespace(owner)) == namespace.as_deref()
+                });
                 !is_wanted && !keep.iter().any(|(k, n)| k == kind && *n == name)
             })
             .collect();
         let applied = join_all(wanted.iter().map(|wanted| async move {
-            let live = children.get(wanted.kind, &owner.namespace, &wanted.name);
+            let live = children.get(wanted.kind, wanted.namespace(owner), &wanted.name);
             (wanted.kind, wanted.name.clone(), self.apply(owner, wanted, live).await)
         }));
         let deleted = join_all(orphans.into_iter().map(|(kind, object)| async move {
@@ -227,12 +278,10 @@ impl Applier {
         cached: Option<Arc<DynamicObject>>,
     ) -> Result<Action, Error> {
         let kind = wanted.kind.kind;
-        let full_name = format!("{}/{}", owner.namespace, wanted.name);
-        let api = Api::<DynamicObject>::namespaced_with(
-            self.client.clone(),
-            &owner.namespace,
-            &wanted.kind.resource(),
-        );
+        let namespace = wanted.namespace(owner);
+        let full_name = format!("{namespace}/{}", wanted.name);
+        let api =
+            Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &wanted.kind.resource());
         // The caches hold only labelled objects, so a name that seems free may still be taken. Objects are made
         // rarely; the request is off the usual path.
         let live = match cached {
@@ -264,6 +313,31 @@ impl Applier {
             .map_err(|source| Error::Apply { kind, name: full_name.clone(), source })?;
         tracing::info!(kind, name = full_name, version = applied.resource_version(), "applied object");
         Ok(Action::Applied(Arc::new(applied)))
+    }
+
+    /// Removes every object of these kinds that the owner has in other namespaces, where no garbage collector follows
+    /// it. Asks the API server itself: the caches may not know the latest of them. An empty report means that nothing is
+    /// left.
+    pub async fn remove_remote(&self, owner: &Owner, kinds: &[ChildKind]) -> Result<Report, error::Error> {
+        let selector = format!(
+            "{}={},{}={}",
+            names::LABEL_INVENTORY,
+            owner.uid(),
+            names::LABEL_OWNER_NAMESPACE,
+            owner.namespace
+        );
+        let mut results = Vec::new();
+        for kind in kinds {
+            let everywhere = Api::<DynamicObject>::all_with(self.client.clone(), &kind.resource());
+            let found = everywhere
+                .list(&ListParams::default().labels(&selector))
+                .await
+                .map_err(|source| error::Error::ListRemote { kind: kind.kind, source })?;
+            for object in found {
+                results.push((*kind, object.name_any(), self.delete(*kind, &object).await));
+            }
+        }
+        Ok(Report { results })
     }
 
     async fn delete(&self, kind: ChildKind, object: &DynamicObject) -> Result<Action, Error> {

@@ -116,11 +116,12 @@ impl Children {
         true
     }
 
-    /// Every cached object whose controller is the owner with this uid.
+    /// Every cached object that was made for the owner with this uid: it is its controller, or, in another namespace,
+    /// its label says so.
     pub fn owned_by(&self, owner_uid: &str) -> Vec<(ChildKind, Arc<DynamicObject>)> {
         let mut owned = Vec::new();
         for (kind, cache) in self.caches.iter() {
-            let mine = cache.state_filter(|object| controller_uid(object) == Some(owner_uid));
+            let mine = cache.state_filter(|object| is_of(object, owner_uid));
             owned.extend(mine.into_iter().map(|object| (*kind, object)));
         }
         // The caches are hash maps; a fixed order keeps logs and requests comparable.
@@ -130,10 +131,54 @@ impl Children {
         owned
     }
 
+    /// Every cached object of this kind in `namespace` with this label, by name.
+    pub fn labelled(&self, kind: ChildKind, namespace: &str, label: (&str, &str)) -> Vec<Arc<DynamicObject>> {
+        let Some((_, cache)) = self.caches.iter().find(|(candidate, _)| *candidate == kind) else {
+            return Vec::new();
+        };
+        let mut found = cache.state_filter(|object| {
+            object.metadata.namespace.as_deref() == Some(namespace)
+                && object.labels().get(label.0).is_some_and(|value| value == label.1)
+        });
+        found.sort_by_key(|object| object.name_any());
+        found
+    }
+
     /// The cached object of this kind, namespace and name.
     pub fn get(&self, kind: ChildKind, namespace: &str, name: &str) -> Option<Arc<DynamicObject>> {
         let (_, cache) = self.caches.iter().find(|(candidate, _)| *candidate == kind)?;
         cache.get(&reflector::ObjectRef::new_with(name, kind.resource()).within(namespace))
+    }
+}
+
+/// The object's owner of this kind, by reference or, if it has no controller of that kind, by label.
+pub fn owner_of<K>(object: &DynamicObject) -> Option<reflector::ObjectRef<K>>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let namespace = object.namespace()?;
+    let references = object.owner_references();
+    let kind = K::kind(&());
+    let reference = references.iter().find(|owner| {
+        owner.controller == Some(true) && owner.kind == kind && owner.api_version == K::api_version(&())
+    });
+    if let Some(reference) = reference {
+        return Some(reflector::ObjectRef::new(&reference.name).within(&namespace));
+    }
+    let label = |key: &str| object.labels().get(key).map(String::as_str);
+    let name = label(names::LABEL_OWNER_NAME).filter(|_| label(names::LABEL_OWNER_KIND) == Some(&*kind))?;
+    let namespace = label(names::LABEL_OWNER_NAMESPACE).unwrap_or(&namespace);
+    Some(reflector::ObjectRef::new(name).within(namespace))
+}
+
+fn is_of(object: &DynamicObject, owner_uid: &str) -> bool {
+    match controller_uid(object) {
+        Some(uid) => uid == owner_uid,
+        None => {
+            let label = |key: &str| object.labels().get(key).map(String::as_str);
+            // A local object that lost its reference was orphaned on purpose.
+            label(names::LABEL_INVENTORY) == Some(owner_uid) && label(names::LABEL_OWNER_NAMESPACE).is_some()
+        }
     }
 }
 

@@ -98,6 +98,28 @@ pub enum Error {
         /// The worst one: the one that asks for the most eager retry.
         source: Box<apply::Error>,
     },
+    /// It could not be found out what is left in other namespaces.
+    #[error("failed to list the objects of kind {kind} that were made in other namespaces")]
+    ListRemote {
+        /// Their kind.
+        kind: &'static str,
+        /// What the API server answered.
+        source: kube::Error,
+    },
+    /// The finalizer could not be added or removed.
+    #[error("failed to change the finalizers")]
+    Finalizer {
+        /// What the API server answered.
+        source: kube::Error,
+    },
+    /// It could not be found out whether a pod that reports still exists.
+    #[error("failed to look up the pod {name}")]
+    LookUpPod {
+        /// Its namespace and name.
+        name: String,
+        /// What the API server answered.
+        source: kube::Error,
+    },
     /// The status could not be written.
     #[error("failed to write the status")]
     WriteStatus {
@@ -112,13 +134,18 @@ impl Error {
         match self {
             Self::NotSynced { .. } => Category::NotSynced,
             Self::Objects { source, .. } => source.category(),
-            Self::WriteStatus { source } => Category::of(source),
+            Self::ListRemote { source, .. }
+            | Self::Finalizer { source }
+            | Self::LookUpPod { source, .. }
+            | Self::WriteStatus { source } => Category::of(source),
         }
     }
 
     /// The retry class for the runner.
     pub fn retry(&self) -> Retry {
         match self {
+            // The list of finalizers has changed since it was read: what refuses the change also brings the next try.
+            Self::Finalizer { source } if Category::of(source) == Category::Refused => Retry::Backoff,
             // A status that is refused is a fault of the operator or an old CRD, which may be replaced without any
             // event that would wake this object.
             Self::WriteStatus { source } => match Category::of(source) {

@@ -10,6 +10,7 @@ use crate::{
     health::{Health, Phase},
     infra, leader,
     metrics::Metrics,
+    proxy,
     runner::{self, Runner},
 };
 
@@ -22,6 +23,8 @@ pub struct Config {
     pub identity: String,
     /// How controllers are run.
     pub runner: runner::Config,
+    /// What ProxyServers get where they leave it open.
+    pub proxy: proxy::Settings,
 }
 
 impl Config {
@@ -31,6 +34,7 @@ impl Config {
             leader: Some(leader::Config::new(namespace, causeway_api::names::LEADER_LEASE, identity)),
             identity: identity.to_owned(),
             runner: runner::Config::default(),
+            proxy: proxy::Settings::default(),
         }
     }
 }
@@ -59,6 +63,7 @@ impl Operator {
         let health = Health::default();
         let mut runner = Runner::new(client.clone(), config.runner.clone(), metrics.clone(), health.clone());
         runner.register(infra::Controller::new(client.clone(), &config.identity));
+        runner.register(proxy::Controller::new(client.clone(), config.proxy.clone(), &config.identity));
         Self { client, config, runner, metrics, health }
     }
 

@@ -23,7 +23,7 @@ use tracing::Instrument;
 
 use crate::{
     backoff::{self, Backoff},
-    children::{ChildKind, Children},
+    children::{ChildKind, Children, owner_of},
     error::{Category, Error, Retry},
     health::Health,
     metrics::Metrics,
@@ -53,6 +53,11 @@ pub trait Reconciler: Send + Sync + 'static {
         object: Arc<Self::Primary>,
         children: Children,
     ) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// A digest of what wakes this controller when it changes in its own object: the spec, unless it asks for more.
+    fn wakes_on(object: &Self::Primary) -> Option<u64> {
+        predicates::generation(object)
+    }
 
     /// Hears that an object is gone.
     fn forget(&self, object: &Self::Primary) {
@@ -199,12 +204,13 @@ where
             })
             .reflect(writer)
             .applied_objects()
-            .predicate_filter(predicates::generation, PredicateConfig::default());
+            .predicate_filter(R::wakes_on, PredicateConfig::default());
         let mut controller = Controller::for_stream(primary, cache)
             .with_config(controller::Config::default().concurrency(run.config.concurrency))
             .graceful_shutdown_on(stop.cancelled_owned());
         for (resource, watch) in watches {
-            controller = controller.owns_stream_with(watch, resource);
+            controller =
+                controller.watches_stream_with(watch, |child| owner_of::<R::Primary>(&child), resource);
         }
         let metrics = run.metrics.clone();
         let synced = {

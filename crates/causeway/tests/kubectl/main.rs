@@ -25,6 +25,7 @@ mod logs;
 mod objects;
 mod peer;
 mod program;
+mod proxy;
 mod rollout;
 mod schema;
 mod services;

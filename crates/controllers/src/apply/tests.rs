@@ -19,7 +19,7 @@ fn owner(uid: &str) -> Owner {
 
 fn wanted(spec: &Value) -> Wanted {
     let body = json!({"metadata": {"name": "lab-dns"}, "spec": spec});
-    Wanted { kind: KIND, name: "lab-dns".into(), body: body.as_object().cloned().unwrap() }
+    Wanted { kind: KIND, elsewhere: None, name: "lab-dns".into(), body: body.as_object().cloned().unwrap() }
 }
 
 fn live(body: Map<String, Value>) -> DynamicObject {
@@ -29,6 +29,23 @@ fn live(body: Map<String, Value>) -> DynamicObject {
 #[test]
 fn stamps_owner_labels_and_digest() {
     insta::assert_yaml_snapshot!(wanted(&json!({"dnsPort": 53})).stamped(&owner("u-1")));
+}
+
+#[test]
+fn an_object_elsewhere_says_by_labels_whose_it_is() {
+    let remote = Wanted { elsewhere: Some("tools".into()), ..wanted(&json!({})) };
+    let stamped = live(remote.stamped(&owner("u-1")));
+    assert_eq!(stamped.metadata.owner_references, None, "a reference across namespaces would be collected");
+    assert_eq!(stamped.metadata.namespace.as_deref(), Some("tools"));
+    let labels = stamped.labels();
+    for (label, value) in [
+        (names::LABEL_OWNER_KIND, "Infra"),
+        (names::LABEL_OWNER_NAMESPACE, "clusters"),
+        (names::LABEL_OWNER_NAME, "lab"),
+        (names::LABEL_INVENTORY, "u-1"),
+    ] {
+        assert_eq!(labels.get(label).map(String::as_str), Some(value), "{label}");
+    }
 }
 
 #[test]

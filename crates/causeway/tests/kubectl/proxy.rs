@@ -1,0 +1,181 @@
+//! A `ProxyServer` the way its users meet it: what the operator makes of it, what an edit changes, what is left of it.
+
+use crate::harness::eventually::eventually;
+use crate::harness::kubectl::Kubectl;
+use crate::harness::server::PATIENCE;
+use crate::peer::shared;
+
+/// A proxy `lab` whose second backend is in another namespace.
+fn proxy(elsewhere: &str, extra: &str) -> String {
+    format!(
+        "apiVersion: causeway.dev/v1alpha1
+kind: ProxyServer
+metadata: {{name: lab}}
+spec:
+  networkConfig: {{serverIP: 127.77.0.1/24, networkAttachmentName: vlan100}}
+  port: 10443
+  backends:
+    - {{name: api, hostname: api.example.com, port: 10443, targetService: api, targetPort: 443, targetNamespace: {elsewhere}}}
+    - {{name: web, hostname: web.example.com, port: 10444, targetService: web, targetPort: 443, targetNamespace: {elsewhere}}}
+{extra}"
+    )
+}
+
+fn names(kubectl: &Kubectl, kinds: &str) -> String {
+    kubectl.ok(&["get", kinds, "-l", "causeway.dev/owner-name=lab", "-o", "name"])
+}
+
+fn condition(kubectl: &Kubectl, kind: &str, field: &str) -> String {
+    kubectl.value("proxyserver/lab", &format!(".status.conditions[?(@.type=='{kind}')].{field}"))
+}
+
+#[test]
+fn a_proxy_gets_its_objects_and_takes_them_along() {
+    let server = shared();
+    let elsewhere = server.namespace("proxy-targets");
+    let kubectl = server.namespace("proxy-objects");
+    kubectl.apply(&proxy("proxy-targets", "")).ok();
+    eventually("all objects are there", PATIENCE, || {
+        let made = names(&kubectl, "sa,role,rolebinding,deployment,service");
+        made == "serviceaccount/lab-proxy\nrole.rbac.authorization.k8s.io/lab-proxy\n\
+                 rolebinding.rbac.authorization.k8s.io/lab-proxy\ndeployment.apps/lab\nservice/lab\n"
+    });
+    eventually("the rights elsewhere are there", PATIENCE, || {
+        let made = names(&elsewhere, "role,rolebinding");
+        made == "role.rbac.authorization.k8s.io/proxy-objects.lab-proxy\n\
+                 rolebinding.rbac.authorization.k8s.io/proxy-objects.lab-proxy\n"
+    });
+    assert_eq!(names(&kubectl, "configmap"), "", "the native engine needs no start configuration");
+    let labels = kubectl.value("deployment/lab", ".spec.selector.matchLabels");
+    assert_eq!(
+        labels,
+        r#"{"app":"proxy-server","causeway.dev/owner-name":"lab","causeway.dev/replica":"1"}"#
+    );
+    let networks = ".spec.template.metadata.annotations.k8s\\.v1\\.cni\\.cncf\\.io/networks";
+    assert_eq!(
+        kubectl.value("deployment/lab", networks),
+        r#"[{"ips":["127.77.0.1/24"],"name":"vlan100","namespace":"proxy-objects"}]"#
+    );
+    assert_eq!(
+        kubectl.value("service/lab", ".spec.ports[*]['name','port']"),
+        "proxy proxy-10444 10443 10444"
+    );
+    let account = "system:serviceaccount:proxy-objects:lab-proxy";
+    for (namespace, verb, what, answer) in [
+        ("proxy-objects", "watch", "proxyserver/lab", "yes\n"),
+        ("proxy-objects", "watch", "proxyserver/other", "no\n"),
+        ("proxy-objects", "list", "endpointslices.discovery.k8s.io", "no\n"),
+        ("proxy-targets", "list", "endpointslices.discovery.k8s.io", "yes\n"),
+        ("proxy-targets", "list", "secrets", "no\n"),
+    ] {
+        let said = server.kubectl().run(&["auth", "can-i", verb, what, "--as", account, "-n", namespace]);
+        assert_eq!(said.stdout, answer, "{verb} {what} in {namespace}");
+    }
+
+    eventually("the status names what was made", PATIENCE, || {
+        kubectl.value("proxyserver/lab", ".status['deploymentName','serviceName','backendCount']")
+            == "lab lab 2"
+    });
+    let address = kubectl.value("service/lab", ".spec.clusterIP");
+    assert_eq!(kubectl.value("proxyserver/lab", ".status.serviceIP"), address);
+
+    kubectl.ok(&["delete", "proxyserver", "lab", "--cascade=foreground", "--timeout=60s"]);
+    assert_eq!(names(&elsewhere, "role,rolebinding"), "", "nothing is left in the other namespace");
+    eventually("nothing is left beside it", PATIENCE, || {
+        names(&kubectl, "sa,role,rolebinding,deployment,service,configmap").is_empty()
+    });
+}
+
+#[test]
+fn edits_reach_the_objects() {
+    let server = shared();
+    let one = server.namespace("proxy-edit-one");
+    let two = server.namespace("proxy-edit-two");
+    let kubectl = server.namespace("proxy-edits");
+    kubectl.apply(&proxy("proxy-edit-one", "")).ok();
+    eventually("rights in the first namespace", PATIENCE, || names(&one, "role").contains("lab-proxy"));
+    let generation = || kubectl.value("deployment/lab", ".metadata.generation");
+    let before = generation();
+
+    kubectl.apply(&proxy("proxy-edit-two", "").replace("10444", "10445")).ok();
+    eventually("rights move with the backends", PATIENCE, || {
+        names(&two, "role").contains("lab-proxy") && names(&one, "role,rolebinding").is_empty()
+    });
+    eventually("the Service follows the ports", PATIENCE, || {
+        kubectl.value("service/lab", ".spec.ports[*].port") == "10443 10445"
+    });
+    assert_eq!(generation(), before, "an edit of backends restarts nothing");
+
+    let changed =
+        proxy("proxy-edit-two", "  logLevel: debug\n  managerImage: causeway.dev/causeway:edited\n")
+            .replace("networkAttachmentName: vlan100", "networkAttachmentName: vlan200");
+    kubectl.apply(&changed).ok();
+    eventually("the Deployment follows image, network and log level", PATIENCE, || {
+        let template = kubectl.value("deployment/lab", ".spec.template");
+        ["causeway.dev/causeway:edited", "vlan200", r#""value":"debug""#]
+            .iter()
+            .all(|part| template.contains(part))
+    });
+
+    kubectl.apply(&proxy("proxy-edit-two", "  engine: Envoy\n")).ok();
+    eventually("Envoy has its start configuration", PATIENCE, || {
+        names(&kubectl, "configmap") == "configmap/lab-proxy-bootstrap\n"
+            && kubectl.value("deployment/lab", ".spec.template.spec.containers[*].name") == "envoy manager"
+    });
+    eventually("the status names it", PATIENCE, || {
+        kubectl.value("proxyserver/lab", ".status.configMapName") == "lab-proxy-bootstrap"
+    });
+    kubectl.ok(&["delete", "deployment", "lab"]);
+    eventually("what was deleted by hand comes back", PATIENCE, || {
+        kubectl.run(&["get", "deployment", "lab"]).code == Some(0)
+    });
+    kubectl.ok(&["delete", "proxyserver", "lab", "--timeout=60s"]);
+    assert_eq!(names(&two, "role,rolebinding"), "");
+}
+
+#[test]
+fn a_bad_spec_is_explained_and_leaves_what_runs() {
+    let kubectl = shared().namespace("proxy-bad");
+    kubectl.apply(&proxy("proxy-bad", "")).ok();
+    eventually("the Deployment is there", PATIENCE, || names(&kubectl, "deployment").contains("lab"));
+    let before = kubectl.value("deployment/lab", ".metadata.generation");
+    let bad = proxy("proxy-bad", "  logLevel: debug\n")
+        .replace("hostname: web.example.com, port: 10444", "hostname: api.example.com, port: 10443");
+    kubectl.apply(&bad).ok();
+    eventually("the condition says it", PATIENCE, || {
+        condition(&kubectl, "ConfigurationValid", "reason") == "InvalidSpec"
+    });
+    let message = condition(&kubectl, "ConfigurationValid", "message");
+    for part in ["api.example.com", "spec.backends[1]", "spec.backends[0]"] {
+        assert!(message.contains(part), "lacks {part}: {message}");
+    }
+    assert_eq!(condition(&kubectl, "Ready", "status"), "False");
+    assert_eq!(kubectl.value("deployment/lab", ".metadata.generation"), before);
+    let events = kubectl.ok(&["get", "events.events.k8s.io", "-o", "jsonpath={.items[*].reason}"]);
+    assert!(events.contains("InvalidSpec"), "{events}");
+    kubectl.apply(&proxy("proxy-bad", "")).ok();
+    eventually("the correction is taken", PATIENCE, || {
+        condition(&kubectl, "ConfigurationValid", "reason") != "InvalidSpec"
+    });
+    kubectl.ok(&["delete", "proxyserver", "lab", "--timeout=60s"]);
+}
+
+#[test]
+fn reports_of_pods_are_summed_up_and_go_with_them() {
+    let kubectl = shared().namespace("proxy-reports");
+    kubectl.apply(&proxy("proxy-reports", "")).ok();
+    let reported = |name: &str, manager: &str| {
+        let body = format!(
+            "apiVersion: causeway.dev/v1alpha1\nkind: ProxyServer\nmetadata: {{name: lab}}\nstatus:\n  replicas:\n    \
+             - {{name: {name}, serving: true}}\n"
+        );
+        let manager = format!("--field-manager={manager}");
+        let args = ["apply", "--server-side", "--subresource=status", &manager, "-f", "-"];
+        kubectl.with_input(&body, &args).ok();
+    };
+    reported("lab-gone", "causeway-proxy-lab-gone");
+    eventually("the report of a pod that does not exist is removed", PATIENCE, || {
+        !kubectl.value("proxyserver/lab", ".status.replicas[*].name").contains("lab-gone")
+    });
+    kubectl.ok(&["delete", "proxyserver", "lab", "--timeout=60s"]);
+}
