@@ -54,7 +54,7 @@ fn a_proxy_gets_its_objects_and_takes_them_along() {
     let networks = ".spec.template.metadata.annotations.k8s\\.v1\\.cni\\.cncf\\.io/networks";
     assert_eq!(
         kubectl.value("deployment/lab", networks),
-        r#"[{"ips":["127.77.0.1/24"],"name":"vlan100","namespace":"proxy-objects"}]"#
+        r#"[{"name":"vlan100","namespace":"proxy-objects","ips":["127.77.0.1/24"]}]"#
     );
     assert_eq!(
         kubectl.value("service/lab", ".spec.ports[*]['name','port']"),

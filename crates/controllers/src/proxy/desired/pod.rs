@@ -74,8 +74,14 @@ fn networks(subject: &Subject<'_>, address: &str) -> Option<(String, String)> {
     let network = &subject.spec.network_config;
     let name = network.network_attachment_name.as_ref()?;
     let namespace = network.network_attachment_namespace.as_ref().unwrap_or(&subject.namespace);
-    let attached = json!([{ "name": name, "namespace": namespace, "ips": [with_prefix(address)] }]);
-    Some((names::ANNOTATION_NETWORKS.to_owned(), attached.to_string()))
+    // The order of members is fixed: the same wish is the same text, and no reason for another pod.
+    let text = format!(
+        r#"[{{"name":{},"namespace":{},"ips":[{}]}}]"#,
+        json!(name),
+        json!(namespace),
+        json!(with_prefix(address))
+    );
+    Some((names::ANNOTATION_NETWORKS.to_owned(), text))
 }
 
 fn config_hash(start: Option<&Value>) -> Option<(String, String)> {
