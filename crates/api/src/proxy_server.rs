@@ -116,7 +116,7 @@ pub struct ProxyServerSpec {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ProxyNetwork {
-    /// Address of the first proxy, optionally with the network's prefix length.
+    /// Address of the first proxy, with the network's prefix length. Without one, 24 is taken, for IPv6 64.
     #[serde(rename = "serverIP")]
     #[schemars(schema_with = "crate::schema::ip_with_prefix")]
     pub server_ip: String,
