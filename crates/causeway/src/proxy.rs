@@ -10,7 +10,7 @@ mod report;
 mod saved;
 mod serve;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -38,6 +38,9 @@ pub struct Args {
     /// Name of the ProxyServer.
     #[arg(long, value_name = "NAME")]
     pub proxy_name: String,
+    /// What carries the traffic: this process, or an Envoy beside it that is fed from here.
+    #[arg(long, value_enum, default_value_t = EngineArg::Native, value_name = "ENGINE")]
+    pub engine: EngineArg,
     /// Listen on this address of the isolated network as soon as this machine has it [default: those of the spec].
     #[arg(long, value_name = "ADDRESS")]
     pub server_ip: Option<IpAddr>,
@@ -53,15 +56,25 @@ pub struct Args {
     /// Port of /healthz and /ready on the pod's address.
     #[arg(long, default_value_t = HEALTH_PORT, value_name = "PORT")]
     pub health_port: u16,
-    /// Port of metrics and state, on a loopback address only.
+    /// Port of metrics and state, on a loopback address only; with Envoy, that of its own admin interface.
     #[arg(long, default_value_t = 9901, value_name = "PORT")]
     pub admin_port: u16,
+    /// Port where Envoy fetches its configuration, on 127.0.0.1 only.
+    #[arg(long, default_value_t = 18000, value_name = "PORT")]
+    pub xds_port: u16,
     /// Write a JSON line per connection to this file, `-` for standard output.
     #[arg(long, value_name = "FILE")]
     pub access_log: Option<PathBuf>,
     /// Threads that carry traffic; as many as there are cores if not given.
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
     pub workers: usize,
+}
+
+/// The program that carries the traffic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum EngineArg {
+    Native,
+    Envoy,
 }
 
 impl Args {
@@ -79,17 +92,27 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     config.read_timeout = Some(SILENCE);
     let client = Client::try_from(config).context("can't make a client")?;
     let health = serve::bind(args.pod_ip, args.health_port, "--health-port").await?;
-    let admin = serve::bind(serve::loopback(args.pod_ip), args.admin_port, "--admin-port").await?;
     let access_log = match &args.access_log {
         None => AccessLog::Off,
         Some(path) if path.as_os_str() == "-" => AccessLog::Stdout,
         Some(path) => AccessLog::File(path.clone()),
     };
     let (plan_tx, plan_rx) = watch::channel(None); // pilot → engine
-    let carrier = Carrier::native(plan_rx, args.workers, access_log)?;
+    let carrier = match args.engine {
+        EngineArg::Native => Carrier::native(plan_rx, args.workers, access_log)?,
+        EngineArg::Envoy => {
+            let door = serve::bind(Ipv4Addr::LOCALHOST.into(), args.xds_port, "--xds-port").await?;
+            let admin = (Ipv4Addr::LOCALHOST, args.admin_port).into();
+            Carrier::envoy(plan_rx, door, admin)?
+        }
+    };
     let view = carrier.view();
     tokio::spawn(serve::health(health, view.clone()));
-    tokio::spawn(serve::admin(admin, view.clone()));
+    // Envoy has an admin interface of its own.
+    if let Some(handle) = view.engine() {
+        let admin = serve::bind(serve::loopback(args.pod_ip), args.admin_port, "--admin-port").await?;
+        tokio::spawn(serve::admin(admin, handle));
+    }
 
     let (said_tx, said_rx) = watch::channel(Arc::default()); // pilot → reporter
     let reporter = Reporter::new(client.clone(), &args.namespace, &args.proxy_name, &args.reporter_name());

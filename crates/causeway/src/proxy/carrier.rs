@@ -1,27 +1,46 @@
-//! What carries the traffic, and how it looks from outside: ready or not and why, addresses, connections.
+//! What carries the traffic, and how it looks from outside: ready or not and why, addresses, connections. Our own engine, or
+//! an Envoy beside this process that is fed by xDS.
+
+mod envoy;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use causeway_api::Engine as Kind;
 use causeway_engine::{AccessLog, Engine, Handle, Options};
 use causeway_ir::Plan;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// The running engine.
+use envoy::Envoy;
+
+/// What runs the plans of a channel.
 pub struct Carrier {
-    engine: Engine,
+    running: Running,
     view: View,
 }
 
-/// The engine from outside; cheap to clone.
+enum Running {
+    Native(Engine),
+    Envoy(causeway_xds::Server),
+}
+
+/// The carrier from outside; cheap to clone.
 #[derive(Clone)]
 pub struct View {
-    handle: Handle,
+    inner: Inner,
     draining: Arc<AtomicBool>,
 }
 
-/// The engine at this moment.
+#[derive(Clone)]
+enum Inner {
+    Native(Handle),
+    Envoy(Envoy),
+}
+
+/// The carrier at this moment.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     /// The plan that runs.
@@ -36,6 +55,22 @@ pub struct Snapshot {
     pub connections: HashMap<String, i64>,
 }
 
+/// Tells of changes of the plan that runs and of the listeners.
+pub enum Changes {
+    Native(watch::Receiver<causeway_engine::Status>),
+    Envoy(watch::Receiver<causeway_xds::Status>),
+}
+
+impl Changes {
+    /// Waits for the next one; `false` when there will be none.
+    pub async fn next(&mut self) -> bool {
+        match self {
+            Self::Native(rx) => rx.changed().await.is_ok(),
+            Self::Envoy(rx) => rx.changed().await.is_ok(),
+        }
+    }
+}
+
 impl Carrier {
     pub fn native(
         plan_rx: watch::Receiver<Option<Arc<Plan>>>,
@@ -43,8 +78,21 @@ impl Carrier {
         access_log: AccessLog,
     ) -> anyhow::Result<Self> {
         let engine = Engine::start(plan_rx, &Options { workers, access_log })?;
-        let view = View { handle: engine.handle(), draining: Arc::default() };
-        Ok(Self { engine, view })
+        let view = View { inner: Inner::Native(engine.handle()), draining: Arc::default() };
+        Ok(Self { running: Running::Native(engine), view })
+    }
+
+    /// Feeds an Envoy that connects to `door`; `admin` is where it shows its state.
+    pub fn envoy(
+        plan_rx: watch::Receiver<Option<Arc<Plan>>>,
+        door: TcpListener,
+        admin: SocketAddr,
+    ) -> anyhow::Result<Self> {
+        let door = causeway_xds::Door::Tcp(door);
+        let server = causeway_xds::Server::start(plan_rx, door, causeway_xds::Options::default())?;
+        let envoy = Envoy::new(server.handle(), admin);
+        let view = View { inner: Inner::Envoy(envoy), draining: Arc::default() };
+        Ok(Self { running: Running::Envoy(server), view })
     }
 
     pub fn view(&self) -> View {
@@ -53,14 +101,32 @@ impl Carrier {
 
     /// Takes nothing new, lets connections end until the plan's drain timeout, and stops.
     pub async fn shutdown(self) {
-        self.engine.shutdown().await;
+        match (self.running, self.view.inner) {
+            (Running::Envoy(server), Inner::Envoy(envoy)) => {
+                envoy.drain().await;
+                server.shutdown().await;
+            }
+            (Running::Envoy(server), Inner::Native(_)) => server.shutdown().await,
+            (Running::Native(engine), _) => engine.shutdown().await,
+        }
     }
 }
 
 impl View {
-    /// The engine's own handle, for its admin paths.
-    pub fn handle(&self) -> Handle {
-        self.handle.clone()
+    /// Which program it is.
+    pub fn kind(&self) -> Kind {
+        match self.inner {
+            Inner::Native(_) => Kind::Native,
+            Inner::Envoy(_) => Kind::Envoy,
+        }
+    }
+
+    /// The engine's own handle, for its admin paths; Envoy has its own.
+    pub fn engine(&self) -> Option<Handle> {
+        match &self.inner {
+            Inner::Native(handle) => Some(handle.clone()),
+            Inner::Envoy(_) => None,
+        }
     }
 
     /// From now on it is not ready.
@@ -70,33 +136,46 @@ impl View {
 
     /// Why it is not ready; empty if it is.
     pub fn missing(&self) -> Vec<String> {
-        let mut missing = self.handle.status().missing();
+        let mut missing = match &self.inner {
+            Inner::Native(handle) => handle.status().missing(),
+            Inner::Envoy(envoy) => envoy.missing(),
+        };
         if self.draining.load(Ordering::Relaxed) && !missing.iter().any(|m| m == "draining") {
             missing.push("draining".to_owned());
         }
         missing
     }
 
-    /// Waits for a change of the plan that runs or of the listeners.
-    pub fn changes(&self) -> watch::Receiver<causeway_engine::Status> {
-        self.handle.watch()
-    }
-
-    pub fn snapshot(&self) -> Snapshot {
-        let status = self.handle.status();
-        let mut listening: Vec<String> =
-            status.listeners.iter().filter_map(|l| Some(l.address?.to_string())).collect();
-        listening.sort();
-        let failed: Vec<&str> = status.listeners.iter().filter_map(|l| l.error.as_deref()).collect();
-        let refused = status
-            .refused
-            .map(|(_, problems)| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "));
-        Snapshot {
-            plan: status.plan,
-            listening,
-            refused,
-            trouble: (!failed.is_empty()).then(|| failed.join("; ")),
-            connections: self.handle.clusters().into_iter().map(|c| (c.name, c.active)).collect(),
+    pub fn changes(&self) -> Changes {
+        match &self.inner {
+            Inner::Native(handle) => Changes::Native(handle.watch()),
+            Inner::Envoy(envoy) => Changes::Envoy(envoy.watch()),
         }
     }
+
+    pub async fn snapshot(&self) -> Snapshot {
+        match &self.inner {
+            Inner::Native(handle) => native_snapshot(handle),
+            Inner::Envoy(envoy) => envoy.snapshot().await,
+        }
+    }
+}
+
+fn native_snapshot(handle: &Handle) -> Snapshot {
+    let status = handle.status();
+    let mut listening: Vec<String> =
+        status.listeners.iter().filter_map(|l| Some(l.address?.to_string())).collect();
+    listening.sort();
+    let failed: Vec<&str> = status.listeners.iter().filter_map(|l| l.error.as_deref()).collect();
+    Snapshot {
+        plan: status.plan,
+        listening,
+        refused: status.refused.map(|(_, problems)| words(&problems)),
+        trouble: (!failed.is_empty()).then(|| failed.join("; ")),
+        connections: handle.clusters().into_iter().map(|c| (c.name, c.active)).collect(),
+    }
+}
+
+fn words(problems: &[causeway_ir::Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

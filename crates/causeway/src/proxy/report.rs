@@ -51,7 +51,7 @@ impl Reporter {
 
     /// Reports until aborted.
     pub async fn run(self, mut said_rx: watch::Receiver<Arc<Said>>, view: View) {
-        let mut engine_rx = view.changes();
+        let mut changes = view.changes();
         let mut counts = tokio::time::interval(COUNTS_EVERY);
         let mut sent: Option<ReplicaStatus> = None;
         let mut failures = 0;
@@ -59,17 +59,18 @@ impl Reporter {
         loop {
             tokio::select! {
                 changed = said_rx.changed() => if changed.is_err() { return },
-                changed = engine_rx.changed() => if changed.is_err() { return },
+                more = changes.next() => if !more { return },
                 _ = counts.tick() => {}
                 () = tokio::time::sleep_until(not_before), if failures > 0 => {}
             }
             let said = Arc::clone(&said_rx.borrow_and_update());
-            let snapshot = view.snapshot();
+            let snapshot = view.snapshot().await;
             // Before the object was read there is nothing to write to.
             if said.generation.is_none() || Instant::now() < not_before {
                 continue;
             }
-            let next = entry(&self.proxy, &self.pod, &said, &snapshot);
+            let next =
+                ReplicaStatus { engine: view.kind(), ..entry(&self.proxy, &self.pod, &said, &snapshot) };
             if sent.as_ref() == Some(&next) {
                 failures = 0;
                 continue;

@@ -6,6 +6,7 @@ use anyhow::Context;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
+use causeway_engine::Handle;
 use causeway_engine::admin::router;
 use tokio::net::TcpListener;
 
@@ -33,8 +34,8 @@ pub async fn health(listener: TcpListener, view: View) {
     }
 }
 
-pub async fn admin(listener: TcpListener, view: View) {
-    if let Err(error) = axum::serve(listener, router(view.handle())).await {
+pub async fn admin(listener: TcpListener, handle: Handle) {
+    if let Err(error) = axum::serve(listener, router(handle)).await {
         tracing::warn!(%error, "admin is no longer served");
     }
 }
