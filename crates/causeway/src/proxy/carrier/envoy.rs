@@ -85,8 +85,8 @@ impl Envoy {
 
     /// Has Envoy close its listeners, and waits until its connections have ended or the plan's limit is reached.
     pub async fn drain(&self) {
-        let limit = self.handle.status().plan.map(|plan| plan.drain_timeout).unwrap_or_default();
-        let until = Instant::now() + limit;
+        let plan = self.handle.status().plan.unwrap_or_default();
+        let until = Instant::now() + plan.drain_timeout;
         if let Err(error) = ask(self.admin, "POST", "/drain_listeners?graceful").await {
             // It may have got the same signal and be gone already.
             tracing::debug!("Envoy can't be told to drain: {error:#}");
@@ -94,7 +94,10 @@ impl Envoy {
         }
         while Instant::now() < until {
             match self.connections().await {
-                Ok(counts) if counts.values().any(|count| *count > 0) => tokio::time::sleep(DRAIN_LOOK).await,
+                // Its connection to this process is not counted: it is of no cluster of the plan.
+                Ok(counts) if plan.clusters.iter().any(|c| counts.get(&c.name).is_some_and(|n| *n > 0)) => {
+                    tokio::time::sleep(DRAIN_LOOK).await;
+                }
                 _ => return,
             }
         }
