@@ -19,7 +19,7 @@ const OVERPROVISIONING: u32 = 100_000;
 /// The load assignment of a cluster.
 pub fn build(cluster: &Cluster) -> ClusterLoadAssignment {
     let ready = |e: &&Endpoint| e.ready && !e.terminating;
-    let leaving = |e: &&Endpoint| !(e.ready && !e.terminating) && e.serving;
+    let leaving = |e: &&Endpoint| (e.terminating || !e.ready) && e.serving;
     let first: Vec<LbEndpoint> = cluster.endpoints.iter().filter(ready).filter_map(endpoint).collect();
     let second: Vec<LbEndpoint> = cluster.endpoints.iter().filter(leaving).filter_map(endpoint).collect();
     // Priorities must be without gaps: with nothing ready, those that leave are the first.
