@@ -1,7 +1,7 @@
 //! The protocol with one Envoy, without IO: requests in, responses out. A change goes out as clusters, endpoints,
-//! listeners, and last the removal of clusters, each after the one before was acknowledged, so that a listener never
-//! names what Envoy does not have. One response per type is under way at most; what comes next is worked out from the
-//! newest snapshot when there is room for it, so nothing queues up.
+//! listeners, and last the removal of clusters. Listeners wait until clusters and endpoints were acknowledged, so that
+//! a listener never names what Envoy does not have. One response per type is under way at most; what comes next is
+//! worked out from the newest snapshot when there is room for it, so nothing queues up.
 
 mod track;
 
@@ -97,8 +97,6 @@ impl Session {
         let fits = track.names() <= MOST_NAMES;
         if kind == Kind::Cluster && !answered.is_empty() {
             self.clusters_acknowledged = now;
-            // Envoy readies a changed cluster anew, and waits for its endpoints to be said again.
-            self.tracks[Kind::Endpoints as usize].forget(&answered);
         }
         fits
     }
@@ -127,6 +125,13 @@ impl Session {
                 continue;
             }
             if track.is_waiting() {
+                // Envoy acknowledges changed clusters only when it has their endpoints.
+                if kind == Kind::Cluster {
+                    continue;
+                }
+                return Next::Nothing;
+            }
+            if kind == Kind::Listener && self.tracks[Kind::Cluster as usize].is_waiting() {
                 return Next::Nothing;
             }
             let mut changes = track.changes(snapshot.set(kind));
@@ -160,6 +165,9 @@ impl Session {
     /// Clusters go last, and not while a refused listener may still use them.
     fn remove_clusters(&mut self, snapshot: &Snapshot, now: Instant) -> Next {
         let [clusters, _, listeners] = &self.tracks;
+        if clusters.is_waiting() {
+            return Next::Nothing;
+        }
         let gone =
             if clusters.is_subscribed() { clusters.gone(snapshot.set(Kind::Cluster)) } else { Vec::new() };
         if !gone.is_empty() && listeners.nack.is_none() {
@@ -203,7 +211,13 @@ impl Session {
             let fit = fit.count();
             resources.truncate(fit);
         }
+        let changed: Vec<String> =
+            resources.iter().filter(|r| track.differs(r)).map(|resource| resource.name.clone()).collect();
         track.sent(nonce.clone(), &resources, removed.clone(), absent.clone(), full);
+        if kind == Kind::Cluster {
+            // Envoy readies a changed cluster anew, and waits for its endpoints to be said again.
+            self.tracks[Kind::Endpoints as usize].forget(&changed);
+        }
         removed.extend(absent);
         Response { kind, resources, removed, nonce, version: snapshot.number.to_string() }
     }

@@ -193,6 +193,25 @@ fn a_changed_cluster_gets_its_endpoints_again() {
 }
 
 #[test]
+fn endpoints_do_not_wait_until_their_cluster_is_acknowledged_and_listeners_do() {
+    for delta in [true, false] {
+        let first = snapshot(&Snapshot::default(), &one_route("a", "{name: a}"));
+        let mut client = Client::new(delta);
+        client.settle(&first, &["a"]);
+        let second = snapshot(&first, &one_route("b", "{name: a, connectTimeout: 1s}, {name: b}"));
+        let clusters = client.sends(&second);
+        let wanted: &[&str] = if delta { &["b"] } else { &["a", "b"] };
+        client.ask(Kind::Endpoints, wanted, "", None);
+        let endpoints = client.sends(&second);
+        assert_eq!((endpoints.kind, endpoints.resources.len()), (Kind::Endpoints, 2));
+        client.acknowledge(&endpoints, &["a", "b"]);
+        client.is_silent(&second);
+        client.acknowledge(&clusters, &[]);
+        assert_eq!(client.sends(&second).kind, Kind::Listener);
+    }
+}
+
+#[test]
 fn who_comes_back_gets_only_what_differs() {
     let first = snapshot(&Snapshot::default(), &one_route("a", "{name: a}, {name: b}, {name: old}"));
     let versions = |kind, snapshot: &Snapshot| -> HashMap<String, String> {

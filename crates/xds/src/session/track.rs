@@ -177,11 +177,15 @@ impl Track {
         }
     }
 
+    /// Whether the client has another version of a resource, or none.
+    pub fn differs(&self, resource: &Resource) -> bool {
+        self.known.get(&resource.name).is_none_or(|known| known.version() != resource.version)
+    }
+
     /// What the client wants and does not have in this version.
     pub fn changes(&self, set: &Set) -> Changes {
         let lacks = |resource: &&Arc<Resource>| {
-            self.known.get(&resource.name).is_none_or(|known| known.version() != resource.version)
-                && self.refused.get(&resource.name) != Some(&resource.version)
+            self.differs(resource) && self.refused.get(&resource.name) != Some(&resource.version)
         };
         let upserts = if self.wildcard {
             set.values().filter(lacks).cloned().collect()
