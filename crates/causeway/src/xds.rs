@@ -124,6 +124,7 @@ fn print_notes(plan: &Plan) {
 /// Prints what changes among the Envoys.
 async fn tell(mut status_rx: watch::Receiver<Status>) {
     let mut told: BTreeMap<(String, String), String> = BTreeMap::new();
+    let mut applied: Option<Arc<Plan>> = None;
     loop {
         let status = status_rx.borrow_and_update().clone();
         let mut now = BTreeMap::new();
@@ -147,8 +148,19 @@ async fn tell(mut status_rx: watch::Receiver<Status>) {
             println!("{node} ({address}): gone");
         }
         told = now;
+        // Also the one who changed the plan wants to know when it has arrived.
+        let everywhere = !status.clients.is_empty() && status.clients.iter().all(|client| client.up_to_date);
+        let same = |plan: &Arc<Plan>| applied.as_ref().is_some_and(|applied| Arc::ptr_eq(applied, plan));
+        if let Some(plan) = status.plan.filter(|plan| everywhere && !same(plan)) {
+            println!("plan applied by {}", count(status.clients.len()));
+            applied = Some(plan);
+        }
         if status_rx.changed().await.is_err() {
             return;
         }
     }
+}
+
+fn count(envoys: usize) -> String {
+    if envoys == 1 { "1 Envoy".to_owned() } else { format!("{envoys} Envoys") }
 }
