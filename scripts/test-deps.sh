@@ -5,6 +5,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=()
+command -v curl >/dev/null || packages+=(curl)
+command -v gnutls-cli >/dev/null || packages+=(gnutls-bin)
+command -v openssl >/dev/null || packages+=(openssl)
 command -v kubectl >/dev/null || packages+=(kubernetes-client)
 command -v etcd >/dev/null || packages+=(etcd-server)
 command -v python3 >/dev/null || packages+=(python3)

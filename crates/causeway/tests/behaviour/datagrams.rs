@@ -1,0 +1,93 @@
+//! Datagrams: a client is a session with one endpoint until it idles.
+
+use std::time::Duration;
+
+use tokio::net::UdpSocket;
+use tokio::time::{Instant, timeout};
+
+use crate::backend::Datagrams;
+use crate::patience::PATIENCE;
+use crate::plans::{cluster, plan, udp};
+use crate::proxy::{Engine, Proxy};
+
+on_both!(
+    clients_have_a_session_each,
+    a_session_ends_when_it_idles_and_not_before,
+    datagrams_of_every_size_pass_whole,
+    new_sessions_go_to_new_endpoints,
+);
+
+async fn start(engine: Engine, server: &Datagrams, idle: Duration) -> Proxy {
+    let mut cluster = cluster("c", &[server.address]);
+    cluster.idle_timeout = idle;
+    Proxy::start(engine, plan([udp("in", "c")], [cluster])).await
+}
+
+async fn client(proxy: &Proxy) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    socket.connect(proxy.address("in")).await.unwrap();
+    socket
+}
+
+/// Sends a datagram, expects it back, and gives the port that the server saw.
+async fn ask(socket: &UdpSocket, word: &[u8]) -> u16 {
+    let mut answer = vec![0; 64 << 10];
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        assert!(Instant::now() < deadline, "no answer");
+        socket.send(word).await.unwrap();
+        // A datagram may be lost while the proxy opens its sockets: then it is sent again.
+        let Ok(received) = timeout(Duration::from_secs(1), socket.recv(&mut answer)).await else { continue };
+        let count = received.unwrap();
+        assert!(&answer[2..count] == word, "another datagram came back");
+        return u16::from_be_bytes([answer[0], answer[1]]);
+    }
+}
+
+async fn clients_have_a_session_each(engine: Engine) {
+    let server = Datagrams::echo().await;
+    let proxy = start(engine, &server, Duration::from_mins(1)).await;
+    let (one, two) = (client(&proxy).await, client(&proxy).await);
+    let (port_one, port_two) = (ask(&one, b"hello").await, ask(&two, b"hello").await);
+    assert_ne!(port_one, port_two);
+    for i in 0..20u8 {
+        assert_eq!(ask(&one, &[1, i]).await, port_one);
+        assert_eq!(ask(&two, &[2, i]).await, port_two);
+    }
+}
+
+async fn a_session_ends_when_it_idles_and_not_before(engine: Engine) {
+    const IDLE: Duration = Duration::from_secs(1);
+    let server = Datagrams::echo().await;
+    let proxy = start(engine, &server, IDLE).await;
+    let socket = client(&proxy).await;
+    let port = ask(&socket, b"hello").await;
+    // Longer than the limit in all, but never so long without a datagram.
+    for i in 0..6u8 {
+        tokio::time::sleep(IDLE / 4).await;
+        assert_eq!(ask(&socket, &[i]).await, port);
+    }
+    // An engine may look for idle sessions every half second only.
+    tokio::time::sleep(IDLE + Duration::from_secs(1)).await;
+    assert_ne!(ask(&socket, b"again").await, port);
+}
+
+async fn datagrams_of_every_size_pass_whole(engine: Engine) {
+    let server = Datagrams::echo().await;
+    let proxy = start(engine, &server, Duration::from_mins(1)).await;
+    let socket = client(&proxy).await;
+    for size in [1, 2, 100, 512, 1232, 1400] {
+        ask(&socket, &vec![7; size]).await;
+    }
+}
+
+async fn new_sessions_go_to_new_endpoints(engine: Engine) {
+    let (old, new) = (Datagrams::echo().await, Datagrams::echo().await);
+    let mut proxy = start(engine, &old, Duration::from_mins(1)).await;
+    let before = client(&proxy).await;
+    ask(&before, b"hello").await;
+    proxy.change(|plan| plan.clusters[0].endpoints[0].address = new.address.to_string()).await;
+    let after = client(&proxy).await;
+    ask(&after, b"hello").await;
+    assert!(new.heard() > 0, "the new session is at the new endpoint");
+}
