@@ -2,11 +2,13 @@
 //! a bad one is refused with its problems and the last good plan runs on.
 
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
+use causeway_engine::handover::{Claim, Door, Handed, Purpose};
 use causeway_engine::{AccessLog, Engine, Handle, Options, admin};
 use causeway_ir::Plan;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -30,6 +32,10 @@ pub struct Args {
     /// Write a JSON line per connection to this file, `-` for standard output.
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
+    /// Take over the sockets of the process that waits here, and wait here for a successor: no connection is refused
+    /// or dropped when the binary is replaced.
+    #[arg(long, value_name = "PATH")]
+    handover: Option<PathBuf>,
     /// Threads that carry traffic; as many as there are cores if not given.
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
     workers: usize,
@@ -50,8 +56,12 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     raise_descriptors();
+    let mut claim = match &args.handover {
+        Some(path) => claim(path.clone()).await?,
+        None => None,
+    };
     let admin_door = match &args.admin {
-        Some(at) => Some(AdminDoor::open(at, &plan).await?),
+        Some(at) => Some(AdminDoor::open(at, &plan, claim.as_mut()).await?),
         None => None,
     };
     let access_log = match args.access_log {
@@ -61,21 +71,76 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let plan = Arc::new(plan);
     let (plan_tx, plan_rx) = watch::channel(Some(Arc::clone(&plan))); // file → engine
-    let engine = Engine::start(plan_rx, &Options { workers: args.workers, access_log })?;
+    let inherited = claim.as_mut().map(Claim::remove_listeners).unwrap_or_default();
+    let options = Options { workers: args.workers, access_log };
+    let engine = Engine::start_with(plan_rx, &options, inherited)?;
     let handle = engine.handle();
-    if let Some(door) = admin_door {
-        println!("admin on {}", door.place());
-        tokio::spawn(door.serve(handle.clone()));
-    }
     handle.settled(&plan).await;
+    let door = match &args.handover {
+        Some(path) => Some(take_over(path, claim)?),
+        None => None,
+    };
+    let admin = match admin_door {
+        Some(door) => Some(door.start(handle.clone())?),
+        None => None,
+    };
     announce(&handle);
-    follow(&args.config, &plan_tx, &handle).await?;
+    let successor = tokio::select! {
+        followed = follow(&args.config, &plan_tx, &handle) => {
+            followed?;
+            None
+        }
+        successor = handed_over(door.as_ref(), &handle, admin.as_ref()) => Some(successor),
+    };
+    if let Some(admin) = admin.filter(|_| successor.is_some()) {
+        admin.task.abort();
+    }
+    if let Some(successor) = successor {
+        println!("process {successor} has taken over");
+    }
     println!("draining, at most {:?}; once more Ctrl-C ends at once", plan.drain_timeout);
+    let ending =
+        async { if successor.is_some() { engine.hand_over().await } else { engine.shutdown().await } };
     tokio::select! {
-        () = engine.shutdown() => println!("stopped"),
+        () = ending => println!("stopped"),
         _ = tokio::signal::ctrl_c() => println!("stopped before all connections had ended"),
     }
+    if let (Some(path), None) = (&args.handover, successor) {
+        // A place that is gone already is fine.
+        let _ = std::fs::remove_file(path);
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The sockets of the process that waits at a place, if there is one.
+async fn claim(path: PathBuf) -> anyhow::Result<Option<Claim>> {
+    let claim = tokio::task::spawn_blocking(move || Claim::take(&path)).await??;
+    if claim.is_some() {
+        println!("taking over");
+    }
+    Ok(claim)
+}
+
+/// Tells the predecessor, if there is one, that this process listens; then waits where it did.
+fn take_over(path: &Path, claim: Option<Claim>) -> anyhow::Result<Door> {
+    let Some(mut claim) = claim else { return Ok(Door::open(path)?) };
+    let door = claim.remove(&Purpose::Door).pop();
+    claim.ready().context("the predecessor ended before it was told that this process listens")?;
+    match door {
+        Some(socket) => Ok(Door::inherit(socket)?),
+        None => Ok(Door::open(path)?),
+    }
+}
+
+/// Waits until a successor has all sockets; for ever if there is no place to wait.
+async fn handed_over(door: Option<&Door>, handle: &Handle, admin: Option<&Admin>) -> i32 {
+    let Some(door) = door else { return std::future::pending().await };
+    let offer = || async {
+        let mut sockets = handle.sockets().await;
+        sockets.extend(admin.and_then(Admin::handed));
+        sockets
+    };
+    door.handed_over(offer).await
 }
 
 /// Gives the engine each new good plan until the process is asked to end.
@@ -124,14 +189,18 @@ pub fn raise_descriptors() {
 
 /// Where metrics and state are shown: never beyond this machine.
 enum AdminDoor {
-    Tcp(TcpListener),
+    Tcp(TcpListener, String),
     Unix(UnixListener, PathBuf),
 }
 
 impl AdminDoor {
-    async fn open(at: &str, plan: &Plan) -> anyhow::Result<Self> {
+    async fn open(at: &str, plan: &Plan, claim: Option<&mut Claim>) -> anyhow::Result<Self> {
+        let inherited = claim.and_then(|claim| claim.remove(&Purpose::Admin { at: at.to_owned() }).pop());
         let Ok(address) = at.parse::<SocketAddr>() else {
             let path = PathBuf::from(at);
+            if let Some(socket) = inherited {
+                return Ok(Self::Unix(UnixListener::from_std(socket.into())?, path));
+            }
             anyhow::ensure!(
                 path.is_absolute() || at.starts_with('.'),
                 "`{at}` is neither an address and port nor the path of a socket"
@@ -154,29 +223,56 @@ impl AdminDoor {
         if let Some(listener) = plan.listeners.iter().find(clash) {
             anyhow::bail!("--admin {at} clashes with the listener {} on {}", listener.name, listener.bind);
         }
+        if let Some(socket) = inherited {
+            return Ok(Self::Tcp(TcpListener::from_std(socket.into())?, at.to_owned()));
+        }
         let listener = TcpListener::bind(address)
             .await
             .with_context(|| format!("can't serve admin on {at}; choose another with --admin"))?;
-        Ok(Self::Tcp(listener))
+        Ok(Self::Tcp(listener, at.to_owned()))
     }
 
     fn place(&self) -> String {
         match self {
-            Self::Tcp(listener) => {
+            Self::Tcp(listener, _) => {
                 listener.local_addr().map_or_else(|_| String::new(), |a| format!("http://{a}"))
             }
             Self::Unix(_, path) => path.display().to_string(),
         }
     }
 
-    async fn serve(self, handle: Handle) {
-        let router = admin::router(handle);
-        let served = match self {
-            Self::Tcp(listener) => axum::serve(listener, router).await,
-            Self::Unix(listener, _) => axum::serve(listener, router).await,
+    fn start(self, handle: Handle) -> anyhow::Result<Admin> {
+        println!("admin on {}", self.place());
+        let (socket, at) = match &self {
+            Self::Tcp(listener, at) => (listener.as_fd(), at.clone()),
+            Self::Unix(listener, path) => (listener.as_fd(), path.display().to_string()),
         };
-        if let Err(error) = served {
-            tracing::warn!(%error, "admin is no longer served");
-        }
+        let socket = socket.try_clone_to_owned()?;
+        let router = admin::with_logging(admin::router(handle), Arc::new(crate::logging::change));
+        let serving = async {
+            let served = match self {
+                Self::Tcp(listener, _) => axum::serve(listener, router).await,
+                Self::Unix(listener, _) => axum::serve(listener, router).await,
+            };
+            if let Err(error) = served {
+                tracing::warn!(%error, "admin is no longer served");
+            }
+        };
+        Ok(Admin { at, socket, task: tokio::spawn(serving) })
+    }
+}
+
+/// The admin paths while they are served.
+struct Admin {
+    at: String,
+    /// A copy, for a successor.
+    socket: OwnedFd,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Admin {
+    fn handed(&self) -> Option<Handed> {
+        let sockets = vec![self.socket.try_clone().ok()?];
+        Some(Handed { purpose: Purpose::Admin { at: self.at.clone() }, sockets })
     }
 }

@@ -1,11 +1,18 @@
-//! Where log lines go: standard error, as text for people, at the level they ask for.
+//! Where log lines go: standard error, as text for people, at the level they ask for, which can change while the
+//! process runs.
 
 use std::io::IsTerminal;
+use std::sync::OnceLock;
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry};
 
 /// What is shown when nobody says otherwise.
 const DEFAULT: &str = "warn,causeway=info";
+
+static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
 /// Sets logging up for this process. A filter that can't be read is reported and the default used.
 pub fn init(filter: Option<&str>) {
@@ -17,9 +24,24 @@ pub fn init(filter: Option<&str>) {
             EnvFilter::new(DEFAULT)
         }
     };
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let (filter, handle) = reload::Layer::new(filter);
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
+        .with_ansi(std::io::stderr().is_terminal());
+    tracing_subscriber::registry().with(filter).with(lines).init();
+    // Logging is set up once in a process.
+    let _ = FILTER.set(handle);
+}
+
+/// Shows the filter in use, after changing it if there is a new one. A bare level is meant for Causeway's own lines.
+pub fn change(filter: Option<&str>) -> Result<String, String> {
+    let handle = FILTER.get().ok_or("logging is not set up")?;
+    if let Some(filter) = filter {
+        let is_level = filter.parse::<tracing::level_filters::LevelFilter>().is_ok();
+        let filter = if is_level { format!("warn,causeway={filter}") } else { filter.to_owned() };
+        let filter = EnvFilter::try_new(&filter)
+            .map_err(|error| format!("`{filter}` is no filter ({error}): write a level, like debug"))?;
+        handle.reload(filter).map_err(|error| error.to_string())?;
+    }
+    handle.with_current(ToString::to_string).map_err(|error| error.to_string())
 }

@@ -10,8 +10,11 @@ use std::time::Duration;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 
-use crate::metrics::{ClusterMetrics, Metrics};
+use crate::metrics::ClusterMetrics;
 use crate::{balance, clock};
+
+/// All clusters by name, those too that left the plan and still have time to drain.
+pub type Clusters = Arc<RwLock<HashMap<String, Arc<Cluster>>>>;
 
 pub struct Cluster {
     pub name: String,
@@ -48,6 +51,7 @@ pub struct Endpoint {
     pub active: Gauge,
     pub total: Counter,
     failures: AtomicU32,
+    resets: AtomicU32,
     rested_until: AtomicU64,
     healthy: AtomicBool,
     /// When it began, or began again, to take connections.
@@ -61,6 +65,7 @@ impl Endpoint {
             active: Gauge::default(),
             total: Counter::default(),
             failures: AtomicU32::new(0),
+            resets: AtomicU32::new(0),
             rested_until: AtomicU64::new(0),
             healthy: AtomicBool::new(true),
             since: AtomicU64::new(since),
@@ -82,19 +87,22 @@ impl Endpoint {
         }
     }
 
+    /// It took a connection.
     pub fn succeeded(&self) {
-        // Most of the time it is zero already: do not take the cache line from the other cores for nothing.
-        if self.failures.load(Relaxed) != 0 {
-            self.failures.store(0, Relaxed);
-        }
+        clear(&self.failures);
+    }
+
+    /// It said something.
+    pub fn answered(&self) {
+        clear(&self.resets);
     }
 }
 
 impl Cluster {
-    pub fn new(plan: &causeway_ir::Cluster, metrics: &Metrics) -> Self {
+    pub fn new(plan: &causeway_ir::Cluster) -> Self {
         Self {
             name: plan.name.clone(),
-            metrics: metrics.cluster(&plan.name),
+            metrics: ClusterMetrics::default(),
             // A cluster that starts has no endpoint to warm up beside others: all get their full share.
             state: RwLock::new(Arc::new(State::new(plan, &[], 0))),
             turn: AtomicUsize::new(0),
@@ -120,21 +128,39 @@ impl Cluster {
         balance::pick(state, turn, client, tried, clock::now()).cloned()
     }
 
-    /// Counts a failure and rests the endpoint if there were too many in a row.
+    /// Counts an attempt to connect that failed.
     pub fn failed(&self, state: &State, endpoint: &Endpoint) {
         self.metrics.connect_failures.inc();
-        let failures = endpoint.failures.fetch_add(1, Relaxed) + 1;
+        self.blame(state, endpoint, &endpoint.failures, state.plan.ejection.consecutive_failures);
+    }
+
+    /// Counts a connection that the endpoint took and reset before it said a word.
+    pub fn reset_early(&self, state: &State, endpoint: &Endpoint) {
+        self.metrics.early_resets.inc();
+        self.blame(state, endpoint, &endpoint.resets, state.plan.ejection.consecutive_resets);
+    }
+
+    /// Rests the endpoint if this failure is one too many in a row.
+    fn blame(&self, state: &State, endpoint: &Endpoint, failures: &AtomicU32, allowed: u32) {
+        let count = failures.fetch_add(1, Relaxed) + 1;
         let rule = &state.plan.ejection;
-        if rule.consecutive_failures == 0 || failures < rule.consecutive_failures {
+        if allowed == 0 || count < allowed {
             return;
         }
-        endpoint.failures.store(0, Relaxed);
+        failures.store(0, Relaxed);
         let until = clock::now() + millis(rule.time);
         if endpoint.rested_until.swap(until, Relaxed) < clock::now() {
             self.metrics.ejections.inc();
             endpoint.since.store(until, Relaxed);
             tracing::info!(cluster = self.name, endpoint = %endpoint.address, "endpoint rested for failing");
         }
+    }
+}
+
+fn clear(failures: &AtomicU32) {
+    // Most of the time it is zero already: do not take the cache line from the other cores for nothing.
+    if failures.load(Relaxed) != 0 {
+        failures.store(0, Relaxed);
     }
 }
 

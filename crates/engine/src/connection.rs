@@ -16,7 +16,7 @@ use crate::cluster::{Cluster, Endpoint, State};
 use crate::connections::Entry;
 use crate::metrics::Held;
 use crate::sniff::{self, Greeting, Opening};
-use crate::table::{Mode, Route, Table, Verdict};
+use crate::table::{Front, Mode, Route, Table, Verdict};
 use crate::worker::Worker;
 use crate::{client_hello, clock, copy, proxy_protocol, socket};
 
@@ -27,7 +27,7 @@ pub struct Record {
     pub handshake: u64,
     pub connect: u64,
     pub attempts: u32,
-    pub server_name: Option<String>,
+    pub server_name: Option<Arc<str>>,
     pub route: Option<Arc<Route>>,
     pub endpoint: Option<Arc<Endpoint>>,
     pub bytes: (u64, u64),
@@ -64,11 +64,15 @@ struct Opened {
 pub async fn handle(mut client: TcpStream, peer: SocketAddr, table: Arc<Table>, worker: Rc<Worker>) {
     let mut record = Box::new(Record::new(peer));
     // Boxed, so that an idle connection does not carry the room that opening takes.
-    let reason = match Box::pin(open(&mut client, &table, &worker, &mut record)).await {
-        Ok(opened) => carry(client, opened, &table, &worker, &mut record).await,
+    let opened = Box::pin(open(&mut client, &table, &worker, &mut record)).await;
+    // A connection keeps no table: it would keep the names of its plan in memory for as long as it lives.
+    let front = Arc::clone(&table.listener);
+    drop(table);
+    let reason = match opened {
+        Ok(opened) => carry(client, opened, &front, &worker, &mut record).await,
         Err(reason) => reason,
     };
-    account(&record, reason, &table, &worker);
+    account(&record, reason, &front, &worker);
 }
 
 async fn open(
@@ -78,8 +82,8 @@ async fn open(
     record: &mut Record,
 ) -> Result<Opened, CloseReason> {
     let tls = matches!(table.mode, Mode::Tls(_));
-    let opening = if tls || table.accept_proxy_protocol {
-        let reading = sniff::read(client, table.accept_proxy_protocol, tls);
+    let opening = if tls || table.listener.accept_proxy_protocol {
+        let reading = sniff::read(client, table.listener.accept_proxy_protocol, tls);
         timeout(worker.shared.limits.handshake_timeout(), reading)
             .await
             .map_err(|_| CloseReason::HandshakeTimeout)??
@@ -117,7 +121,7 @@ async fn open(
     socket::tune(client, &state.plan.keepalive);
     socket::tune(&server, &state.plan.keepalive);
 
-    let destination = opening.addresses.map_or(table.address, |(_, destination)| destination);
+    let destination = opening.addresses.map_or(table.listener.address, |(_, destination)| destination);
     let head = head(state.plan.send_proxy_protocol, record.client, destination, opening.bytes);
     let endpoint_held = Held::new(&endpoint.active);
     Ok(Opened { server, head, route, endpoint, state, _held: [route_held, cluster_held, endpoint_held] })
@@ -128,7 +132,7 @@ fn route(mode: &Mode, greeting: Greeting, record: &mut Record) -> Verdict {
     match (mode, greeting) {
         (Mode::Plain(route), _) => Verdict::Forward(Arc::clone(route)),
         (Mode::Tls(names), Greeting::Tls { server_name }) => {
-            record.server_name = server_name;
+            record.server_name = server_name.map(Arc::from);
             names.find(record.server_name.as_deref())
         }
         (Mode::Tls(names), Greeting::Plaintext | Greeting::Unread) => names.plaintext(),
@@ -181,13 +185,13 @@ fn head(
 async fn carry(
     mut client: TcpStream,
     mut opened: Opened,
-    table: &Table,
+    front: &Arc<Front>,
     worker: &Worker,
     record: &mut Record,
 ) -> CloseReason {
     let entry = worker.connections.insert(Entry::new(
         record.client,
-        table.name.clone(),
+        Arc::clone(front),
         record.server_name.clone(),
         opened.route,
         opened.endpoint,
@@ -197,6 +201,9 @@ async fn carry(
     let head = std::mem::take(&mut opened.head);
     let reason = copy::both(&mut client, &mut opened.server, head, &entry, &worker.workspace).await;
     record.bytes = entry.bytes();
+    if record.bytes.1 == 0 {
+        judge_silence(reason, &entry.route.cluster, &entry.endpoint);
+    }
     drop(entry);
     match reason {
         CloseReason::ClientReset => socket::reset(opened.server).await,
@@ -206,16 +213,27 @@ async fn carry(
     reason
 }
 
+/// An endpoint that took a connection and never said a word may be to blame for its end.
+fn judge_silence(reason: CloseReason, cluster: &Cluster, endpoint: &Endpoint) {
+    match reason {
+        CloseReason::EndpointReset => cluster.reset_early(&cluster.state(), endpoint),
+        CloseReason::IdleTimeout => {
+            cluster.metrics.unanswered.inc();
+        }
+        _ => {}
+    }
+}
+
 /// In milliseconds.
 pub fn idle_limit(timeout: Duration) -> u64 {
     timeout.as_millis() as u64
 }
 
 /// Counts the end of a connection and writes its line.
-pub fn account(record: &Record, reason: CloseReason, table: &Table, worker: &Worker) {
+pub fn account(record: &Record, reason: CloseReason, front: &Front, worker: &Worker) {
     match &record.route {
         Some(route) => route.shared.closed.count(reason),
-        None => table.metrics.closed.count(reason),
+        None => front.metrics.closed.count(reason),
     }
     let log = &worker.shared.access_log;
     if !log.is_on() {
@@ -223,10 +241,10 @@ pub fn account(record: &Record, reason: CloseReason, table: &Table, worker: &Wor
     }
     let written = log.write(&Line {
         time: jiff::Timestamp::now().to_string(),
-        listener: &table.name,
+        listener: &front.name,
         client: record.client,
         server_name: record.server_name.as_deref(),
-        route: record.route.as_ref().map(|route| route.name.as_str()),
+        route: record.route.as_ref().map(|route| &*route.name),
         cluster: record.route.as_ref().map(|route| route.cluster.name.as_str()),
         endpoint: record.endpoint.as_ref().map(|endpoint| endpoint.address),
         attempts: record.attempts,

@@ -2,7 +2,6 @@
 //! long or have to go. One sweep a tick instead of a timer per connection keeps an idle connection small.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,13 +11,13 @@ use crate::clock;
 use crate::close_reason::CloseReason;
 use crate::cluster::Endpoint;
 use crate::status::ConnectionStatus;
-use crate::table::{Route, RouteShared};
+use crate::table::{Front, Route};
 
 /// One established connection.
 pub struct Entry {
     pub client: SocketAddr,
-    pub listener: String,
-    pub server_name: Option<String>,
+    pub listener: Arc<Front>,
+    pub server_name: Option<Arc<str>>,
     pub route: Arc<Route>,
     pub endpoint: Arc<Endpoint>,
     pub started: u64,
@@ -37,8 +36,8 @@ pub struct Entry {
 impl Entry {
     pub fn new(
         client: SocketAddr,
-        listener: String,
-        server_name: Option<String>,
+        listener: Arc<Front>,
+        server_name: Option<Arc<str>>,
         route: Arc<Route>,
         endpoint: Arc<Endpoint>,
         idle_limit: u64,
@@ -65,6 +64,9 @@ impl Entry {
 
     /// Notes bytes carried.
     pub fn moved(&self, up: u64, down: u64) {
+        if down > 0 && self.down.get() == 0 {
+            self.endpoint.answered();
+        }
         self.up.set(up);
         self.down.set(down);
         self.touched.set(clock::now());
@@ -122,9 +124,9 @@ impl Entry {
         let (up, down) = self.bytes();
         ConnectionStatus {
             client: self.client,
-            listener: self.listener.clone(),
-            server_name: self.server_name.clone(),
-            route: self.route.name.clone(),
+            listener: self.listener.name.to_string(),
+            server_name: self.server_name.as_deref().map(str::to_owned),
+            route: self.route.name.to_string(),
             cluster: self.route.cluster.name.clone(),
             endpoint: self.endpoint.address,
             age_millis: now.saturating_sub(self.started),
@@ -163,12 +165,10 @@ impl Connections {
         }
     }
 
-    /// Ends the connections of these routes, or all.
-    pub fn drain(&self, routes: Option<&[Arc<RouteShared>]>) {
-        let routes = routes.map(|routes| routes.iter().map(Arc::as_ptr).collect::<HashSet<_>>());
+    /// Ends the connections of routes whose time is over, or all.
+    pub fn drain(&self, all: bool) {
         for entry in self.entries.borrow().iter() {
-            let shared = Arc::as_ptr(&entry.route.shared);
-            if routes.as_ref().is_none_or(|routes| routes.contains(&shared)) {
+            if all || entry.route.shared.is_over() {
                 entry.end(CloseReason::Drained);
             }
         }

@@ -2,7 +2,10 @@
 
 mod director;
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use causeway_ir::Plan;
@@ -13,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access_log::{self, AccessLog};
 use crate::clock;
-use crate::cluster::{Cluster, Standing};
+use crate::cluster::{Cluster, Clusters, Standing};
+use crate::handover::{Handed, Purpose};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::status::{ClusterStatus, ConnectionStatus, EndpointStatus, Status};
@@ -44,6 +48,7 @@ pub enum Error {
 pub struct Engine {
     handle: Handle,
     stop: CancellationToken,
+    handed_over: Arc<AtomicBool>,
     director: tokio::task::JoinHandle<()>,
     threads: Vec<std::thread::JoinHandle<()>>,
 }
@@ -52,7 +57,7 @@ pub struct Engine {
 #[derive(Clone)]
 pub struct Handle {
     status_rx: watch::Receiver<Status>,
-    clusters_rx: watch::Receiver<Vec<Arc<Cluster>>>,
+    clusters: Clusters,
     workers: Vec<mpsc::UnboundedSender<Command>>,
     registry: Arc<Registry>,
 }
@@ -61,9 +66,19 @@ impl Engine {
     /// Starts an engine that runs the newest plan of a channel; `None` means that there is none yet. Must be called
     /// within a tokio runtime, which looks after plans and health checks; traffic has threads of its own.
     pub fn start(plans_rx: watch::Receiver<Option<Arc<Plan>>>, options: &Options) -> Result<Self, Error> {
+        Self::start_with(plans_rx, options, Vec::new())
+    }
+
+    /// The same with the listening sockets of a predecessor: the first plan uses those it wants, the rest is closed.
+    pub fn start_with(
+        plans_rx: watch::Receiver<Option<Arc<Plan>>>,
+        options: &Options,
+        inherited: Vec<Handed>,
+    ) -> Result<Self, Error> {
         let metrics = Metrics::default();
         let mut registry = Registry::default();
-        metrics.register(&mut registry);
+        let clusters = Clusters::default();
+        metrics.register(&clusters, &mut registry);
         let shared = Arc::new(Shared {
             metrics,
             limits: Limits::new(&causeway_ir::Limits::default()),
@@ -90,17 +105,29 @@ impl Engine {
             threads.push(thread);
         }
         let (status_tx, status_rx) = watch::channel(Status::default()); // director → handles
-        let (clusters_tx, clusters_rx) = watch::channel(Vec::new()); // director → handles
         let stop = CancellationToken::new();
-        let director = Director::new(shared, workers.clone(), status_tx, clusters_tx);
-        let director = tokio::spawn(director.run(plans_rx, stop.clone()));
-        let handle = Handle { status_rx, clusters_rx, workers, registry: Arc::new(registry) };
-        Ok(Self { handle, stop, director, threads })
+        let handed_over = Arc::default();
+        let director = Director::new(
+            shared,
+            workers.clone(),
+            status_tx,
+            Arc::clone(&clusters),
+            Arc::clone(&handed_over),
+        );
+        let director = tokio::spawn(director.inherit(inherited).run(plans_rx, stop.clone()));
+        let handle = Handle { status_rx, clusters, workers, registry: Arc::new(registry) };
+        Ok(Self { handle, stop, handed_over, director, threads })
     }
 
     /// A view that can be given away.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
+    }
+
+    /// The same for an engine whose sockets a successor has: sessions of datagrams still get their answers.
+    pub async fn hand_over(self) {
+        self.handed_over.store(true, Relaxed);
+        self.shutdown().await;
     }
 
     /// Takes no new connections, lets the established ones end until the plan's drain timeout, and stops.
@@ -145,7 +172,26 @@ impl Handle {
 
     /// Every cluster of the plan with its endpoints.
     pub fn clusters(&self) -> Vec<ClusterStatus> {
-        self.clusters_rx.borrow().iter().map(|cluster| cluster_status(cluster)).collect()
+        let Some(plan) = self.status_rx.borrow().plan.clone() else { return Vec::new() };
+        let clusters = self.clusters.read().unwrap_or_else(PoisonError::into_inner);
+        let known = plan.clusters.iter().filter_map(|planned| clusters.get(&planned.name));
+        known.map(|cluster| cluster_status(cluster)).collect()
+    }
+
+    /// Copies of all listening sockets, for a successor.
+    pub async fn sockets(&self) -> Vec<Handed> {
+        let mut all: HashMap<Purpose, Vec<OwnedFd>> = HashMap::new();
+        for worker in &self.workers {
+            let (answer_tx, answer_rx) = oneshot::channel();
+            if worker.send(Command::Sockets(answer_tx)).is_ok()
+                && let Ok(sockets) = answer_rx.await
+            {
+                for (purpose, socket) in sockets {
+                    all.entry(Purpose::clone(&purpose)).or_default().push(socket);
+                }
+            }
+        }
+        all.into_iter().map(|(purpose, sockets)| Handed { purpose, sockets }).collect()
     }
 
     /// The established connections of all cores.

@@ -12,6 +12,7 @@ mod connection;
 mod connections;
 mod copy;
 mod engine;
+pub mod handover;
 mod health;
 mod limits;
 mod metrics;

@@ -1,5 +1,8 @@
 //! The counters of an engine. What the connection path touches is looked up once, when a plan is compiled, and
-//! then kept beside the listener, route or cluster.
+//! then kept beside the listener, route or cluster. Clusters keep their own and are asked when somebody looks, so
+//! that thousands of them cost nothing while nobody does.
+
+mod clusters;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -10,6 +13,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::close_reason::CloseReason;
+use crate::cluster::Clusters;
+use clusters::ClusterSeries;
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -18,11 +23,6 @@ type Labels = Vec<(&'static str, String)>;
 pub struct Metrics {
     listener_active: Family<Labels, Gauge>,
     listener_total: Family<Labels, Counter>,
-    cluster_active: Family<Labels, Gauge>,
-    cluster_total: Family<Labels, Counter>,
-    connect_failures: Family<Labels, Counter>,
-    ejections: Family<Labels, Counter>,
-    bytes: Family<Labels, Counter>,
     closed: Family<Labels, Counter>,
     /// Connections at this moment, those in handshake too.
     pub active: Gauge,
@@ -33,7 +33,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    pub fn register(&self, registry: &mut Registry) {
+    pub fn register(&self, clusters: &Clusters, registry: &mut Registry) {
         let r = registry;
         r.register(
             "envoy_listener_downstream_cx_active",
@@ -45,19 +45,7 @@ impl Metrics {
             "Connections that a listener accepted",
             self.listener_total.clone(),
         );
-        r.register(
-            "envoy_cluster_upstream_cx_active",
-            "Connections to a cluster",
-            self.cluster_active.clone(),
-        );
-        r.register("envoy_cluster_upstream_cx", "Connections made to a cluster", self.cluster_total.clone());
-        r.register(
-            "causeway_connect_failures",
-            "Attempts to connect that failed",
-            self.connect_failures.clone(),
-        );
-        r.register("causeway_ejections", "Endpoints rested for failing", self.ejections.clone());
-        r.register("causeway_bytes", "Bytes carried", self.bytes.clone());
+        r.register_collector(Box::new(ClusterSeries(Arc::clone(clusters))));
         r.register("causeway_connections_closed", "Connections that ended, by reason", self.closed.clone());
         r.register("causeway_connections_active", "Connections at this moment", self.active.clone());
         r.register("causeway_accept_errors", "Failures to accept", self.accept_errors.clone());
@@ -70,46 +58,23 @@ impl Metrics {
         );
     }
 
-    pub fn listener(&self, name: &str, address: &str) -> ListenerMetrics {
+    pub fn listener(&self, name: &Arc<str>, address: &str) -> ListenerMetrics {
         let labels = vec![("envoy_listener_address", address.to_owned())];
         ListenerMetrics {
             active: self.listener_active.get_or_create_owned(&labels),
             total: self.listener_total.get_or_create_owned(&labels),
-            closed: self.closes(name, ""),
+            closed: Arc::new(self.closes(name, "")),
         }
     }
 
-    pub fn closes(&self, listener: &str, route: &str) -> Closes {
+    pub fn closes(&self, listener: &Arc<str>, route: &str) -> Closes {
         Closes {
             family: self.closed.clone(),
-            labels: [listener.to_owned(), route.to_owned()],
-            counters: Arc::default(),
-            forgotten: Arc::default(),
+            listener: Arc::clone(listener),
+            route: route.into(),
+            counters: OnceLock::new(),
+            forgotten: AtomicBool::new(false),
         }
-    }
-
-    pub fn cluster(&self, name: &str) -> ClusterMetrics {
-        let envoy = vec![("envoy_cluster_name", name.to_owned())];
-        let cluster = vec![("cluster", name.to_owned())];
-        ClusterMetrics {
-            active: self.cluster_active.get_or_create_owned(&envoy),
-            total: self.cluster_total.get_or_create_owned(&envoy),
-            connect_failures: self.connect_failures.get_or_create_owned(&cluster),
-            ejections: self.ejections.get_or_create_owned(&cluster),
-            bytes_up: self.bytes.get_or_create_owned(&direction(name, "up")),
-            bytes_down: self.bytes.get_or_create_owned(&direction(name, "down")),
-        }
-    }
-
-    pub fn forget_cluster(&self, name: &str) {
-        let envoy = vec![("envoy_cluster_name", name.to_owned())];
-        let cluster = vec![("cluster", name.to_owned())];
-        self.cluster_active.remove(&envoy);
-        self.cluster_total.remove(&envoy);
-        self.connect_failures.remove(&cluster);
-        self.ejections.remove(&cluster);
-        self.bytes.remove(&direction(name, "up"));
-        self.bytes.remove(&direction(name, "down"));
     }
 
     pub fn forget_listener(&self, address: &str) {
@@ -119,56 +84,56 @@ impl Metrics {
     }
 }
 
-fn direction(cluster: &str, direction: &str) -> Labels {
-    vec![("cluster", cluster.to_owned()), ("direction", direction.to_owned())]
-}
-
 #[derive(Clone)]
 pub struct ListenerMetrics {
     pub active: Gauge,
     pub total: Counter,
     /// Of connections that met no route.
-    pub closed: Closes,
+    pub closed: Arc<Closes>,
 }
 
-#[derive(Clone)]
+/// What a cluster counts.
+#[derive(Default)]
 pub struct ClusterMetrics {
     pub active: Gauge,
     pub total: Counter,
     pub connect_failures: Counter,
+    /// Connections that the endpoint reset before it said a word.
+    pub early_resets: Counter,
+    /// Connections on which the endpoint never said a word until they idled out.
+    pub unanswered: Counter,
     pub ejections: Counter,
     pub bytes_up: Counter,
     pub bytes_down: Counter,
 }
 
 /// Ends of connections of one route, by reason; a reason shows once it has happened.
-#[derive(Clone)]
 pub struct Closes {
     family: Family<Labels, Counter>,
-    labels: [String; 2],
-    counters: Arc<[OnceLock<Counter>; CloseReason::ALL.len()]>,
-    forgotten: Arc<AtomicBool>,
+    listener: Arc<str>,
+    route: Box<str>,
+    counters: OnceLock<Box<[OnceLock<Counter>; CloseReason::ALL.len()]>>,
+    forgotten: AtomicBool,
 }
 
 impl Closes {
     pub fn count(&self, reason: CloseReason) {
         // The last connections of a removed route count for its listener: its own series are not shown again.
         if self.forgotten.load(Relaxed) {
-            let [listener, _] = &self.labels;
-            self.family.get_or_create_owned(&labels(listener, "", reason)).inc();
+            self.family.get_or_create_owned(&labels(&self.listener, "", reason)).inc();
             return;
         }
-        let [listener, route] = &self.labels;
-        let create = || self.family.get_or_create_owned(&labels(listener, route, reason));
-        self.counters[reason as usize].get_or_init(create).inc();
+        let create = || self.family.get_or_create_owned(&labels(&self.listener, &self.route, reason));
+        self.counters.get_or_init(Box::default)[reason as usize].get_or_init(create).inc();
     }
 
     /// Takes the series out of the exposition.
     pub fn forget(&self) {
         self.forgotten.store(true, Relaxed);
-        let [listener, route] = &self.labels;
-        for reason in CloseReason::ALL {
-            self.family.remove(&labels(listener, route, reason));
+        let Some(counters) = self.counters.get() else { return };
+        for reason in CloseReason::ALL.into_iter().filter(|reason| counters[*reason as usize].get().is_some())
+        {
+            self.family.remove(&labels(&self.listener, &self.route, reason));
         }
     }
 }

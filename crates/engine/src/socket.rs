@@ -2,65 +2,93 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use causeway_ir::Keepalive;
+use causeway_ir::{Keepalive, Protocol};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 
-const BACKLOG: u32 = 4096;
+const BACKLOG: i32 = 4096;
 
-/// One listening socket per core on the same address.
-pub fn listen(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpListener>> {
-    // Without this another process of the same user could share the port unseen, and take half of the connections.
-    tcp_socket(address, false)?.bind(address)?;
-    let mut address = address;
-    let mut sockets = Vec::with_capacity(count);
-    for _ in 0..count {
-        let socket = tcp_socket(address, true)?;
-        socket.bind(address)?;
-        let listener = socket.listen(BACKLOG)?.into_std()?;
-        address = listener.local_addr()?;
-        sockets.push(listener);
-    }
-    Ok(sockets)
+/// A core's own socket of a listener.
+pub enum ListenSocket {
+    Tcp(std::net::TcpListener),
+    Udp(std::net::UdpSocket),
 }
 
-/// One datagram socket per core on the same address; the kernel keeps a client with its core.
-pub fn bind_udp(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::UdpSocket>> {
-    let domain = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let open = |address: SocketAddr, shared: bool| -> io::Result<std::net::UdpSocket> {
+impl ListenSocket {
+    /// One socket per core on the same address; the kernel spreads clients over them.
+    pub fn open(protocol: Protocol, address: SocketAddr, count: usize) -> io::Result<Vec<Self>> {
+        // Without this another process of the same user could share the port unseen, and take half of the clients.
+        Self::bind(protocol, address, false)?;
+        let first = Self::bind(protocol, address, true)?;
+        let address = first.address()?;
+        let mut sockets = vec![first];
+        for _ in 1..count {
+            sockets.push(Self::bind(protocol, address, true)?);
+        }
+        for socket in &sockets {
+            socket.listen()?;
+        }
+        Ok(sockets)
+    }
+
+    /// The sockets of a predecessor, every one of which has clients waiting, and as many more as cores need.
+    pub fn adopt(protocol: Protocol, inherited: Vec<OwnedFd>, count: usize) -> io::Result<Vec<Self>> {
+        let mut sockets: Vec<Self> = inherited
+            .into_iter()
+            .map(|socket| match protocol {
+                Protocol::Tcp => Self::Tcp(socket.into()),
+                Protocol::Udp => Self::Udp(socket.into()),
+            })
+            .collect();
+        let address = sockets.first().ok_or(io::ErrorKind::NotFound)?.address()?;
+        while sockets.len() < count {
+            let more = Self::bind(protocol, address, true)?;
+            more.listen()?;
+            sockets.push(more);
+        }
+        Ok(sockets)
+    }
+
+    fn bind(protocol: Protocol, address: SocketAddr, shared: bool) -> io::Result<Self> {
+        let domain = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let kind = match protocol {
+            Protocol::Tcp => SocketType::STREAM,
+            Protocol::Udp => SocketType::DGRAM,
+        };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = rustix::net::socket_with(domain, SocketType::DGRAM, flags, None)?;
+        let socket = rustix::net::socket_with(domain, kind, flags, None)?;
+        if protocol == Protocol::Tcp {
+            sockopt::set_socket_reuseaddr(&socket, true)?;
+        }
         if address.is_ipv6() {
             sockopt::set_ipv6_v6only(&socket, true)?;
         }
         sockopt::set_socket_reuseport(&socket, shared)?;
         rustix::net::bind(&socket, &address)?;
-        Ok(socket.into())
-    };
-    // As above: nobody else may share the port.
-    open(address, false)?;
-    let mut address = address;
-    let mut sockets = Vec::with_capacity(count);
-    for _ in 0..count {
-        let socket = open(address, true)?;
-        address = socket.local_addr()?;
-        sockets.push(socket);
+        Ok(match protocol {
+            Protocol::Tcp => Self::Tcp(socket.into()),
+            Protocol::Udp => Self::Udp(socket.into()),
+        })
     }
-    Ok(sockets)
-}
 
-fn tcp_socket(address: SocketAddr, shared: bool) -> io::Result<TcpSocket> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    socket.set_reuseaddr(true)?;
-    if address.is_ipv6() {
-        sockopt::set_ipv6_v6only(&socket, true)?;
+    /// Streams have to be listened for; datagrams come by themselves.
+    fn listen(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(socket) => Ok(rustix::net::listen(socket, BACKLOG)?),
+            Self::Udp(_) => Ok(()),
+        }
     }
-    if shared {
-        socket.set_reuseport(true)?;
+
+    /// Where it listens.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Tcp(socket) => socket.local_addr(),
+            Self::Udp(socket) => socket.local_addr(),
+        }
     }
-    Ok(socket)
 }
 
 /// Sets what both sides of a connection have; a peer that is gone already is noticed by the first read.

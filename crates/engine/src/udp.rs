@@ -13,7 +13,6 @@ use std::task::Poll;
 use tokio::io::ReadBuf;
 use tokio::net::UdpSocket;
 use tokio::task::spawn_local;
-use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 use crate::close_reason::CloseReason;
@@ -22,7 +21,7 @@ use crate::connection::{self, Record};
 use crate::connections::{Entry, Registered};
 use crate::metrics::Held;
 use crate::table::{Mode, Table};
-use crate::worker::{self, Worker};
+use crate::worker::{self, Stop, Worker};
 
 const LARGEST: usize = 64 << 10;
 
@@ -36,19 +35,13 @@ struct Session {
 type Sessions = Rc<RefCell<HashMap<SocketAddr, Rc<Session>>>>;
 
 /// Serves one socket until it is stopped.
-pub async fn serve(
-    socket: UdpSocket,
-    table: Rc<RefCell<Arc<Table>>>,
-    stop: CancellationToken,
-    worker: Rc<Worker>,
-) {
-    let socket = Rc::new(socket);
+pub async fn serve(socket: Rc<UdpSocket>, table: Rc<RefCell<Arc<Table>>>, stop: Stop, worker: Rc<Worker>) {
     let sessions = Sessions::default();
     let mut buffer = vec![0; LARGEST];
     loop {
         let received = tokio::select! {
             received = socket.recv_from(&mut buffer) => received,
-            () = stop.cancelled() => break,
+            () = stop.told.cancelled() => break,
         };
         // An error here is one of an earlier answer that did not arrive.
         let Ok((count, client)) = received else { continue };
@@ -74,6 +67,10 @@ pub async fn serve(
             }
         }
     }
+    if stop.handed_over.get() {
+        // The successor hears the clients now; what their endpoints still have to say goes out from here.
+        return;
+    }
     for session in sessions.borrow().values() {
         session.entry.end(CloseReason::Drained);
     }
@@ -90,7 +87,7 @@ async fn begin(
     let held = match worker::leave(&table, worker) {
         Ok(held) => held,
         Err(reason) => {
-            table.metrics.closed.count(reason);
+            table.listener.metrics.closed.count(reason);
             return None;
         }
     };
@@ -101,6 +98,7 @@ async fn begin(
             sessions.borrow_mut().insert(client, Rc::clone(&session));
             let (answered, socket, sessions, worker) =
                 (Rc::clone(&session), Rc::clone(socket), Rc::clone(sessions), Rc::clone(worker));
+            let front = Arc::clone(&table.listener);
             spawn_local(async move {
                 let _held = (held, more);
                 let reason = answer(&answered, client, &socket, &worker).await;
@@ -110,12 +108,12 @@ async fn begin(
                     entry.route.cluster.failed(&state, &entry.endpoint);
                 }
                 record.bytes = answered.entry.bytes();
-                connection::account(&record, reason, &table, &worker);
+                connection::account(&record, reason, &front, &worker);
             });
             Some(session)
         }
         Err(reason) => {
-            connection::account(&record, reason, &table, worker);
+            connection::account(&record, reason, &table.listener, worker);
             None
         }
     }
@@ -160,7 +158,7 @@ async fn open(
     let held = [route_held, cluster_held, Held::new(&endpoint.active)];
     let entry = worker.connections.insert(Entry::new(
         record.client,
-        table.name.clone(),
+        Arc::clone(&table.listener),
         None,
         Arc::clone(route),
         endpoint,

@@ -1,8 +1,9 @@
 //! One core: a thread with a single-threaded runtime, its own listening sockets, tables and connections. Cores share
 //! nothing on the accept and copy path but atomics; they learn of new plans by message.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +18,12 @@ use crate::close_reason::CloseReason;
 use crate::connection;
 use crate::connections::Connections;
 use crate::copy::Workspace;
+use crate::handover::Purpose;
 use crate::limits::Limits;
 use crate::metrics::{Held, Metrics};
-use crate::socket;
+use crate::socket::{self, ListenSocket};
 use crate::status::ConnectionStatus;
-use crate::table::{RouteShared, Table};
+use crate::table::Table;
 use crate::udp;
 
 /// How often idle connections are looked for.
@@ -32,16 +34,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Names a set of listening sockets, one per core.
 pub type SocketId = u64;
 
-/// A core's own socket of a listener.
-pub enum ListenSocket {
-    Tcp(std::net::TcpListener),
-    Udp(std::net::UdpSocket),
-}
-
 /// What the engine tells a core.
 pub enum Command {
     Listen {
         id: SocketId,
+        purpose: Arc<Purpose>,
         socket: ListenSocket,
         table: Arc<Table>,
     },
@@ -49,14 +46,18 @@ pub enum Command {
         id: SocketId,
         table: Arc<Table>,
     },
+    /// Take no more from these sockets. If another process has them too, sessions of datagrams still get answers.
     Stop {
         id: SocketId,
+        handed_over: bool,
     },
-    /// End the connections of these routes, or all.
+    /// End the connections of routes whose time is over, or all.
     Drain {
-        routes: Option<Vec<Arc<RouteShared>>>,
+        all: bool,
     },
     Connections(oneshot::Sender<Vec<ConnectionStatus>>),
+    /// Copies of the listening sockets.
+    Sockets(oneshot::Sender<Vec<(Arc<Purpose>, OwnedFd)>>),
     /// Answered when everything before it is done.
     Sync(oneshot::Sender<()>),
     /// End, and with it every connection that is left.
@@ -78,10 +79,22 @@ pub struct Worker {
 }
 
 struct Listening {
+    purpose: Arc<Purpose>,
+    socket: Rc<dyn AsFd>,
     table: Rc<RefCell<Arc<Table>>>,
-    stop: CancellationToken,
+    stop: Stop,
     task: JoinHandle<()>,
 }
+
+/// Tells the task of a socket to end.
+#[derive(Clone, Default)]
+pub struct Stop {
+    pub told: CancellationToken,
+    pub handed_over: Rc<Cell<bool>>,
+}
+
+/// A core that took over from a process with more cores has several sockets of a listener.
+type Listeners = HashMap<SocketId, Vec<Listening>>;
 
 /// Runs a core until it is told to quit.
 pub fn run(
@@ -91,7 +104,7 @@ pub fn run(
 ) {
     let worker = Rc::new(Worker { shared, connections: Rc::default(), workspace: Workspace::default() });
     LocalSet::new().block_on(runtime, async move {
-        let mut listening = HashMap::new();
+        let mut listening = Listeners::new();
         let mut sweep = tokio::time::interval(SWEEP);
         sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -106,57 +119,68 @@ pub fn run(
     });
 }
 
-async fn obey(command: Command, listening: &mut HashMap<SocketId, Listening>, worker: &Rc<Worker>) {
+async fn obey(command: Command, listening: &mut Listeners, worker: &Rc<Worker>) {
     match command {
-        Command::Listen { id, socket, table } => match listen(socket, table, worker) {
-            Ok(new) => drop(listening.insert(id, new)),
+        Command::Listen { id, purpose, socket, table } => match listen(purpose, socket, table, worker) {
+            Ok(new) => listening.entry(id).or_default().push(new),
             Err(error) => tracing::warn!(%error, "a core can't listen"),
         },
         Command::Update { id, table } => {
-            if let Some(listening) = listening.get(&id) {
-                *listening.table.borrow_mut() = table;
+            for listening in listening.get(&id).into_iter().flatten() {
+                *listening.table.borrow_mut() = Arc::clone(&table);
             }
         }
-        Command::Stop { id } => {
-            if let Some(listening) = listening.remove(&id) {
-                listening.stop.cancel();
+        Command::Stop { id, handed_over } => {
+            for Listening { stop, task, .. } in listening.remove(&id).into_iter().flatten() {
+                stop.handed_over.set(handed_over);
+                stop.told.cancel();
                 // A panic in the task has been reported; the socket is closed either way.
-                let _ = listening.task.await;
+                let _ = task.await;
             }
         }
-        Command::Drain { routes } => worker.connections.drain(routes.as_deref()),
+        Command::Drain { all } => worker.connections.drain(all),
+        Command::Sockets(answer_tx) => {
+            let copy =
+                |l: &Listening| Some((Arc::clone(&l.purpose), l.socket.as_fd().try_clone_to_owned().ok()?));
+            // Whoever asked may be gone.
+            let _ = answer_tx.send(listening.values().flatten().filter_map(copy).collect());
+        }
         Command::Connections(answer_tx) => drop(answer_tx.send(worker.connections.status())),
         Command::Sync(answer_tx) => drop(answer_tx.send(())),
         Command::Quit => {}
     }
 }
 
-fn listen(socket: ListenSocket, table: Arc<Table>, worker: &Rc<Worker>) -> std::io::Result<Listening> {
+fn listen(
+    purpose: Arc<Purpose>,
+    socket: ListenSocket,
+    table: Arc<Table>,
+    worker: &Rc<Worker>,
+) -> std::io::Result<Listening> {
     let table = Rc::new(RefCell::new(table));
-    let stop = CancellationToken::new();
+    let stop = Stop::default();
     let (shown, worker) = (Rc::clone(&table), Rc::clone(worker));
-    let task = match socket {
+    let (socket, task): (Rc<dyn AsFd>, _) = match socket {
         ListenSocket::Tcp(socket) => {
-            spawn_local(accept(TcpListener::from_std(socket)?, shown, stop.clone(), worker))
+            let socket = Rc::new(TcpListener::from_std(socket)?);
+            let task = spawn_local(accept(Rc::clone(&socket), shown, stop.clone(), worker));
+            (socket, task)
         }
         ListenSocket::Udp(socket) => {
-            spawn_local(udp::serve(UdpSocket::from_std(socket)?, shown, stop.clone(), worker))
+            let socket = Rc::new(UdpSocket::from_std(socket)?);
+            let task = spawn_local(udp::serve(Rc::clone(&socket), shown, stop.clone(), worker));
+            (socket, task)
         }
     };
-    Ok(Listening { table, stop, task })
+    Ok(Listening { purpose, socket, table, stop, task })
 }
 
-async fn accept(
-    listener: TcpListener,
-    table: Rc<RefCell<Arc<Table>>>,
-    stop: CancellationToken,
-    worker: Rc<Worker>,
-) {
+async fn accept(listener: Rc<TcpListener>, table: Rc<RefCell<Arc<Table>>>, stop: Stop, worker: Rc<Worker>) {
     loop {
         let accepted = tokio::select! {
             biased;
             accepted = listener.accept() => accepted,
-            () = stop.cancelled() => return,
+            () = stop.told.cancelled() => return,
         };
         match accepted {
             Ok((client, peer)) => {
@@ -177,14 +201,15 @@ async fn accept(
 
 /// The leave to hold one more connection, or why not.
 pub fn leave(table: &Table, worker: &Worker) -> Result<[Held; 2], CloseReason> {
-    table.metrics.total.inc();
+    let metrics = &table.listener.metrics;
+    metrics.total.inc();
     let limits = &worker.shared.limits;
     let engine_held = Held::within(&worker.shared.metrics.active, Some(limits.connections()))
         .ok_or(CloseReason::ConnectionLimit)?;
     if !limits.admit() {
         return Err(CloseReason::RateLimit);
     }
-    Ok([engine_held, Held::new(&table.metrics.active)])
+    Ok([engine_held, Held::new(&metrics.active)])
 }
 
 fn admit(client: TcpStream, peer: std::net::SocketAddr, table: Arc<Table>, worker: &Rc<Worker>) {
@@ -197,7 +222,7 @@ fn admit(client: TcpStream, peer: std::net::SocketAddr, table: Arc<Table>, worke
             });
         }
         Err(reason) => {
-            table.metrics.closed.count(reason);
+            table.listener.metrics.closed.count(reason);
             socket::refuse(client);
         }
     }

@@ -1,11 +1,12 @@
 //! What differs between two plans, by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
 use serde::Serialize;
 
-use crate::plan::{Listener, Outcome, Plan};
+use crate::changed::changed;
+use crate::plan::{Cluster, Listener, Outcome, Plan, Route};
 
 /// The names of what was added, removed and changed, sorted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -83,25 +84,43 @@ impl fmt::Display for PlanDiff {
 
 /// Compares two plans.
 pub fn diff(old: &Plan, new: &Plan) -> PlanDiff {
-    fn by_name<T>(items: &[T], name: impl Fn(&T) -> &String) -> BTreeMap<String, &T> {
-        items.iter().map(|item| (name(item).clone(), item)).collect()
+    fn by_name(clusters: &[Cluster]) -> BTreeMap<String, &Cluster> {
+        clusters.iter().map(|cluster| (cluster.name.clone(), cluster)).collect()
     }
-    fn routes(plan: &Plan) -> BTreeMap<String, &crate::Route> {
-        let of = |listener: &Listener| listener.name.clone();
-        plan.listeners
-            .iter()
-            .flat_map(|l| l.routes.iter().map(move |r| (format!("{}/{}", of(l), r.name), r)))
-            .collect()
-    }
+    // Only what is not the same at the same place is looked at by name.
+    let (old_clusters, new_clusters) = changed(&old.clusters, &new.clusters);
+    let (old_routes, new_routes) = changed_routes(old, new);
     PlanDiff {
         listeners: Changes::between(
             plan_listeners(old).collect::<BTreeMap<_, _>>(),
             plan_listeners(new).collect(),
         ),
-        routes: Changes::between(routes(old), routes(new)),
-        clusters: Changes::between(by_name(&old.clusters, |c| &c.name), by_name(&new.clusters, |c| &c.name)),
+        routes: Changes::between(old_routes, new_routes),
+        clusters: Changes::between(by_name(old_clusters), by_name(new_clusters)),
         limits: old.limits != new.limits || old.drain_timeout != new.drain_timeout,
     }
+}
+
+type Routes<'a> = BTreeMap<String, &'a Route>;
+
+/// The routes that may differ, by listener and name.
+fn changed_routes<'a>(old: &'a Plan, new: &'a Plan) -> (Routes<'a>, Routes<'a>) {
+    let before: HashMap<&str, &Listener> = old.listeners.iter().map(|l| (l.name.as_str(), l)).collect();
+    let after: HashSet<&str> = new.listeners.iter().map(|l| l.name.as_str()).collect();
+    let mut found = (Routes::new(), Routes::new());
+    let mut add = |listener: &Listener, (gone, came): (&'a [Route], &'a [Route])| {
+        let key = |route: &'a Route| (format!("{}/{}", listener.name, route.name), route);
+        found.0.extend(gone.iter().map(key));
+        found.1.extend(came.iter().map(key));
+    };
+    for listener in &new.listeners {
+        let routes = before.get(listener.name.as_str()).map_or(&[][..], |l| &l.routes);
+        add(listener, changed(routes, &listener.routes));
+    }
+    for listener in old.listeners.iter().filter(|l| !after.contains(l.name.as_str())) {
+        add(listener, (&listener.routes, &[]));
+    }
+    found
 }
 
 type ListenerHead<'a> = (&'a str, crate::Protocol, crate::Sniff, bool, [&'a Outcome; 3]);
@@ -117,7 +136,7 @@ fn plan_listeners(plan: &Plan) -> impl Iterator<Item = (String, ListenerHead<'_>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Cluster, Endpoint};
+    use crate::plan::Endpoint;
 
     fn plan() -> Plan {
         serde_saphyr::from_str(

@@ -2,12 +2,14 @@
 //! back end read it. No IO in here: parsing, validation and comparison only.
 #![warn(missing_docs)]
 
+mod changed;
 pub mod diff;
 mod duration;
 pub mod plan;
 pub mod server_name;
 pub mod validate;
 
+pub use changed::changed;
 pub use diff::{Changes, PlanDiff, diff};
 pub use plan::{
     Cluster, Ejection, Endpoint, HealthCheck, HealthCheckKind, Keepalive, Limits, Listener, Outcome, Plan,

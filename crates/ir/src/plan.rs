@@ -251,9 +251,12 @@ pub enum Policy {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Ejection {
-    /// Failures in a row; 0 switches ejection off; default 5.
+    /// Failures to connect in a row; 0 switches this off; default 5.
     #[serde(default = "five")]
     pub consecutive_failures: u32,
+    /// Connections in a row that it took and reset before it said a word; 0 switches this off; default 5.
+    #[serde(default = "five")]
+    pub consecutive_resets: u32,
     /// Default 30s.
     #[serde(default = "seconds::<30>", with = "duration")]
     pub time: Duration,
@@ -261,7 +264,7 @@ pub struct Ejection {
 
 impl Default for Ejection {
     fn default() -> Self {
-        Self { consecutive_failures: five(), time: seconds::<30>() }
+        Self { consecutive_failures: five(), consecutive_resets: five(), time: seconds::<30>() }
     }
 }
 

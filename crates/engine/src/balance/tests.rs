@@ -5,11 +5,10 @@ use causeway_ir::Endpoint as Planned;
 
 use super::*;
 use crate::cluster::Cluster;
-use crate::metrics::Metrics;
 
 fn cluster(policy: Policy, endpoints: Vec<Planned>) -> Cluster {
     let plan = causeway_ir::Cluster { policy, ..causeway_ir::Cluster::new("c", endpoints) };
-    Cluster::new(&plan, &Metrics::default())
+    Cluster::new(&plan)
 }
 
 fn endpoint(last: u8) -> Planned {
@@ -102,7 +101,7 @@ fn never_picks_what_was_tried() {
 fn a_new_endpoint_starts_slowly_and_known_ones_keep_their_state() {
     let mut plan = causeway_ir::Cluster::new("c", vec![endpoint(1)]);
     plan.slow_start = Some(Duration::from_hours(1));
-    let cluster = Cluster::new(&plan, &Metrics::default());
+    let cluster = Cluster::new(&plan);
     cluster.state().members[0].endpoint.total.inc();
     plan.endpoints.push(endpoint(2));
     cluster.update(&plan);

@@ -1,25 +1,30 @@
 //! Turns plans into commands for the cores. What a plan keeps is kept: sockets by address, clusters and routes by
 //! name; only what differs is compiled and sent.
 
+mod changes;
+
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLockWriteGuard};
 use std::time::Duration;
 
 use causeway_ir::{HealthCheck, Listener, Plan, Protocol};
-use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Clusters};
+use crate::handover::{Handed, Purpose};
 use crate::health;
 use crate::metrics::ListenerMetrics;
-use crate::socket;
+use crate::socket::ListenSocket;
 use crate::status::{ListenerStatus, Status};
-use crate::table::{NO_SERVER_NAME, PLAINTEXT, Route, RouteShared, Table, UNKNOWN_SERVER_NAME};
-use crate::worker::{Command, ListenSocket, Shared, SocketId};
+use crate::table::{Change, Front, Route, RouteShared, Table};
+use crate::worker::{Command, Shared, SocketId};
+use changes::{Changes, all_of};
 
 /// When to try again to listen on an address that could not be had.
 const LISTEN_AGAIN: Duration = Duration::from_secs(2);
@@ -37,21 +42,28 @@ enum Leaving {
     Cluster(String),
 }
 
+/// What left a list and what came to it.
+type Changed<'a, T> = (&'a [T], &'a [T]);
+
 struct Socket {
     id: SocketId,
-    address: SocketAddr,
-    listener: Listener,
-    metrics: ListenerMetrics,
+    table: Arc<Table>,
 }
 
 pub struct Director {
     shared: Arc<Shared>,
     workers: Vec<mpsc::UnboundedSender<Command>>,
     status_tx: watch::Sender<Status>,
-    clusters_tx: watch::Sender<Vec<Arc<Cluster>>>,
+    handed_over: Arc<AtomicBool>,
+    /// The newest good plan.
     plan: Arc<Plan>,
-    clusters: HashMap<String, Arc<Cluster>>,
-    routes: HashMap<RouteKey, Arc<RouteShared>>,
+    /// The plan that all below is of.
+    applied: Arc<Plan>,
+    clusters: Clusters,
+    /// By listener and name.
+    routes: HashMap<String, HashMap<String, Arc<RouteShared>>>,
+    /// Of a predecessor, until the first plan has taken what it wants.
+    inherited: HashMap<SocketKey, Vec<OwnedFd>>,
     sockets: HashMap<SocketKey, Socket>,
     checks: HashMap<String, (HealthCheck, AbortHandle)>,
     /// What is no longer in the plan, and until when it is kept.
@@ -64,21 +76,34 @@ impl Director {
         shared: Arc<Shared>,
         workers: Vec<mpsc::UnboundedSender<Command>>,
         status_tx: watch::Sender<Status>,
-        clusters_tx: watch::Sender<Vec<Arc<Cluster>>>,
+        clusters: Clusters,
+        handed_over: Arc<AtomicBool>,
     ) -> Self {
         Self {
             shared,
             workers,
             status_tx,
-            clusters_tx,
+            handed_over,
             plan: Arc::default(),
-            clusters: HashMap::new(),
+            applied: Arc::default(),
+            clusters,
             routes: HashMap::new(),
+            inherited: HashMap::new(),
             sockets: HashMap::new(),
             checks: HashMap::new(),
             leaving: HashMap::new(),
             next_socket: 0,
         }
+    }
+
+    /// Takes the sockets of a predecessor.
+    pub fn inherit(mut self, handed: Vec<Handed>) -> Self {
+        for Handed { purpose, sockets } in handed {
+            if let Purpose::Listener { protocol, bind, name } = purpose {
+                self.inherited.entry((protocol, bind, name)).or_default().extend(sockets);
+            }
+        }
+        self
     }
 
     pub async fn run(mut self, mut plans_rx: watch::Receiver<Option<Arc<Plan>>>, stop: CancellationToken) {
@@ -124,43 +149,87 @@ impl Director {
         tracing::info!(%changes, "plan applied");
     }
 
+    /// Makes what runs the same as the plan, beginning from the plan that was applied last.
     async fn apply(&mut self) {
-        let plan = Arc::clone(&self.plan);
+        let (old, plan) = (Arc::clone(&self.applied), Arc::clone(&self.plan));
         self.shared.limits.set(&plan.limits);
-        for planned in &plan.clusters {
-            if let Some(cluster) = self.clusters.get(&planned.name) {
-                cluster.update(planned);
-            } else {
-                let cluster = Arc::new(Cluster::new(planned, &self.shared.metrics));
-                self.clusters.insert(planned.name.clone(), cluster);
-            }
-        }
-        self.keep_checks(&plan);
+        let deadline = Instant::now() + plan.drain_timeout;
+        self.apply_clusters(causeway_ir::changed(&old.clusters, &plan.clusters), deadline);
 
         let wanted: HashSet<SocketKey> = plan.listeners.iter().filter_map(key).collect();
         let gone: Vec<SocketKey> = self.sockets.keys().filter(|k| !wanted.contains(*k)).cloned().collect();
         for key in &gone {
             if let Some(socket) = self.sockets.remove(key) {
-                self.tell(|| Command::Stop { id: socket.id });
-                self.shared.metrics.forget_listener(&label(socket.address));
+                self.tell(|| Command::Stop { id: socket.id, handed_over: false });
+                self.shared.metrics.forget_listener(&label(socket.table.listener.address));
             }
         }
         if !gone.is_empty() {
             // A new listener may want an address that these still hold.
             self.sync().await;
         }
-        let listeners = plan.listeners.iter().map(|listener| self.apply_listener(listener)).collect();
+        let changes = Changes::between(&old, &plan);
+        let mut replaced = Vec::new();
+        let mut listeners = Vec::with_capacity(plan.listeners.len());
+        for listener in &plan.listeners {
+            listeners.push(self.apply_listener(listener, &changes, &mut replaced));
+        }
         self.sync().await;
-        self.begin_drains(&plan);
-        let clusters = plan.clusters.iter().filter_map(|c| self.clusters.get(&c.name).cloned()).collect();
-        self.clusters_tx.send_replace(clusters);
+        // The cores have let go of these tables: they are freed here and hold up no traffic.
+        drop(replaced);
+        self.inherited.clear();
+        self.begin_drains(&changes, deadline);
+        self.applied = Arc::clone(&plan);
         self.status_tx.send_modify(|status| {
             status.plan = Some(plan);
             status.listeners = listeners;
         });
     }
 
-    fn apply_listener(&mut self, listener: &Listener) -> ListenerStatus {
+    /// Makes and changes clusters; one that is gone has its time to drain.
+    fn apply_clusters(&mut self, (gone, new): Changed<'_, causeway_ir::Cluster>, deadline: Instant) {
+        for planned in gone {
+            self.leaving.entry(Leaving::Cluster(planned.name.clone())).or_insert(deadline);
+        }
+        for planned in new {
+            self.leaving.remove(&Leaving::Cluster(planned.name.clone()));
+            let known = self.cluster(&planned.name);
+            let cluster = match known {
+                Some(cluster) => {
+                    cluster.update(planned);
+                    cluster
+                }
+                None => {
+                    let cluster = Arc::new(Cluster::new(planned));
+                    self.write_clusters().insert(planned.name.clone(), Arc::clone(&cluster));
+                    cluster
+                }
+            };
+            self.keep_check(planned, cluster);
+        }
+        for planned in gone {
+            if self.leaving.contains_key(&Leaving::Cluster(planned.name.clone()))
+                && let Some((_, task)) = self.checks.remove(&planned.name)
+            {
+                task.abort();
+            }
+        }
+    }
+
+    fn cluster(&self, name: &str) -> Option<Arc<Cluster>> {
+        self.clusters.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    fn write_clusters(&self) -> RwLockWriteGuard<'_, HashMap<String, Arc<Cluster>>> {
+        self.clusters.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn apply_listener(
+        &mut self,
+        listener: &Listener,
+        changes: &Changes<'_>,
+        replaced: &mut Vec<Arc<Table>>,
+    ) -> ListenerStatus {
         let mut status = ListenerStatus {
             name: listener.name.clone(),
             protocol: listener.protocol,
@@ -171,20 +240,20 @@ impl Director {
         };
         let Some(key) = key(listener) else { return status };
         if let Some(socket) = self.sockets.get(&key) {
-            status.address = Some(socket.address);
-            if socket.listener == *listener {
+            let (id, old) = (socket.id, Arc::clone(&socket.table));
+            status.address = Some(old.listener.address);
+            let renamed = *old.listener.name != *listener.name;
+            if !renamed && changes.is_same(&listener.name) {
                 return status;
             }
-            let (id, address) = (socket.id, socket.address);
             // A renamed listener keeps its socket and counts under its new name.
-            let metrics = if socket.listener.name == listener.name {
-                socket.metrics.clone()
-            } else {
-                self.shared.metrics.listener(&listener.name, &label(address))
-            };
-            if let Some(table) = self.compile(listener, address, metrics.clone()) {
+            let metrics = (!renamed).then(|| old.listener.metrics.clone());
+            let front = self.front(listener, old.listener.address, metrics);
+            let change = if renamed { all_of(listener) } else { changes.of(listener, &old) };
+            if let Some(table) = self.compile(listener, front, &change) {
                 self.tell(|| Command::Update { id, table: Arc::clone(&table) });
-                self.sockets.insert(key, Socket { id, address, listener: listener.clone(), metrics });
+                self.sockets.insert(key, Socket { id, table });
+                replaced.push(old);
             }
             return status;
         }
@@ -212,121 +281,118 @@ impl Director {
     }
 
     fn listen(&mut self, key: SocketKey, listener: &Listener) -> std::io::Result<SocketAddr> {
-        let count = self.workers.len();
-        let (sockets, address): (Vec<ListenSocket>, _) = match listener.protocol {
-            Protocol::Tcp => {
-                let sockets = socket::listen(key.1, count)?;
-                let address = sockets.first().map_or(Ok(key.1), std::net::TcpListener::local_addr)?;
-                (sockets.into_iter().map(ListenSocket::Tcp).collect(), address)
-            }
-            Protocol::Udp => {
-                let sockets = socket::bind_udp(key.1, count)?;
-                let address = sockets.first().map_or(Ok(key.1), std::net::UdpSocket::local_addr)?;
-                (sockets.into_iter().map(ListenSocket::Udp).collect(), address)
-            }
+        let sockets = match self.inherited.remove(&key) {
+            Some(inherited) => ListenSocket::adopt(listener.protocol, inherited, self.workers.len())?,
+            None => ListenSocket::open(listener.protocol, key.1, self.workers.len())?,
         };
-        let metrics = self.shared.metrics.listener(&listener.name, &label(address));
-        let Some(table) = self.compile(listener, address, metrics.clone()) else { return Ok(address) };
+        let address = sockets.first().map_or(Ok(key.1), ListenSocket::address)?;
+        let front = self.front(listener, address, None);
+        let Some(table) = self.compile(listener, front, &all_of(listener)) else { return Ok(address) };
         let id = self.next_socket;
         self.next_socket += 1;
-        for (worker, socket) in self.workers.iter().zip(sockets) {
+        let (protocol, bind, name) = key.clone();
+        let purpose = Arc::new(Purpose::Listener { protocol, bind, name });
+        // There may be more sockets than cores: a predecessor may have had more.
+        for (worker, socket) in self.workers.iter().cycle().zip(sockets) {
+            let (purpose, table) = (Arc::clone(&purpose), Arc::clone(&table));
             // A core that is gone takes nothing; the others do.
-            let _ = worker.send(Command::Listen { id, socket, table: Arc::clone(&table) });
+            let _ = worker.send(Command::Listen { id, purpose, socket, table });
         }
-        self.sockets.insert(key, Socket { id, address, listener: listener.clone(), metrics });
+        self.sockets.insert(key, Socket { id, table });
         Ok(address)
     }
 
-    fn compile(
-        &mut self,
+    fn front(
+        &self,
         listener: &Listener,
         address: SocketAddr,
-        metrics: ListenerMetrics,
-    ) -> Option<Arc<Table>> {
-        let (routes, clusters, families) = (&mut self.routes, &self.clusters, &self.shared.metrics);
-        let table = Table::compile(listener, address, metrics, |name, cluster, limit| {
-            let shared = routes.entry((listener.name.clone(), name.to_owned())).or_insert_with(|| {
-                let closed = families.closes(&listener.name, name);
-                Arc::new(RouteShared { active: Gauge::default(), closed })
-            });
-            let cluster = Arc::clone(clusters.get(cluster)?);
-            Some(Arc::new(Route { name: name.to_owned(), cluster, limit, shared: Arc::clone(shared) }))
+        metrics: Option<ListenerMetrics>,
+    ) -> Arc<Front> {
+        let name: Arc<str> = listener.name.as_str().into();
+        let metrics = metrics.unwrap_or_else(|| self.shared.metrics.listener(&name, &label(address)));
+        let accept_proxy_protocol = listener.accept_proxy_protocol;
+        Arc::new(Front { name, address, accept_proxy_protocol, metrics })
+    }
+
+    fn compile(&mut self, listener: &Listener, front: Arc<Front>, change: &Change<'_>) -> Option<Arc<Table>> {
+        let (families, listener_name) = (&self.shared.metrics, Arc::clone(&front.name));
+        let routes = self.routes.entry(listener.name.clone()).or_default();
+        let clusters = self.clusters.read().unwrap_or_else(PoisonError::into_inner);
+        let table = Table::compile(listener, front, change, |name, cluster, limit| {
+            if !routes.contains_key(name) {
+                let shared = RouteShared::new(families.closes(&listener_name, name));
+                routes.insert(name.to_owned(), Arc::new(shared));
+            }
+            let (cluster, shared) = (Arc::clone(clusters.get(cluster)?), Arc::clone(routes.get(name)?));
+            Some(Arc::new(Route { name: name.into(), cluster, limit, shared }))
         });
         table.map(Arc::new)
     }
 
-    /// Starts, restarts and ends active checks so that each cluster has the one its plan asks for.
-    fn keep_checks(&mut self, plan: &Plan) {
-        let wanted: HashMap<&str, &HealthCheck> =
-            plan.clusters.iter().filter_map(|c| Some((c.name.as_str(), c.health_check.as_ref()?))).collect();
-        self.checks.retain(|name, (check, task)| {
-            let keep = wanted.get(name.as_str()) == Some(&&*check);
-            if !keep {
-                task.abort();
-            }
-            keep
-        });
-        for (name, check) in wanted {
-            if let Some(cluster) = self.clusters.get(name)
-                && !self.checks.contains_key(name)
-            {
-                let task = tokio::spawn(health::run(Arc::clone(cluster), check.clone())).abort_handle();
-                self.checks.insert(name.to_owned(), (check.clone(), task));
-            }
+    /// Starts, restarts or ends the active check of a cluster so that it has the one its plan asks for.
+    fn keep_check(&mut self, planned: &causeway_ir::Cluster, cluster: Arc<Cluster>) {
+        let running = self.checks.get(&planned.name).map(|(check, _)| check);
+        if running == planned.health_check.as_ref() {
+            return;
         }
-        // Without a check nothing would ever find an endpoint healthy again.
-        for planned in plan.clusters.iter().filter(|c| c.health_check.is_none()) {
-            if let Some(cluster) = self.clusters.get(&planned.name) {
-                cluster.state().members.iter().for_each(|member| member.endpoint.set_healthy(true));
+        if let Some((_, task)) = self.checks.remove(&planned.name) {
+            task.abort();
+        }
+        match &planned.health_check {
+            Some(check) => {
+                let task = tokio::spawn(health::run(cluster, check.clone())).abort_handle();
+                self.checks.insert(planned.name.clone(), (check.clone(), task));
             }
+            // Without a check nothing would ever find an endpoint healthy again.
+            None => cluster.state().members.iter().for_each(|member| member.endpoint.set_healthy(true)),
         }
     }
 
-    /// Gives what is no longer in the plan its time to end; what came back stays.
-    fn begin_drains(&mut self, plan: &Plan) {
-        let (routes, clusters) = in_plan(plan);
-        let routes = self.routes.keys().filter(|(l, r)| !routes.contains(&(l.as_str(), r.as_str())));
-        let clusters = self.clusters.keys().filter(|name| !clusters.contains(name.as_str()));
-        let gone = routes.cloned().map(Leaving::Route).chain(clusters.cloned().map(Leaving::Cluster));
-        let deadline = Instant::now() + plan.drain_timeout;
-        self.leaving = gone
-            .map(|what| {
-                let deadline = self.leaving.get(&what).copied().unwrap_or(deadline);
-                (what, deadline)
-            })
-            .collect();
+    /// Gives routes that are no longer in the plan their time to end; what came back stays.
+    fn begin_drains(&mut self, changes: &Changes<'_>, deadline: Instant) {
+        let key = |(listener, route): (&str, &str)| Leaving::Route((listener.to_owned(), route.to_owned()));
+        for gone in changes.gone() {
+            self.leaving.entry(key(gone)).or_insert(deadline);
+        }
+        for new in changes.new() {
+            self.leaving.remove(&key(new));
+        }
     }
 
     /// Ends what had its time.
     fn finish_drains(&mut self) {
         let now = Instant::now();
-        let mut over = Vec::new();
-        for what in self.leaving.extract_if(|_, deadline| *deadline <= now).map(|(what, _)| what) {
+        let over: Vec<Leaving> =
+            self.leaving.extract_if(|_, deadline| *deadline <= now).map(|(what, _)| what).collect();
+        for what in over {
             match what {
-                Leaving::Route(key) => over.extend(self.routes.remove(&key)),
-                Leaving::Cluster(name) => {
-                    self.clusters.remove(&name);
-                    self.shared.metrics.forget_cluster(&name);
+                Leaving::Route((listener, route)) => {
+                    let Some(routes) = self.routes.get_mut(&listener) else { continue };
+                    if let Some(route) = routes.remove(&route) {
+                        route.end();
+                    }
+                    if routes.is_empty() {
+                        self.routes.remove(&listener);
+                    }
                 }
+                Leaving::Cluster(name) => drop(self.write_clusters().remove(&name)),
             }
         }
-        for route in &over {
-            route.closed.forget();
-        }
-        self.tell(|| Command::Drain { routes: Some(over.clone()) });
+        self.tell(|| Command::Drain { all: false });
     }
 
     async fn stop(mut self) {
         self.status_tx.send_modify(|status| status.draining = true);
+        let handed_over = self.handed_over.load(Relaxed);
         for (_, socket) in std::mem::take(&mut self.sockets) {
-            self.tell(|| Command::Stop { id: socket.id });
+            self.tell(|| Command::Stop { id: socket.id, handed_over });
         }
         for (_, (_, task)) in self.checks.drain() {
             task.abort();
         }
         self.sync().await;
         self.idle_within(self.plan.drain_timeout).await;
-        self.tell(|| Command::Drain { routes: None });
+        self.tell(|| Command::Drain { all: true });
         self.idle_within(LAST_WORDS).await;
     }
 
@@ -360,24 +426,6 @@ impl Director {
 fn key(listener: &Listener) -> Option<SocketKey> {
     let address = listener.address()?;
     Some((listener.protocol, address, (address.port() == 0).then(|| listener.name.clone())))
-}
-
-/// The routes and clusters that a plan has.
-fn in_plan(plan: &Plan) -> (HashSet<(&str, &str)>, HashSet<&str>) {
-    let routes = plan.listeners.iter().flat_map(|listener| {
-        let outcomes = [
-            (NO_SERVER_NAME, &listener.no_server_name),
-            (UNKNOWN_SERVER_NAME, &listener.unknown_server_name),
-            (PLAINTEXT, &listener.plaintext),
-        ];
-        let outcomes = outcomes
-            .into_iter()
-            .filter(|(_, outcome)| matches!(outcome, causeway_ir::Outcome::Cluster(_)))
-            .map(|(name, _)| name);
-        let routes = listener.routes.iter().map(|route| route.name.as_str());
-        routes.chain(outcomes).map(|route| (listener.name.as_str(), route))
-    });
-    (routes.collect(), plan.clusters.iter().map(|cluster| cluster.name.as_str()).collect())
 }
 
 /// An address as Envoy's metrics write it.

@@ -36,6 +36,8 @@ async fn admin_shows_the_plan_and_what_runs() {
     assert_eq!(json("/listeners").await[0]["address"], running.address("in").to_string());
     assert_eq!(json("/config_dump").await["clusters"][0]["connectTimeout"], "5s");
     let (_, metrics) = get(door, "/metrics").await;
+    assert_eq!(get(door, "/stats/prometheus").await.0, 200);
+    assert_eq!(get(door, "/logging").await.0, 404);
     assert!(metrics.contains("envoy_cluster_upstream_cx_active{envoy_cluster_name=\"c\"} 1"), "{metrics}");
 
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
