@@ -15,6 +15,7 @@ mod engine;
 pub mod handover;
 mod health;
 mod limits;
+mod memory;
 mod metrics;
 pub mod proxy_protocol;
 mod sniff;

@@ -26,6 +26,8 @@ pub struct Metrics {
     closed: Family<Labels, Counter>,
     /// Connections at this moment, those in handshake too.
     pub active: Gauge,
+    /// Connections that are over, however they ended; not shown.
+    pub ended: Counter,
     pub accept_errors: Counter,
     pub plans_applied: Counter,
     pub plans_refused: Counter,

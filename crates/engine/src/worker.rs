@@ -218,7 +218,8 @@ fn admit(client: TcpStream, peer: std::net::SocketAddr, table: Arc<Table>, worke
             let worker = Rc::clone(worker);
             spawn_local(async move {
                 let _held = held;
-                connection::handle(client, peer, table, worker).await;
+                connection::handle(client, peer, table, Rc::clone(&worker)).await;
+                worker.shared.metrics.ended.inc();
             });
         }
         Err(reason) => {

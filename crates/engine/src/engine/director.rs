@@ -13,12 +13,13 @@ use std::time::Duration;
 use causeway_ir::{HealthCheck, Listener, Plan, Protocol};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::{Cluster, Clusters};
 use crate::handover::{Handed, Purpose};
 use crate::health;
+use crate::memory::{self, Memory};
 use crate::metrics::ListenerMetrics;
 use crate::socket::ListenSocket;
 use crate::status::{ListenerStatus, Status};
@@ -28,6 +29,8 @@ use changes::{Changes, all_of};
 
 /// When to try again to listen on an address that could not be had.
 const LISTEN_AGAIN: Duration = Duration::from_secs(2);
+/// How often is asked whether memory should be given back.
+const GIVE_BACK: Duration = Duration::from_secs(2);
 /// How long the last connections may take to end once they were told.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
@@ -108,6 +111,9 @@ impl Director {
 
     pub async fn run(mut self, mut plans_rx: watch::Receiver<Option<Arc<Plan>>>, stop: CancellationToken) {
         let mut open = true;
+        let mut memory = Memory::default();
+        let mut give_back = tokio::time::interval(GIVE_BACK);
+        give_back.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut retry = None;
         plans_rx.mark_changed();
         while !stop.is_cancelled() {
@@ -123,6 +129,13 @@ impl Director {
                     Err(_) => open = false,
                 },
                 () = at(retry) => self.apply().await,
+                _ = give_back.tick() => {
+                    if memory.is_time(self.shared.metrics.ended.get()) {
+                        // It looks at every page of the process: not here, and not on a core.
+                        drop(tokio::task::spawn_blocking(memory::give_back));
+                    }
+                    continue;
+                }
                 () = at(self.leaving.values().min().copied()) => self.finish_drains(),
                 () = stop.cancelled() => break,
             }

@@ -1,6 +1,7 @@
 //! The engine with real sockets: everything listens on port 0 of loopback.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod abuse;
 mod changes;
 mod copying;
 mod endpoints;
