@@ -38,6 +38,9 @@ pub fn change(filter: Option<&str>) -> Result<String, String> {
     let handle = FILTER.get().ok_or("logging is not set up")?;
     if let Some(filter) = filter {
         let is_level = filter.parse::<tracing::level_filters::LevelFilter>().is_ok();
+        if !is_level && !filter.contains('=') {
+            return Err(format!("`{filter}` is no level: write a level, like debug, or target=level"));
+        }
         let filter = if is_level { format!("warn,causeway={filter}") } else { filter.to_owned() };
         let filter = EnvFilter::try_new(&filter)
             .map_err(|error| format!("`{filter}` is no filter ({error}): write a level, like debug"))?;
