@@ -1,6 +1,6 @@
 //! What is wrong with a plan, each with the path of the field and what to write instead.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -33,13 +33,21 @@ impl Findings {
     }
 
     /// Reports a second use of a name and where the first one is.
-    fn unique<'a>(&mut self, seen: &mut HashMap<&'a str, String>, name: &'a str, path: String) {
+    /// Paths are written only when there is something to report: plans are large and mostly right.
+    fn unique<'a>(
+        &mut self,
+        seen: &mut HashMap<&'a str, usize>,
+        name: &'a str,
+        index: usize,
+        path: impl Fn(usize) -> String,
+    ) {
         if name.is_empty() {
-            self.add(path, "a name is needed");
+            self.add(path(index), "a name is needed");
         } else if let Some(first) = seen.get(name) {
-            self.add(path, format!("the name `{name}` is already that of {first}: names are unique"));
+            let first = path(*first);
+            self.add(path(index), format!("the name `{name}` is already that of {first}: names are unique"));
         } else {
-            seen.insert(name, path);
+            seen.insert(name, index);
         }
     }
 }
@@ -50,12 +58,12 @@ impl Plan {
         let mut found = Findings::default();
         let mut clusters = HashMap::new();
         for (i, cluster) in self.clusters.iter().enumerate() {
-            found.unique(&mut clusters, &cluster.name, format!("clusters[{i}].name"));
+            found.unique(&mut clusters, &cluster.name, i, |i| format!("clusters[{i}].name"));
             check_cluster(&mut found, &format!("clusters[{i}]"), cluster);
         }
         let mut listeners = HashMap::new();
         for (i, listener) in self.listeners.iter().enumerate() {
-            found.unique(&mut listeners, &listener.name, format!("listeners[{i}].name"));
+            found.unique(&mut listeners, &listener.name, i, |i| format!("listeners[{i}].name"));
             check_listener(&mut found, &format!("listeners[{i}]"), listener, &clusters);
         }
         check_port_clashes(&mut found, &self.listeners);
@@ -76,8 +84,9 @@ impl Plan {
 
     /// A datagram has no room for the PROXY header.
     fn check_datagrams(&self, found: &mut Findings) {
-        let sends =
-            |name: &str| self.clusters.iter().any(|c| c.name == name && c.send_proxy_protocol.is_some());
+        let senders = self.clusters.iter().filter(|cluster| cluster.send_proxy_protocol.is_some());
+        let senders: HashSet<&str> = senders.map(|cluster| cluster.name.as_str()).collect();
+        let sends = |name: &str| senders.contains(name);
         for (i, listener) in self.listeners.iter().enumerate().filter(|(_, l)| l.protocol == Protocol::Udp) {
             for (r, route) in listener.routes.iter().enumerate().filter(|(_, route)| sends(&route.cluster)) {
                 found.add(
@@ -140,10 +149,11 @@ fn names(index: usize, listener: &Listener) -> impl Iterator<Item = (String, Pat
     })
 }
 
-fn check_listener(found: &mut Findings, path: &str, listener: &Listener, clusters: &HashMap<&str, String>) {
-    let known = |found: &mut Findings, path: String, name: &str| {
+fn check_listener(found: &mut Findings, path: &str, listener: &Listener, clusters: &HashMap<&str, usize>) {
+    let known = |found: &mut Findings, path: &dyn Fn() -> String, name: &str| {
         if !clusters.contains_key(name) {
-            found.add(path, format!("there is no cluster `{name}`: add it to clusters or correct the name"));
+            found
+                .add(path(), format!("there is no cluster `{name}`: add it to clusters or correct the name"));
         }
     };
     if listener.address().is_none() {
@@ -161,38 +171,40 @@ fn check_listener(found: &mut Findings, path: &str, listener: &Listener, cluster
         }
     }
     let mut route_names = HashMap::new();
-    let mut server_names: HashMap<Pattern, String> = HashMap::new();
+    let mut server_names: HashMap<Pattern, (usize, usize)> = HashMap::new();
+    let name_path = |(r, n): (usize, usize)| format!("{path}.routes[{r}].serverNames[{n}]");
     for (r, route) in listener.routes.iter().enumerate() {
-        let path = format!("{path}.routes[{r}]");
-        found.unique(&mut route_names, &route.name, format!("{path}.name"));
-        known(found, format!("{path}.cluster"), &route.cluster);
+        found.unique(&mut route_names, &route.name, r, |r| format!("{path}.routes[{r}].name"));
+        known(found, &|| format!("{path}.routes[{r}].cluster"), &route.cluster);
         if route.connection_limit == Some(0) {
             found.add(
-                format!("{path}.connectionLimit"),
+                format!("{path}.routes[{r}].connectionLimit"),
                 "0 lets nothing in: leave the field out for no limit",
             );
         }
         if listener.sniff == Sniff::Tls && route.server_names.is_empty() {
             found.add(
-                format!("{path}.serverNames"),
+                format!("{path}.routes[{r}].serverNames"),
                 "a route of a listener with `sniff: tls` needs a name: for the rest use unknownServerName, \
                  noServerName and plaintext",
             );
         }
         if listener.sniff == Sniff::None && !route.server_names.is_empty() {
             found.add(
-                format!("{path}.serverNames"),
+                format!("{path}.routes[{r}].serverNames"),
                 "names are only seen with `sniff: tls`: add it to the listener",
             );
         }
         for (n, name) in route.server_names.iter().enumerate() {
-            let path = format!("{path}.serverNames[{n}]");
             match Pattern::parse(name) {
-                Err(message) => found.add(path, message),
+                Err(message) => found.add(name_path((r, n)), message),
                 Ok(pattern) => match server_names.get(&pattern) {
-                    Some(first) => found.add(path, format!("`{}` is already at {first}", pattern.text())),
+                    Some(first) => {
+                        let first = name_path(*first);
+                        found.add(name_path((r, n)), format!("`{}` is already at {first}", pattern.text()));
+                    }
                     None => {
-                        server_names.insert(pattern, path);
+                        server_names.insert(pattern, (r, n));
                     }
                 },
             }
@@ -214,7 +226,7 @@ fn check_listener(found: &mut Findings, path: &str, listener: &Listener, cluster
                 ("plaintext", &listener.plaintext),
             ] {
                 if let Outcome::Cluster(name) = outcome {
-                    known(found, format!("{path}.{field}.cluster"), name);
+                    known(found, &|| format!("{path}.{field}.cluster"), name);
                 }
             }
         }
