@@ -267,6 +267,7 @@ impl Drop for Island {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_peer_that_vanishes_without_a_word_is_found_by_keep_alive() {
     let Some(island) = Island::new() else {
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "namespaces can't be had");
         println!("skipped: network namespaces can't be had (needs root and ip)");
         return;
     };

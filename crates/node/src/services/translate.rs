@@ -161,7 +161,7 @@ fn build_cluster(
     }
     cluster.idle_timeout = if protocol == Protocol::Udp { UDP_IDLE } else { TCP_IDLE };
     // Readiness alone decides, as everywhere in Kubernetes; a failed connect is still tried elsewhere.
-    cluster.ejection = Ejection { consecutive_failures: 0, ..Ejection::default() };
+    cluster.ejection = Ejection { consecutive_failures: 0, consecutive_resets: 0, ..Ejection::default() };
     cluster
 }
 
