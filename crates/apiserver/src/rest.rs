@@ -27,6 +27,7 @@ use crate::error::{ApiError, Reason};
 use crate::openapi::Document;
 use crate::request::{self, Options, Target};
 use crate::resource::Resource;
+use crate::selector::FieldSelector;
 use crate::server::{self, Server};
 use crate::store::{GroupResource, Key};
 use crate::table::{self, Form};
@@ -153,6 +154,11 @@ async fn answer(
         let verb =
             request::verb(&parts.method, &target, &options).ok_or_else(ApiError::method_not_allowed)?;
         verb.clone_into(&mut seen.verb);
+        // Who may read one object by name may also list and watch that one.
+        let selector = match verb {
+            "list" | "watch" => FieldSelector::read(&options.field_selector)?,
+            _ => FieldSelector::default(),
+        };
         server.access.authorize(
             &user,
             &Attributes {
@@ -162,7 +168,7 @@ async fn answer(
                 resource: &target.plural,
                 subresource: target.subresource.as_deref().unwrap_or_default(),
                 namespace: target.namespace.as_deref().unwrap_or_default(),
-                name: target.name.as_deref().unwrap_or_default(),
+                name: target.name.as_deref().or(selector.exact_name()).unwrap_or_default(),
                 path: None,
             },
         )?;

@@ -140,6 +140,20 @@ struct FieldRequirement {
 impl FieldSelector {
     /// `selectable` are the paths beside name and namespace that this kind offers.
     pub fn parse(text: &str, selectable: &[String]) -> Result<Self, ApiError> {
+        let selector = Self::read(text)?;
+        let offered = |path: &str| {
+            matches!(path, "metadata.name" | "metadata.namespace") || selectable.iter().any(|s| s == path)
+        };
+        match selector.0.iter().find(|requirement| !offered(&requirement.path)) {
+            None => Ok(selector),
+            Some(FieldRequirement { path, .. }) => Err(ApiError::bad_request(format!(
+                "Unable to find {text:?} that match label selector \"\", field selector {text:?}: field label not supported: {path}"
+            ))),
+        }
+    }
+
+    /// Whatever fields it names.
+    pub fn read(text: &str) -> Result<Self, ApiError> {
         let mut requirements = Vec::new();
         for part in split_unescaped(text) {
             if part.trim().is_empty() {
@@ -154,15 +168,8 @@ impl FieldSelector {
                     "invalid selector: '{part}'; can't understand '{part}'"
                 )));
             };
-            let path = path.trim();
-            if !matches!(path, "metadata.name" | "metadata.namespace")
-                && !selectable.iter().any(|s| s == path)
-            {
-                return Err(ApiError::bad_request(format!(
-                    "Unable to find {text:?} that match label selector \"\", field selector {text:?}: field label not supported: {path}"
-                )));
-            }
-            requirements.push(FieldRequirement { path: path.to_owned(), equal, value: unescape(value) });
+            let path = path.trim().to_owned();
+            requirements.push(FieldRequirement { path, equal, value: unescape(value) });
         }
         Ok(Self(requirements))
     }

@@ -9,14 +9,15 @@ use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry};
 
-/// What is shown when nobody says otherwise.
-const DEFAULT: &str = "warn,causeway=info";
+/// What is shown when nobody says otherwise. Every attempt to reach an API server is an error to the client library;
+/// whoever needs the server says so once.
+const DEFAULT: &str = "warn,causeway=info,kube_client=off,kube_runtime::watcher=off";
 
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
 /// Sets logging up for this process. A filter that can't be read is reported and the default used.
 pub fn init(filter: Option<&str>) {
-    let filter = match filter.map(EnvFilter::try_new) {
+    let filter = match filter.map(|filter| EnvFilter::try_new(complete(filter))) {
         None => EnvFilter::new(DEFAULT),
         Some(Ok(filter)) => filter,
         Some(Err(error)) => {
@@ -33,18 +34,26 @@ pub fn init(filter: Option<&str>) {
     let _ = FILTER.set(handle);
 }
 
-/// Shows the filter in use, after changing it if there is a new one. A bare level is meant for Causeway's own lines.
+/// Shows the filter in use, after changing it if there is a new one.
 pub fn change(filter: Option<&str>) -> Result<String, String> {
     let handle = FILTER.get().ok_or("logging is not set up")?;
     if let Some(filter) = filter {
-        let is_level = filter.parse::<tracing::level_filters::LevelFilter>().is_ok();
-        if !is_level && !filter.contains('=') {
+        if !is_level(filter) && !filter.contains('=') {
             return Err(format!("`{filter}` is no level: write a level, like debug, or target=level"));
         }
-        let filter = if is_level { format!("warn,causeway={filter}") } else { filter.to_owned() };
+        let filter = complete(filter);
         let filter = EnvFilter::try_new(&filter)
             .map_err(|error| format!("`{filter}` is no filter ({error}): write a level, like debug"))?;
         handle.reload(filter).map_err(|error| error.to_string())?;
     }
     handle.with_current(ToString::to_string).map_err(|error| error.to_string())
+}
+
+/// A bare level is meant for Causeway's own lines.
+fn complete(filter: &str) -> String {
+    if is_level(filter) { DEFAULT.replace("info", filter) } else { filter.to_owned() }
+}
+
+fn is_level(filter: &str) -> bool {
+    filter.parse::<tracing::level_filters::LevelFilter>().is_ok()
 }

@@ -1,6 +1,6 @@
 //! A control plane for one demo: this program's own `up` in a new directory, gone at the end unless it is kept.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -60,23 +60,26 @@ impl ControlPlane {
         data_dir::kubeconfig(&self.dir.join("data"))
     }
 
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
     /// Waits until the person ends it with Ctrl-C.
     pub async fn keep(&mut self) -> anyhow::Result<()> {
         tokio::signal::ctrl_c().await?;
         Ok(())
     }
 
-    /// Stops it in good order and removes its directory.
-    pub async fn stop(mut self) -> anyhow::Result<()> {
+    /// Stops it and removes its directory.
+    pub async fn stop(self) -> anyhow::Result<()> {
+        let dir = self.dir.clone();
+        self.halt().await?;
+        std::fs::remove_dir_all(&dir).with_context(|| format!("can't remove {}", dir.display()))
+    }
+
+    /// Stops it with its pods and leaves what it wrote; the path of its log.
+    pub async fn halt(mut self) -> anyhow::Result<PathBuf> {
         if let Some(pid) = self.child.id().and_then(|id| rustix::process::Pid::from_raw(id as i32)) {
             // One that has ended already needs no word.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
         tokio::time::timeout(START, self.child.wait()).await.context("the control plane did not stop")??;
-        std::fs::remove_dir_all(&self.dir).with_context(|| format!("can't remove {}", self.dir.display()))
+        Ok(self.dir.join("log"))
     }
 }

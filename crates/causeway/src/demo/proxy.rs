@@ -56,8 +56,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         .await?;
     let told = tell(&mut story, &args, &plane.client).await;
     if told.is_err() {
-        // The directory stays, so that the log can be read.
-        eprintln!("the control plane's log is {}", plane.dir().join("log").display());
+        let log = plane.halt().await?;
+        eprintln!("the control plane's log is {}", log.display());
         return told;
     }
     if args.keep {

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use causeway_controllers::backoff::{Backoff, random};
 use futures::StreamExt;
@@ -37,7 +37,7 @@ where
         let sight = Arc::new(Mutex::new(Sight::default()));
         let seen = Arc::clone(&sight);
         let task = tokio::spawn(async move {
-            let events = watcher(api, config).backoff(Pace(0));
+            let events = watcher(api, config).backoff(Pace::default());
             let mut events = std::pin::pin!(reflector::reflector(writer, events));
             while let Some(event) = events.next().await {
                 let mut sight = seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,20 +91,30 @@ fn explain(error: &watcher::Error) -> String {
 }
 
 /// Waits between attempts: soon at first, and never so long that a server that came back is kept waiting.
-struct Pace(u32);
+#[derive(Default)]
+struct Pace {
+    attempts: u32,
+    last: Option<Instant>,
+}
+
+/// A watch says that it begins before it has reached anybody, which would undo the waiting.
+const CALM: Duration = Duration::from_secs(10);
 
 impl Iterator for Pace {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        self.0 = self.0.saturating_add(1);
+        self.attempts = self.attempts.saturating_add(1);
+        self.last = Some(Instant::now());
         let bounds = Backoff { first: Duration::from_millis(250), most: Duration::from_secs(5) };
-        Some(bounds.delay(self.0, random()))
+        Some(bounds.delay(self.attempts, random()))
     }
 }
 
 impl kube::runtime::utils::Backoff for Pace {
     fn reset(&mut self) {
-        self.0 = 0;
+        if self.last.is_some_and(|last| last.elapsed() > CALM) {
+            self.attempts = 0;
+        }
     }
 }

@@ -77,3 +77,19 @@ fn a_created_token_is_its_service_account() {
         "{unknown}"
     );
 }
+
+#[test]
+fn who_may_read_one_object_may_list_that_one() {
+    let test = shared().namespace("named-list");
+    test.apply(&[config_map("one", "a: b"), config_map("two", "a: b")].join("---\n")).ok();
+    let names = "--resource-name=one";
+    test.ok(&["create", "role", "one", "--verb=get,list,watch", "--resource=configmaps", names]);
+    test.ok(&["create", "rolebinding", "one", "--role=one", "--user=reader"]);
+    let get = ["get", "configmaps", "-o", "name", "--as=reader"];
+    let selected = [&get[..], &["--field-selector=metadata.name=one"]].concat();
+    assert_eq!(test.ok(&selected), "configmap/one\n");
+    for refused in ["--field-selector=metadata.name=two", "--field-selector=metadata.name!=two"] {
+        let said = test.fails(&[&get[..], &[refused]].concat());
+        assert!(said.contains("cannot list resource"), "{said}");
+    }
+}
