@@ -172,14 +172,12 @@ where
 }
 
 fn is_of(object: &DynamicObject, owner_uid: &str) -> bool {
-    match controller_uid(object) {
-        Some(uid) => uid == owner_uid,
-        None => {
-            let label = |key: &str| object.labels().get(key).map(String::as_str);
-            // A local object that lost its reference was orphaned on purpose.
-            label(names::LABEL_INVENTORY) == Some(owner_uid) && label(names::LABEL_OWNER_NAMESPACE).is_some()
-        }
+    if let Some(uid) = controller_uid(object) {
+        return uid == owner_uid;
     }
+    let label = |key: &str| object.labels().get(key).map(String::as_str);
+    // A local object that lost its reference was orphaned on purpose.
+    label(names::LABEL_INVENTORY) == Some(owner_uid) && label(names::LABEL_OWNER_NAMESPACE).is_some()
 }
 
 /// The uid of the object's controller, if it has one.

@@ -26,7 +26,7 @@ const MESSAGE: usize = 4 << 10;
 /// For one message.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// From the last socket to the word that the new process is ready.
-const READY_WITHIN: Duration = Duration::from_secs(60);
+const READY_WITHIN: Duration = Duration::from_mins(1);
 const TAKEN: u8 = b'+';
 const READY: u8 = b'!';
 

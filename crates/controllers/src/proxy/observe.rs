@@ -104,12 +104,12 @@ fn is_available(deployment: &Deployment) -> bool {
 
 fn pod_state(pod: &Pod) -> PodState {
     let replica = pod.labels().get(names::LABEL_REPLICA).and_then(|text| text.parse::<usize>().ok());
-    let containers = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    let mut containers = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
     PodState {
         name: pod.name_any(),
         index: replica.unwrap_or(1).saturating_sub(1),
         is_leaving: pod.metadata.deletion_timestamp.is_some(),
-        trouble: containers.filter_map(container_trouble).next().or_else(|| unschedulable(pod)),
+        trouble: containers.find_map(container_trouble).or_else(|| unschedulable(pod)),
     }
 }
 

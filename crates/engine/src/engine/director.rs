@@ -207,16 +207,13 @@ impl Director {
         for planned in new {
             self.leaving.remove(&Leaving::Cluster(planned.name.clone()));
             let known = self.cluster(&planned.name);
-            let cluster = match known {
-                Some(cluster) => {
-                    cluster.update(planned);
-                    cluster
-                }
-                None => {
-                    let cluster = Arc::new(Cluster::new(planned));
-                    self.write_clusters().insert(planned.name.clone(), Arc::clone(&cluster));
-                    cluster
-                }
+            let cluster = if let Some(cluster) = known {
+                cluster.update(planned);
+                cluster
+            } else {
+                let cluster = Arc::new(Cluster::new(planned));
+                self.write_clusters().insert(planned.name.clone(), Arc::clone(&cluster));
+                cluster
             };
             self.keep_check(planned, cluster);
         }
@@ -367,7 +364,7 @@ impl Director {
         for gone in changes.gone() {
             self.leaving.entry(key(gone)).or_insert(deadline);
         }
-        for new in changes.new() {
+        for new in changes.added() {
             self.leaving.remove(&key(new));
         }
     }

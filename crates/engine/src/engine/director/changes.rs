@@ -68,7 +68,7 @@ impl<'a> Changes<'a> {
     }
 
     /// Listener and name of each route that the old plan may not have had.
-    pub fn new(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+    pub fn added(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.0.iter().flat_map(|(name, pair)| named(name, pair.came, pair.new))
     }
 }
