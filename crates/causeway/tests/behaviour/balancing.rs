@@ -114,7 +114,9 @@ async fn many_clients_spread_by_source_hash(engine: Engine) {
     let before = homes(&proxy).await;
     assert_eq!(homes(&proxy).await, before, "the same client, the same endpoint");
     let mut counts: HashMap<u8, usize> = HashMap::new();
-    before.iter().for_each(|home| *counts.entry(*home).or_default() += 1);
+    for home in &before {
+        *counts.entry(*home).or_default() += 1;
+    }
     assert!(counts.len() == 3 && counts.values().all(|count| *count >= 5), "{counts:?}");
     // Only the clients of an endpoint that goes have to move.
     proxy.change(|plan| drop(plan.clusters[0].endpoints.pop())).await;

@@ -16,12 +16,17 @@ macro_rules! on_both {
         mod envoy {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                if $crate::proxy::envoy::found() {
+                if $crate::harness::envoy::program().is_some() {
                     super::$name($crate::proxy::Engine::Envoy).await;
                 }
             })+
         }
     };
+}
+
+#[path = "../harness"]
+mod harness {
+    pub mod envoy;
 }
 
 mod backend;

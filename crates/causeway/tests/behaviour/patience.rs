@@ -18,8 +18,6 @@ pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 
 /// What `work` gives, which must come within [`PATIENCE`].
 pub async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
-    match timeout(PATIENCE, work).await {
-        Ok(done) => done,
-        Err(_) => panic!("after {} s still waiting: {what}", PATIENCE.as_secs()),
-    }
+    let done = timeout(PATIENCE, work).await;
+    done.unwrap_or_else(|_| panic!("after {} s still waiting: {what}", PATIENCE.as_secs()))
 }

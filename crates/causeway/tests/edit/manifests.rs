@@ -8,7 +8,7 @@ const PORT: u16 = 9443;
 
 pub fn services(authority: &Authority) -> String {
     let (certificate, key) = authority.issue(&["old.example.test", "moved.example.test", "new.example.test"]);
-    let indent = |pem: &str| pem.lines().map(|line| format!("    {line}\n")).collect::<String>();
+    let indent = |pem: &str| format!("    {}\n", pem.trim_end().replace('\n', "\n    "));
     let secret = format!(
         "apiVersion: v1\nkind: Secret\nmetadata: {{name: tls}}\nstringData:\n  tls.crt: |\n{}  tls.key: |\n{}",
         indent(&certificate),

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use eventually::eventually;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A running engine. Killed if it is dropped.
 struct Engine {

@@ -1,5 +1,6 @@
 //! Who may do what: `kubectl auth`, tokens, refusals.
 
+use crate::objects::config_map;
 use crate::peer::shared;
 
 #[test]

@@ -86,12 +86,12 @@ impl ControlPlane {
 
     /// An Envoy with the bootstrap that the program prints.
     pub fn envoy(&self, program: &Path, name: &str, delta: bool) -> Envoy {
-        let (bootstrap, admin) = self.bootstrap(name, &self.listen, delta);
+        let (bootstrap, admin) = Self::bootstrap(name, &self.listen, delta);
         Envoy::start(program, self.dir.path(), &bootstrap, admin)
     }
 
     /// The bootstrap for an Envoy that connects to `xds`, and its admin address.
-    pub fn bootstrap(&self, name: &str, xds: &str, delta: bool) -> (String, SocketAddr) {
+    pub fn bootstrap(name: &str, xds: &str, delta: bool) -> (String, SocketAddr) {
         let admin: SocketAddr = ([127, 0, 0, 1], free_port()).into();
         let mut print = Command::new(PROGRAM);
         print.args(["xds", "--print-bootstrap", "--listen", xds, "--node", name]);

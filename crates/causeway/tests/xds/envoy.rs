@@ -1,5 +1,4 @@
-//! The real Envoy, from `ENVOY_BIN` or the Python environment that `scripts/test-deps.sh` makes. It is ended with the
-//! value, and by the system if the tests end without dropping it.
+//! A real Envoy. It is ended with the value, and by the system if the tests end without dropping it.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -7,30 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::harness::eventually::eventually;
-use crate::harness::server::{PATIENCE, PROGRAM};
+use crate::harness::server::PATIENCE;
 use crate::http;
-
-/// The program, or `None` with a word about it; that is a failure where CI runs.
-pub fn program() -> Option<PathBuf> {
-    let found = std::env::var_os("ENVOY_BIN").map(PathBuf::from).or_else(in_environment);
-    let found = found.filter(|path| path.is_file());
-    if found.is_none() {
-        let why = "no Envoy: set ENVOY_BIN or run scripts/test-deps.sh";
-        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{why}");
-        println!("skipped: {why}");
-    }
-    found
-}
-
-fn in_environment() -> Option<PathBuf> {
-    // The program under test is in DIR/debug, the environment in DIR/test-venv.
-    let target = Path::new(PROGRAM).ancestors().nth(2)?;
-    let pythons = std::fs::read_dir(target.join("test-venv/lib")).ok()?;
-    pythons
-        .filter_map(Result::ok)
-        .map(|python| python.path().join("site-packages/envoy/_bin/envoy"))
-        .find(|path| path.is_file())
-}
 
 /// A running Envoy.
 pub struct Envoy {

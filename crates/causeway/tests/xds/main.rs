@@ -5,6 +5,7 @@
 #[allow(dead_code, reason = "other test programs use the rest")]
 #[path = "../harness"]
 mod harness {
+    pub mod envoy;
     pub mod eventually;
     pub mod kubectl;
     pub mod server;

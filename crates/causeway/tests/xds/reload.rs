@@ -2,7 +2,7 @@
 
 use crate::backend::{Held, backend, free_port, hello, who};
 use crate::control_plane::ControlPlane;
-use crate::envoy;
+use crate::harness::envoy;
 use crate::harness::eventually::eventually;
 use crate::harness::server::PATIENCE;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::backend::{backend, free_port, heard, hello, who};
 use crate::control_plane::ControlPlane;
-use crate::envoy;
+use crate::harness::envoy;
 use crate::harness::eventually::eventually;
 use crate::harness::server::PATIENCE;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::backend::{backend, free_port, hello, who};
 use crate::control_plane::ControlPlane;
-use crate::envoy;
+use crate::harness::envoy;
 use crate::harness::eventually::eventually;
 use crate::harness::server::{PATIENCE, PROGRAM};
 
@@ -25,7 +25,9 @@ fn rubbish_and_silence_on_the_port_harm_nobody() {
             0 => {}
             1 => stream.write_all(&hello(Some("x.test"))).unwrap(),
             2 => {
-                stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff\xff\xff").unwrap()
+                stream
+                    .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff\xff\xff")
+                    .unwrap();
             }
             _ => {
                 stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();

@@ -11,7 +11,8 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::backend::{backend, free_port, hello, who};
 use crate::control_plane::ControlPlane;
-use crate::envoy::{self, Envoy};
+use crate::envoy::Envoy;
+use crate::harness;
 use crate::harness::eventually::eventually;
 use crate::harness::server::PATIENCE;
 
@@ -35,7 +36,7 @@ fn certificates(dir: &Path) {
 
 #[test]
 fn envoys_with_a_certificate_are_fed_and_others_are_not() {
-    let Some(program) = envoy::program() else { return };
+    let Some(program) = harness::envoy::program() else { return };
     let dir = tempfile::tempdir().unwrap();
     certificates(dir.path());
     let file = |name: &str| dir.path().join(name).display().to_string();
@@ -72,7 +73,7 @@ fn envoys_with_a_certificate_are_fed_and_others_are_not() {
     let refused = StreamOwned::new(connection, stream).read(&mut [0; 1]).unwrap_err();
     assert!(refused.to_string().contains("CertificateRequired"), "{refused}");
 
-    let (text, admin) = control_plane.bootstrap("edge", &xds.to_string(), true);
+    let (text, admin) = ControlPlane::bootstrap("edge", &xds.to_string(), true);
     let mut bootstrap: serde_json::Value = serde_json::from_str(&text).unwrap();
     bootstrap["static_resources"]["clusters"][0]["transport_socket"] = serde_json::json!({
         "name": "envoy.transport_sockets.tls",

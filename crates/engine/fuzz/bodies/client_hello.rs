@@ -48,6 +48,7 @@ fn check(wire: &[u8]) {
 }
 
 /// The name that rustls reads: `None` if it does not accept the hello.
+#[allow(clippy::option_option, reason = "accepted without a name differs from not accepted")]
 fn accepted_name(mut wire: &[u8]) -> Option<Option<String>> {
     let mut acceptor = Acceptor::default();
     while !wire.is_empty() {

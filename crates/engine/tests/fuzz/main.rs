@@ -59,7 +59,9 @@ fn bend(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], dice: &mut Dice) {
 fn drive(target: &str, run: fn(&[u8])) {
     let seconds = std::env::var("CAUSEWAY_FUZZ_SECONDS").map_or(10, |text| text.parse().unwrap());
     let seeds = seeds(target);
-    seeds.iter().for_each(|seed| run(seed));
+    for seed in &seeds {
+        run(seed);
+    }
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     let deadline = Instant::now() + Duration::from_secs(seconds);
     let mut count = 0u64;

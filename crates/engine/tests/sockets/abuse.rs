@@ -232,8 +232,8 @@ impl Island {
         let name = format!("cw{}", std::process::id() % 100_000);
         let island = Self { address: "198.51.100.1", name };
         let (inside, outside) = (format!("{}i", island.name), format!("{}o", island.name));
-        let done = island.ip(&["netns", "add", &island.name])
-            && island.ip(&[
+        let done = Self::ip(&["netns", "add", &island.name])
+            && Self::ip(&[
                 "link",
                 "add",
                 &outside,
@@ -245,22 +245,22 @@ impl Island {
                 "netns",
                 &island.name,
             ])
-            && island.ip(&["addr", "add", "198.51.100.1/30", "dev", &outside])
-            && island.ip(&["link", "set", &outside, "up"])
-            && island.ip(&["-n", &island.name, "addr", "add", "198.51.100.2/30", "dev", &inside])
-            && island.ip(&["-n", &island.name, "link", "set", &inside, "up"]);
+            && Self::ip(&["addr", "add", "198.51.100.1/30", "dev", &outside])
+            && Self::ip(&["link", "set", &outside, "up"])
+            && Self::ip(&["-n", &island.name, "addr", "add", "198.51.100.2/30", "dev", &inside])
+            && Self::ip(&["-n", &island.name, "link", "set", &inside, "up"]);
         done.then_some(island)
     }
 
-    fn ip(&self, args: &[&str]) -> bool {
+    fn ip(args: &[&str]) -> bool {
         Command::new("ip").args(args).output().is_ok_and(|output| output.status.success())
     }
 }
 
 impl Drop for Island {
     fn drop(&mut self) {
-        self.ip(&["link", "del", &format!("{}o", self.name)]);
-        self.ip(&["netns", "del", &self.name]);
+        Self::ip(&["link", "del", &format!("{}o", self.name)]);
+        Self::ip(&["netns", "del", &self.name]);
     }
 }
 
@@ -285,7 +285,7 @@ async fn a_peer_that_vanishes_without_a_word_is_found_by_keep_alive() {
         .spawn()
         .unwrap();
     eventually("the client is served", || running.metric(&["causeway_bytes_total", "down"]) == 2).await;
-    assert!(island.ip(&["-n", &island.name, "link", "set", &format!("{}i", island.name), "down"]));
+    assert!(Island::ip(&["-n", &island.name, "link", "set", &format!("{}i", island.name), "down"]));
     running.closed("clientReset", 1).await;
     client.kill().unwrap();
     client.wait().unwrap();

@@ -1,10 +1,8 @@
 //! A real Envoy, and `causeway xds` that feeds it with the plan file.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use causeway_ir::Plan;
@@ -13,6 +11,7 @@ use rustix::process::Signal;
 use super::http;
 use super::native::write;
 use super::program::{CAUSEWAY, Program};
+use crate::harness;
 use crate::patience::eventually;
 use crate::port::Port;
 
@@ -25,35 +24,9 @@ const WORKERS_FOLLOW: Duration = Duration::from_millis(150);
 
 pub struct Envoy {
     xds: Program,
-    envoy: Program,
+    program: Program,
     config: PathBuf,
     admin: Port,
-}
-
-/// Whether there is an Envoy. Where there is none its tests are skipped with a word; where CI runs, that is a failure.
-pub fn found() -> bool {
-    static TOLD: OnceLock<()> = OnceLock::new();
-    let found = program().is_some();
-    if !found {
-        let said = "skipped: all tests with Envoy; install it (scripts/test-deps.sh does)";
-        assert!(!std::env::var("CI").is_ok_and(|ci| ci == "true"), "{said}");
-        // Straight to the stream: what a test prints is kept from the terminal.
-        TOLD.get_or_init(|| drop(writeln!(std::io::stderr(), "{said}")));
-    }
-    found
-}
-
-/// The program in the Python environment of the tests: the package holds it whole.
-fn program() -> Option<&'static Path> {
-    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let find = || {
-        // The program under test is in DIR/debug, the environment in DIR/test-venv.
-        let libraries = Path::new(CAUSEWAY).ancestors().nth(2)?.join("test-venv/lib");
-        let pythons = std::fs::read_dir(libraries).ok()?;
-        let binary = |python: std::fs::DirEntry| python.path().join("site-packages/envoy/_bin/envoy");
-        pythons.filter_map(Result::ok).map(binary).find(|path| path.exists())
-    };
-    PROGRAM.get_or_init(find).as_deref()
 }
 
 impl Envoy {
@@ -73,13 +46,13 @@ impl Envoy {
         let bootstrap = directory.join("bootstrap.json");
         std::fs::write(&bootstrap, printed.stdout).unwrap();
 
-        let mut command = Command::new(program().unwrap());
+        let mut command = Command::new(harness::envoy::program().unwrap());
         command.arg("--config-path").arg(bootstrap).args(["--concurrency", "2", "--disable-hot-restart"]);
         // Envoy has one drain time for all; it is not part of what xDS can say.
         let drain = plan.drain_timeout.as_millis().div_ceil(1000).to_string();
         command.args(["--drain-time-s", &drain, "--drain-strategy", "immediate", "--log-level", "warn"]);
-        let envoy = Program::start("envoy", directory, &mut command);
-        let mut started = Self { xds, envoy, config, admin };
+        let program = Program::start("envoy", directory, &mut command);
+        let mut started = Self { xds, program, config, admin };
         eventually("Envoy is ready", async || {
             started.must_run();
             http::get_tcp(started.admin.address, "/ready").await.is_some()
@@ -103,11 +76,11 @@ impl Envoy {
     }
 
     pub fn terminate(&self) {
-        self.envoy.signal(Signal::TERM);
+        self.program.signal(Signal::TERM);
     }
 
     pub async fn ended(&mut self) {
-        self.envoy.ended().await;
+        self.program.ended().await;
     }
 
     /// How many plans Envoy has taken so far.
@@ -129,6 +102,6 @@ impl Envoy {
 
     fn must_run(&mut self) {
         self.xds.must_run();
-        self.envoy.must_run();
+        self.program.must_run();
     }
 }
