@@ -6,15 +6,19 @@ mod envoy;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use causeway_api::Engine as Kind;
 use causeway_engine::{AccessLog, Engine, Handle, Options};
 use causeway_ir::Plan;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use envoy::Envoy;
+
+/// How long the end waits for those who asked to be told of it.
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// What runs the plans of a channel.
 pub struct Carrier {
@@ -31,7 +35,18 @@ enum Running {
 #[derive(Clone)]
 pub struct View {
     inner: Inner,
-    draining: Arc<AtomicBool>,
+    phase_tx: Arc<watch::Sender<Phase>>,
+}
+
+/// Where a carrier is in its life.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Phase {
+    #[default]
+    Carrying,
+    /// Told to end; connections may go on for a while.
+    Draining,
+    /// The last connection has ended or had its time.
+    Drained,
 }
 
 #[derive(Clone)]
@@ -78,7 +93,7 @@ impl Carrier {
         access_log: AccessLog,
     ) -> anyhow::Result<Self> {
         let engine = Engine::start(plan_rx, &Options { workers, access_log })?;
-        let view = View { inner: Inner::Native(engine.handle()), draining: Arc::default() };
+        let view = View::new(Inner::Native(engine.handle()));
         Ok(Self { running: Running::Native(engine), view })
     }
 
@@ -91,7 +106,7 @@ impl Carrier {
         let door = causeway_xds::Door::Tcp(door);
         let server = causeway_xds::Server::start(plan_rx, door, causeway_xds::Options::default())?;
         let envoy = Envoy::new(server.handle(), admin);
-        let view = View { inner: Inner::Envoy(envoy), draining: Arc::default() };
+        let view = View::new(Inner::Envoy(envoy));
         Ok(Self { running: Running::Envoy(server), view })
     }
 
@@ -101,9 +116,12 @@ impl Carrier {
 
     /// Takes nothing new, lets connections end until the plan's drain timeout, and stops.
     pub async fn shutdown(self) {
-        match (self.running, self.view.inner) {
+        match (self.running, &self.view.inner) {
             (Running::Envoy(server), Inner::Envoy(envoy)) => {
                 envoy.drain().await;
+                self.view.phase_tx.send_replace(Phase::Drained);
+                // Whoever waits for this word has it before the process is gone.
+                let _ = timeout(LAST_WORD, self.view.phase_tx.closed()).await;
                 server.shutdown().await;
             }
             (Running::Envoy(server), Inner::Native(_)) => server.shutdown().await,
@@ -113,6 +131,15 @@ impl Carrier {
 }
 
 impl View {
+    fn new(inner: Inner) -> Self {
+        Self { inner, phase_tx: Arc::new(watch::Sender::default()) }
+    }
+
+    /// To wait for the end.
+    pub fn phase(&self) -> watch::Receiver<Phase> {
+        self.phase_tx.subscribe()
+    }
+
     /// Which program it is.
     pub fn kind(&self) -> Kind {
         match self.inner {
@@ -131,7 +158,7 @@ impl View {
 
     /// From now on it is not ready.
     pub fn drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
+        self.phase_tx.send_replace(Phase::Draining);
     }
 
     /// Why it is not ready; empty if it is.
@@ -140,7 +167,7 @@ impl View {
             Inner::Native(handle) => handle.status().missing(),
             Inner::Envoy(envoy) => envoy.missing(),
         };
-        if self.draining.load(Ordering::Relaxed) && !missing.iter().any(|m| m == "draining") {
+        if *self.phase_tx.borrow() != Phase::Carrying && !missing.iter().any(|m| m == "draining") {
             missing.push("draining".to_owned());
         }
         missing

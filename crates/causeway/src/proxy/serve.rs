@@ -1,6 +1,7 @@
 //! What a proxy shows over HTTP: health on the pod's address for the kubelet, state and metrics on loopback only.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
@@ -9,8 +10,9 @@ use axum::routing::get;
 use causeway_engine::Handle;
 use causeway_engine::admin::router;
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 
-use super::carrier::View;
+use super::carrier::{Phase, View};
 
 pub async fn bind(address: IpAddr, port: u16, flag: &str) -> anyhow::Result<TcpListener> {
     let at = SocketAddr::new(address, port);
@@ -24,11 +26,14 @@ pub fn loopback(pod: IpAddr) -> IpAddr {
     if pod.is_loopback() { pod } else { Ipv4Addr::LOCALHOST.into() }
 }
 
-/// `/healthz` says that the process lives, `/ready` that traffic would pass.
+/// `/healthz` says that the process lives, `/ready` that traffic would pass, and `/drained`, once this process was told
+/// to end, that the last connection has ended or had its time: Envoy's container waits for that answer.
 pub async fn health(listener: TcpListener, view: View) {
+    let drained_of = view.clone();
     let router = Router::new()
         .route("/healthz", get(async || "ok\n"))
-        .route("/ready", get(async move || ready(&view)));
+        .route("/ready", get(async move || ready(&view)))
+        .route("/drained", get(async move || drained(&drained_of).await));
     if let Err(error) = axum::serve(listener, router).await {
         tracing::warn!(%error, "health is no longer served");
     }
@@ -38,6 +43,19 @@ pub async fn admin(listener: TcpListener, handle: Handle) {
     if let Err(error) = axum::serve(listener, router(handle)).await {
         tracing::warn!(%error, "admin is no longer served");
     }
+}
+
+/// How long the word to end may be on its way when Envoy's container asks already.
+const TOLD_WITHIN: Duration = Duration::from_secs(5);
+
+async fn drained(view: &View) -> (StatusCode, &'static str) {
+    let mut phase = view.phase();
+    if timeout(TOLD_WITHIN, phase.wait_for(|p| *p != Phase::Carrying)).await.is_err() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "this proxy was not told to end\n");
+    }
+    // An error means that the process ends: that is as good.
+    let _ = phase.wait_for(|p| *p == Phase::Drained).await;
+    (StatusCode::OK, "drained\n")
 }
 
 fn ready(view: &View) -> (StatusCode, String) {

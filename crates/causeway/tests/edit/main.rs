@@ -78,10 +78,18 @@ fn edit_under_load(engine: &str, address: &str, up: &[&str]) {
     assert!(live < LIVE, "the new name took {live:?}");
     assert!(client.ask("moved.example.test").is_err(), "the name that was edited away is refused");
 
-    kubectl.ok(&["delete", "proxyserver/edge", "--timeout=60s"]);
-    eventually("its pods are gone", PATIENCE, || {
-        kubectl.ok(&["get", "pods", "-l", "app=proxy-server", "-o", "name"]).is_empty()
+    let mut open = client.open("old.example.test");
+    open.echo(b"before");
+    kubectl.ok(&["delete", "proxyserver/edge", "--wait=false"]);
+    let pods = || kubectl.ok(&["get", "pods", "-l", "app=proxy-server", "-o", "name"]);
+    let told = "jsonpath={.items[*].metadata.deletionTimestamp}";
+    eventually("its pod is told to end", PATIENCE, || {
+        !kubectl.ok(&["get", "pods", "-l", "app=proxy-server", "-o", told]).is_empty()
     });
+    eventually("nobody new is let in", PATIENCE, || client.ask("old.example.test").is_err());
+    open.echo(b"an open connection may end in peace");
+    drop(open);
+    eventually("its pods are gone", PATIENCE, || pods().is_empty());
 }
 
 /// `kubectl edit` with a person's keystrokes: a sed program.

@@ -51,18 +51,39 @@ impl Client {
         Self { proxy, config: Arc::new(config) }
     }
 
-    /// Who answers an HTTP request for this host, on a connection of its own.
-    pub fn ask(&self, host: &str) -> io::Result<String> {
+    /// A connection that stays open.
+    pub fn open(&self, host: &str) -> Open {
+        Open(self.connect(host).unwrap())
+    }
+
+    fn connect(&self, host: &str) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
         let socket = TcpStream::connect(self.proxy)?;
         socket.set_read_timeout(Some(Duration::from_secs(10)))?;
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let connection = ClientConnection::new(Arc::clone(&self.config), name).map_err(io::Error::other)?;
-        let mut stream = StreamOwned::new(connection, socket);
+        Ok(StreamOwned::new(connection, socket))
+    }
+
+    /// Who answers an HTTP request for this host, on a connection of its own.
+    pub fn ask(&self, host: &str) -> io::Result<String> {
+        let mut stream = self.connect(host)?;
         stream.write_all(format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n").as_bytes())?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
         let body = answer.split_once("\r\n\r\n").map(|(_, body)| body);
         let first = body.and_then(|body| body.lines().next());
         first.map(ToOwned::to_owned).ok_or_else(|| io::Error::other(format!("not an answer: {answer:?}")))
+    }
+}
+
+pub struct Open(StreamOwned<ClientConnection, TcpStream>);
+
+impl Open {
+    /// Sends bytes and checks that they come back.
+    pub fn echo(&mut self, bytes: &[u8]) {
+        let mut back = vec![0; bytes.len()];
+        self.0.write_all(bytes).unwrap();
+        self.0.read_exact(&mut back).unwrap();
+        assert_eq!(back, bytes);
     }
 }

@@ -87,7 +87,7 @@ impl Envoy {
     pub async fn drain(&self) {
         let plan = self.handle.status().plan.unwrap_or_default();
         let until = Instant::now() + plan.drain_timeout;
-        if let Err(error) = ask(self.admin, "POST", "/drain_listeners?graceful").await {
+        if let Err(error) = ask(self.admin, "POST", "/drain_listeners").await {
             // It may have got the same signal and be gone already.
             tracing::debug!("Envoy can't be told to drain: {error:#}");
             return;

@@ -11,7 +11,7 @@ use k8s_openapi::{
             Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EmptyDirVolumeSource, EnvVar,
             EnvVarSource, HTTPGetAction, Lifecycle, LifecycleHandler, ObjectFieldSelector,
             PodSecurityContext, PodSpec, PodTemplateSpec, Probe, ResourceRequirements, SeccompProfile,
-            SecurityContext, SleepAction, Sysctl, Volume, VolumeMount,
+            SecurityContext, Sysctl, Volume, VolumeMount,
         },
     },
     apimachinery::pkg::{
@@ -34,8 +34,6 @@ const BOOTSTRAP_DIR: &str = "/etc/envoy";
 const BOOTSTRAP_VOLUME: &str = "bootstrap-config";
 /// Nobody's user on any usual image.
 const USER: i64 = 65532;
-/// Envoy has no drain of its own at the end: it goes on for this long while the Service stops sending clients to it.
-const ENVOY_LINGER_SECONDS: i64 = 5;
 /// What a proxy needs beyond its drain time to end.
 const SHUTDOWN_MARGIN_SECONDS: i64 = 10;
 
@@ -207,19 +205,23 @@ fn envoy(subject: &Subject<'_>) -> Container {
         LogLevel::Error => "error",
         LogLevel::Critical => "critical",
     };
-    let linger = ENVOY_LINGER_SECONDS.min(i64::from(spec.drain_seconds));
+    let drain = spec.drain_seconds.to_string();
+    let config = format!("{BOOTSTRAP_DIR}/bootstrap.json");
     Container {
         name: "envoy".to_owned(),
         image: Some(spec.proxy_image.as_ref().unwrap_or(&subject.settings.proxy_image).clone()),
         command: Some(vec!["/usr/local/bin/envoy".to_owned()]),
-        args: Some(
-            ["-c", &format!("{BOOTSTRAP_DIR}/bootstrap.json"), "-l", level].map(str::to_owned).to_vec(),
-        ),
+        args: Some(["-c", &config, "-l", level, "--drain-time-s", &drain].map(str::to_owned).to_vec()),
         resources: Some(resources("100m", "128Mi", "512Mi")),
         security_context: Some(confined()),
-        lifecycle: (linger > 0).then(|| Lifecycle {
+        // Envoy ends at once when it is told to; the manager, told at the same time, says when it may.
+        lifecycle: Some(Lifecycle {
             pre_stop: Some(LifecycleHandler {
-                sleep: Some(SleepAction { seconds: linger }),
+                http_get: Some(HTTPGetAction {
+                    path: Some("/drained".to_owned()),
+                    port: IntOrString::Int(i32::from(HEALTH_PORT)),
+                    ..HTTPGetAction::default()
+                }),
                 ..LifecycleHandler::default()
             }),
             ..Lifecycle::default()

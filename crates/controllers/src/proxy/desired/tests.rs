@@ -31,7 +31,10 @@ fn an_envoy_proxy_has_two_containers_and_a_start_configuration() {
     assert_eq!(names, ["envoy", "manager"]);
     let envoy = &pod["containers"][0];
     assert_eq!(envoy["command"], json!(["/usr/local/bin/envoy"]));
-    assert_eq!(envoy["args"], json!(["-c", "/etc/envoy/bootstrap.json", "-l", "warning"]));
+    assert_eq!(
+        envoy["args"],
+        json!(["-c", "/etc/envoy/bootstrap.json", "-l", "warning", "--drain-time-s", "30"])
+    );
     assert_eq!(pod["volumes"][1]["configMap"]["name"], "lab-proxy-bootstrap");
     assert_eq!(desired["configMap"]["metadata"]["name"], "lab-proxy-bootstrap");
     let start: Value =
