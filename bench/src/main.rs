@@ -7,6 +7,7 @@ mod cpu;
 mod etcd;
 mod http2;
 mod kubernetes;
+mod l4;
 mod machine;
 mod process;
 mod report;
@@ -65,6 +66,11 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    /// Measures the engine beside Envoy, HAProxy, NGINX and Traefik.
+    L4(l4::Args),
+    /// The servers behind the proxies.
+    #[command(hide = true)]
+    L4Backend,
     /// Measures how a change of one endpoint reaches Envoys.
     Xds(xds::Args),
 }
@@ -87,6 +93,8 @@ async fn main() -> anyhow::Result<()> {
         .expect("nothing installed another provider before");
     match &args.command {
         None => {}
+        Some(Command::L4(args)) => return l4::run(args),
+        Some(Command::L4Backend) => return l4::serve_backend(),
         Some(Command::Xds(args)) => return xds::run(args).await,
     }
     let report = run::run(&args).await?;

@@ -36,10 +36,7 @@ pub enum Part {
 }
 
 pub async fn run(args: &Args) -> anyhow::Result<Report> {
-    let program = match &args.causeway {
-        Some(path) => path.clone(),
-        None => build()?,
-    };
+    let program = program(args.causeway.as_deref())?;
     let base = match &args.dir {
         Some(dir) => dir.clone(),
         None => own_directory()?,
@@ -80,7 +77,15 @@ fn note(text: &str) {
     eprintln!("bench: {text}");
 }
 
-fn own_directory() -> anyhow::Result<PathBuf> {
+/// The program to measure: the one named, or a fresh one.
+pub fn program(named: Option<&Path>) -> anyhow::Result<PathBuf> {
+    match named {
+        Some(path) => Ok(path.to_owned()),
+        None => build(),
+    }
+}
+
+pub fn own_directory() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe().context("can't find this program's own file")?;
     own.parent().map(Path::to_owned).context("this program is in no directory")
 }
