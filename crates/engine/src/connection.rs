@@ -118,8 +118,6 @@ async fn open(
     record.endpoint = Some(Arc::clone(&endpoint));
     cluster.metrics.total.inc();
     endpoint.total.inc();
-    socket::tune(client, &state.plan.keepalive);
-    socket::tune(&server, &state.plan.keepalive);
 
     let destination = opening.addresses.map_or(table.listener.address, |(_, destination)| destination);
     let head = head(state.plan.send_proxy_protocol, record.client, destination, opening.bytes);
@@ -149,7 +147,7 @@ async fn connect(
     while record.attempts <= state.plan.retries {
         let Some(endpoint) = cluster.pick(state, record.client.ip(), &tried) else { break };
         record.attempts += 1;
-        match timeout(state.plan.connect_timeout, TcpStream::connect(endpoint.address)).await {
+        match timeout(state.plan.connect_timeout, socket::connect(endpoint.address)).await {
             Ok(Ok(server)) => {
                 endpoint.succeeded();
                 return Ok((server, endpoint));

@@ -13,6 +13,9 @@ use crate::cluster::Endpoint;
 use crate::status::ConnectionStatus;
 use crate::table::{Front, Route};
 
+/// Milliseconds after which a connection is not one of those that come and go.
+const SEASONED: u64 = 1000;
+
 /// One established connection.
 pub struct Entry {
     pub client: SocketAddr,
@@ -29,6 +32,10 @@ pub struct Entry {
     ending: Cell<Option<CloseReason>>,
     /// One direction is over: nothing but a sweep would notice that the reader of the other is gone.
     half_closed: Cell<bool>,
+    /// A sweep has found that the sockets want looking after.
+    due: Cell<bool>,
+    /// Nothing is done for connections that end before the second sweep.
+    seasoned: Cell<bool>,
     waker: RefCell<Option<Waker>>,
     place: Cell<usize>,
 }
@@ -57,6 +64,8 @@ impl Entry {
             counted: Cell::new((0, 0)),
             ending: Cell::new(None),
             half_closed: Cell::new(false),
+            due: Cell::new(false),
+            seasoned: Cell::new(false),
             waker: RefCell::new(None),
             place: Cell::new(0),
         }
@@ -92,6 +101,11 @@ impl Entry {
     /// Asks to be woken at each sweep.
     pub fn half_closed(&self) {
         self.half_closed.set(true);
+    }
+
+    /// Whether a sweep wants the sockets looked after; once for each time it does.
+    pub fn take_due(&self) -> bool {
+        self.due.replace(false)
     }
 
     fn wake(&self) {
@@ -159,7 +173,9 @@ impl Connections {
             entry.count();
             if now.saturating_sub(entry.touched.get()) >= entry.idle_limit {
                 entry.end(CloseReason::IdleTimeout);
-            } else if entry.half_closed.get() {
+            } else if entry.half_closed.get() || !entry.seasoned.get() && now - entry.started >= SEASONED {
+                entry.seasoned.set(true);
+                entry.due.set(true);
                 entry.wake();
             }
         }

@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 
 use crate::close_reason::CloseReason;
 use crate::connections::Entry;
+use crate::socket;
 
 const BUFFER: usize = 64 << 10;
 const PIPE: usize = 256 << 10;
@@ -119,13 +120,15 @@ impl Half {
         gone
     }
 
-    /// Moves what can be moved; ready when this direction is over.
+    /// Moves what can be moved; ready when this direction is over. For the last one the sockets are closed next,
+    /// which tells the sink as well as a shutdown would.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
         source: &mut TcpStream,
         sink: &mut TcpStream,
         workspace: &Workspace,
+        last: bool,
     ) -> Poll<()> {
         for _ in 0..ROUNDS {
             if self.is_over() {
@@ -142,8 +145,10 @@ impl Half {
                 Phase::Ending { reset: true } => self.phase = Phase::SourceReset,
                 Phase::Ending { reset: false } => {
                     self.release_pipe(workspace);
-                    // An error here means that the sink is gone; its own direction reports how.
-                    let _ = ready!(Pin::new(&mut *sink).poll_shutdown(cx));
+                    if !last {
+                        // An error here means that the sink is gone; its own direction reports how.
+                        let _ = ready!(Pin::new(&mut *sink).poll_shutdown(cx));
+                    }
                     self.phase = Phase::Done;
                 }
                 _ => match ready!(self.poll_fill(cx, source, sink, workspace)) {
@@ -289,18 +294,28 @@ pub async fn both(
 ) -> CloseReason {
     let mut up = Half::new(head);
     let mut down = Half::new(Vec::new());
+    let mut kept_alive = false;
     let reason = poll_fn(|cx| {
         if let Some(reason) = entry.ending() {
             return Poll::Ready(reason);
         }
         entry.watch(cx.waker());
+        let due = entry.take_due();
+        if due && !kept_alive {
+            kept_alive = true;
+            let state = entry.route.cluster.state();
+            socket::keep_alive(client, &state.plan.keepalive);
+            socket::keep_alive(server, &state.plan.keepalive);
+        }
         let before = (up.bytes, down.bytes);
-        let mut up_over = up.poll(cx, client, server, workspace).is_ready();
-        let mut down_over = down.poll(cx, server, client, workspace).is_ready();
+        let mut up_over = up.poll(cx, client, server, workspace, down.is_over()).is_ready();
+        let mut down_over = down.poll(cx, server, client, workspace, up_over).is_ready();
         if up_over != down_over {
             entry.half_closed();
-            up_over = up_over || up.sink_is_gone(server);
-            down_over = down_over || down.sink_is_gone(client);
+            if due {
+                up_over = up_over || up.sink_is_gone(server);
+                down_over = down_over || down.sink_is_gone(client);
+            }
         }
         if (up.bytes, down.bytes) != before {
             entry.moved(up.bytes, down.bytes);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use causeway_ir::{Keepalive, Protocol};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 const BACKLOG: i32 = 4096;
@@ -62,6 +63,8 @@ impl ListenSocket {
         let socket = rustix::net::socket_with(domain, kind, flags, None)?;
         if protocol == Protocol::Tcp {
             sockopt::set_socket_reuseaddr(&socket, true)?;
+            // What is accepted has it from here: a call less for each connection.
+            sockopt::set_tcp_nodelay(&socket, true)?;
         }
         if address.is_ipv6() {
             sockopt::set_ipv6_v6only(&socket, true)?;
@@ -91,20 +94,40 @@ impl ListenSocket {
     }
 }
 
-/// Sets what both sides of a connection have; a peer that is gone already is noticed by the first read.
-pub fn tune(stream: &TcpStream, keepalive: &Keepalive) {
+/// Connects, and does not wait to gather small writes.
+pub async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let domain = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(domain, SocketType::STREAM, flags, None)?;
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    match rustix::net::connect(&socket, &address) {
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let stream = TcpStream::from_std(socket.into())?;
+    // The event tells success from failure; only a failure has to be asked for its reason.
+    if stream.ready(Interest::WRITABLE).await?.is_write_closed()
+        && let Some(error) = stream.take_error()?
+    {
+        return Err(error);
+    }
+    Ok(stream)
+}
+
+/// Has the kernel ask now and then whether the peer is still there; one that is gone is noticed by the next read.
+pub fn keep_alive(stream: &TcpStream, keepalive: &Keepalive) {
+    if keepalive.time.is_zero() {
+        return;
+    }
     let set = || -> io::Result<()> {
-        stream.set_nodelay(true)?;
-        if !keepalive.time.is_zero() {
-            sockopt::set_socket_keepalive(stream, true)?;
-            sockopt::set_tcp_keepidle(stream, keepalive.time.max(Duration::from_secs(1)))?;
-            sockopt::set_tcp_keepintvl(stream, keepalive.interval.max(Duration::from_secs(1)))?;
-            sockopt::set_tcp_keepcnt(stream, keepalive.probes.clamp(1, 127))?;
-        }
+        sockopt::set_tcp_keepidle(stream, keepalive.time.max(Duration::from_secs(1)))?;
+        sockopt::set_tcp_keepintvl(stream, keepalive.interval.max(Duration::from_secs(1)))?;
+        sockopt::set_tcp_keepcnt(stream, keepalive.probes.clamp(1, 127))?;
+        sockopt::set_socket_keepalive(stream, true)?;
         Ok(())
     };
     if let Err(error) = set() {
-        tracing::debug!(%error, "socket options were not set");
+        tracing::debug!(%error, "keep-alive was not set");
     }
 }
 
