@@ -27,8 +27,9 @@ const LARGE: usize = 16 << 10;
 /// It is bulk no longer after this many reads in a row that are all below `SMALL`.
 const SMALL: usize = 4 << 10;
 const SMALL_READS: u8 = 8;
-/// After so many rounds other connections of the thread get their turn.
-const ROUNDS: usize = 32;
+/// After so many rounds other connections of the thread get their turn: once in and once out. More would leave what
+/// was read to grow cold while others wait.
+const ROUNDS: usize = 2;
 
 /// What the connections of a thread share.
 pub struct Workspace {

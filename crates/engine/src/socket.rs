@@ -160,3 +160,41 @@ fn unsent(stream: &TcpStream) -> i32 {
         rustix::ioctl::ioctl(stream, question).unwrap_or(0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nearby() -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], 0))
+    }
+
+    #[tokio::test]
+    async fn both_sides_send_without_delay() {
+        let sockets = ListenSocket::open(Protocol::Tcp, nearby(), 1).unwrap();
+        let Some(ListenSocket::Tcp(listener)) = sockets.into_iter().next() else { panic!("one socket") };
+        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+        let server = connect(listener.local_addr().unwrap()).await.unwrap();
+        let (client, _) = listener.accept().await.unwrap();
+        assert!(server.nodelay().unwrap());
+        assert!(client.nodelay().unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_refused_connection_says_so() {
+        let address = std::net::TcpListener::bind(nearby()).unwrap().local_addr().unwrap();
+        assert_eq!(connect(address).await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[tokio::test]
+    async fn keep_alive_is_as_planned() {
+        let listener = tokio::net::TcpListener::bind(nearby()).await.unwrap();
+        let stream = connect(listener.local_addr().unwrap()).await.unwrap();
+        keep_alive(&stream, &Keepalive { time: Duration::ZERO, ..Keepalive::default() });
+        assert!(!sockopt::socket_keepalive(&stream).unwrap());
+        let plan = Keepalive { time: Duration::from_secs(7), ..Keepalive::default() };
+        keep_alive(&stream, &plan);
+        assert!(sockopt::socket_keepalive(&stream).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), plan.time);
+    }
+}
