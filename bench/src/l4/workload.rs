@@ -23,14 +23,19 @@ pub enum Workload {
     /// Everything arrives, on the plain listener.
     IntegrityPlain,
     /// Bulk to the client, one stream.
+    #[value(name = "down-1")]
     Down1,
     /// Bulk from the client, one stream.
+    #[value(name = "up-1")]
     Up1,
     /// Bulk to the client, 16 streams.
+    #[value(name = "down-16")]
     Down16,
     /// Bulk from the client, 16 streams.
+    #[value(name = "up-16")]
     Up16,
     /// Bulk both ways on 16 streams.
+    #[value(name = "both-16")]
     Both16,
     /// New connections by name.
     Connections,
@@ -43,10 +48,13 @@ pub enum Workload {
     /// Memory of connections that were busy.
     IdleUsed,
     /// 1,000 names.
+    #[value(name = "names-1000")]
     Names1000,
     /// 5,000 names.
+    #[value(name = "names-5000")]
     Names5000,
     /// 100,000 names.
+    #[value(name = "names-100000")]
     Names100000,
 }
 
