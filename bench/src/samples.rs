@@ -21,6 +21,15 @@ impl Samples {
         self.quantile(0.5)
     }
 
+    /// The mean of the two samples in the middle, or the one: fair where there are few.
+    pub fn middle(&self) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        let half = sorted.len() / 2;
+        let at = |place: usize| sorted.get(place).copied().unwrap_or(0.0);
+        if sorted.len() % 2 == 1 { at(half) } else { f64::midpoint(at(half.saturating_sub(1)), at(half)) }
+    }
+
     /// The smallest sample that at least this share of all samples does not exceed; zero without samples.
     pub fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.0.clone();
@@ -47,5 +56,13 @@ mod tests {
         assert!((samples.quantile(0.99) - 99.0).abs() < f64::EPSILON);
         assert!((samples.quantile(1.0) - 100.0).abs() < f64::EPSILON);
         assert!(Samples::default().median().abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn the_middle_of_two_lies_between_them() {
+        let middle = |values: &[f64]| values.iter().copied().collect::<Samples>().middle();
+        assert!((middle(&[3.0, 1.0]) - 2.0).abs() < f64::EPSILON);
+        assert!((middle(&[9.0, 1.0, 2.0]) - 2.0).abs() < f64::EPSILON);
+        assert!(middle(&[]).abs() < f64::EPSILON);
     }
 }

@@ -205,10 +205,10 @@ impl Report<'_> {
 fn cell(answers: &Samples, digits: usize) -> String {
     match answers.len() {
         0 => "–".into(),
-        1 => format!("{:.digits$}", answers.median()),
+        1 => format!("{:.digits$}", answers.middle()),
         _ => {
             let (least, most) = (answers.quantile(0.0), answers.quantile(1.0));
-            format!("{:.digits$} ({least:.digits$}–{most:.digits$})", answers.median())
+            format!("{:.digits$} ({least:.digits$}–{most:.digits$})", answers.middle())
         }
     }
 }

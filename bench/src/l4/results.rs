@@ -125,7 +125,7 @@ impl Results {
 
     pub fn median(&self, workload: Workload, candidate: Candidate, question: Question) -> Option<f64> {
         let answers = self.answers(workload, candidate, question);
-        (answers.len() > 0).then(|| answers.median())
+        (answers.len() > 0).then(|| answers.middle())
     }
 
     /// The median over the rounds of one candidate's answer divided by another's of the same round.
@@ -145,7 +145,7 @@ impl Results {
             .filter_map(|(round, ours)| Some(ours / others.get(&round)?))
             .filter(|ratio| ratio.is_finite())
             .collect();
-        (ratios.len() > 0).then(|| ratios.median())
+        (ratios.len() > 0).then(|| ratios.middle())
     }
 }
 

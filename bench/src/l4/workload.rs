@@ -12,6 +12,8 @@ const CONNECTIONS: f64 = 8.0;
 const PINGS: f64 = 4.0;
 /// Until memory has settled.
 const SETTLE: Duration = Duration::from_millis(1500);
+/// Until memory of closed connections was given back, by those who do it in their own time.
+const GIVEN_BACK: Duration = Duration::from_secs(15);
 /// What a used connection has carried.
 const USED: u64 = 256 << 10;
 
@@ -172,7 +174,7 @@ fn memory(proxy: &Proxy, settings: &Settings<'_>, bytes: u64) -> anyhow::Result<
     let held = proxy.memory();
     let count = sockets.len() as f64;
     drop(sockets);
-    std::thread::sleep(2 * SETTLE);
+    std::thread::sleep(GIVEN_BACK);
     let after = proxy.memory();
     let figures = Figures::from([
         ("connections", count),
