@@ -13,6 +13,7 @@ mod process;
 mod report;
 mod run;
 mod samples;
+mod soak;
 mod watches;
 mod writes;
 mod xds;
@@ -71,6 +72,8 @@ enum Command {
     /// The servers behind the proxies.
     #[command(hide = true)]
     L4Backend,
+    /// Runs the engine for long with everything in motion and looks whether it grows or fails.
+    Soak(soak::Args),
     /// Measures how a change of one endpoint reaches Envoys.
     Xds(xds::Args),
 }
@@ -95,6 +98,7 @@ async fn main() -> anyhow::Result<()> {
         None => {}
         Some(Command::L4(args)) => return l4::run(args),
         Some(Command::L4Backend) => return l4::serve_backend(),
+        Some(Command::Soak(args)) => return soak::run(args).await,
         Some(Command::Xds(args)) => return xds::run(args).await,
     }
     let report = run::run(&args).await?;

@@ -123,14 +123,17 @@ fn changed_routes<'a>(old: &'a Plan, new: &'a Plan) -> (Routes<'a>, Routes<'a>) 
     found
 }
 
-type ListenerHead<'a> = (&'a str, crate::Protocol, crate::Sniff, bool, [&'a Outcome; 3]);
+pub(crate) type ListenerHead<'a> = (&'a str, crate::Protocol, crate::Sniff, bool, [&'a Outcome; 3]);
 
-/// A listener without its routes, which are compared one by one.
+/// A listener without its name and routes, which are compared one by one.
+pub(crate) fn head(listener: &Listener) -> ListenerHead<'_> {
+    let l = listener;
+    let outcomes = [&l.no_server_name, &l.unknown_server_name, &l.plaintext];
+    (l.bind.as_str(), l.protocol, l.sniff, l.accept_proxy_protocol, outcomes)
+}
+
 fn plan_listeners(plan: &Plan) -> impl Iterator<Item = (String, ListenerHead<'_>)> {
-    plan.listeners.iter().map(|l| {
-        let outcomes = [&l.no_server_name, &l.unknown_server_name, &l.plaintext];
-        (l.name.clone(), (l.bind.as_str(), l.protocol, l.sniff, l.accept_proxy_protocol, outcomes))
-    })
+    plan.listeners.iter().map(|l| (l.name.clone(), head(l)))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Server names and wildcard names: how they are normalised, checked and compared.
 
+use std::borrow::Cow;
+
 /// A name that a route matches.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Pattern {
@@ -15,16 +17,11 @@ impl Pattern {
     /// # Errors
     /// A sentence that says what is wrong with it and what to write.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let name = normalise(text);
-        if name == "*" {
-            return Err(
-                "`*` alone matches everything: use unknownServerName and noServerName for that".into()
-            );
-        }
-        match name.strip_prefix("*.") {
-            Some(domain) => check(domain, text).map(|()| Self::Below(domain.to_owned())),
-            None => check(&name, text).map(|()| Self::Exact(name)),
-        }
+        let name = valid(text)?;
+        Ok(match name.strip_prefix("*.") {
+            Some(domain) => Self::Below(domain.to_owned()),
+            None => Self::Exact(name.into_owned()),
+        })
     }
 
     /// The name as it is written in a plan.
@@ -55,25 +52,56 @@ pub fn normalise(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
-fn check(name: &str, written: &str) -> Result<(), String> {
-    if name.contains('*') {
-        return Err(format!(
-            "`{written}`: a wildcard stands for whole labels at the front only, as in *.example.test"
-        ));
+/// A name as written in a plan, checked and in its normal form; most are in it already and not copied.
+pub(crate) fn valid(text: &str) -> Result<Cow<'_, str>, String> {
+    let bare = text.strip_suffix('.').unwrap_or(text);
+    let name = if bare.bytes().any(|b| b.is_ascii_uppercase()) {
+        Cow::Owned(bare.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(bare)
+    };
+    if name == "*" {
+        return Err("`*` alone matches everything: use unknownServerName and noServerName for that".into());
     }
+    check(name.strip_prefix("*.").unwrap_or(&name), text)?;
+    Ok(name)
+}
+
+/// Whether two valid names are the same.
+pub(crate) fn is_same(a: &str, b: &str) -> bool {
+    a.strip_suffix('.').unwrap_or(a).eq_ignore_ascii_case(b.strip_suffix('.').unwrap_or(b))
+}
+
+fn check(name: &str, written: &str) -> Result<(), String> {
     if name.is_empty() || name.len() > 253 {
         return Err(format!("`{written}` is not a server name: it must have 1 to 253 characters"));
     }
-    for label in name.split('.') {
-        let letters = label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
-        if label.is_empty() || label.len() > 63 || !letters {
-            return Err(format!(
-                "`{written}` is not a server name: labels have 1 to 63 letters, digits, - or _ (write \
-                 international names in their xn-- form)"
-            ));
+    let mut label = 0;
+    let mut right = true;
+    for byte in name.bytes() {
+        match byte {
+            b'.' => {
+                right &= (1..=63).contains(&label);
+                label = 0;
+            }
+            b'*' => {
+                return Err(format!(
+                    "`{written}`: a wildcard stands for whole labels at the front only, as in *.example.test"
+                ));
+            }
+            _ => {
+                right &= byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+                label += 1;
+            }
         }
     }
-    Ok(())
+    if right && (1..=63).contains(&label) {
+        return Ok(());
+    }
+    Err(format!(
+        "`{written}` is not a server name: labels have 1 to 63 letters, digits, - or _ (write international names \
+         in their xn-- form)"
+    ))
 }
 
 #[cfg(test)]

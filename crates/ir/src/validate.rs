@@ -1,5 +1,8 @@
 //! What is wrong with a plan, each with the path of the field and what to write instead.
 
+mod small_change;
+
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,7 +10,7 @@ use std::net::SocketAddr;
 use serde::Serialize;
 
 use crate::plan::{Cluster, Listener, Outcome, Plan, Protocol, Sniff};
-use crate::server_name::Pattern;
+use crate::server_name::{self, Pattern};
 
 /// One thing to mend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -53,13 +56,18 @@ impl Findings {
 }
 
 impl Plan {
+    /// The same as [`Self::validate`], quicker if little differs from a plan that is known to be fine.
+    pub fn validate_after(&self, fine: &Plan) -> Vec<Problem> {
+        if small_change::is_fine(fine, self) { Vec::new() } else { self.validate() }
+    }
+
     /// Everything that makes this plan impossible to run; empty when it is fine.
     pub fn validate(&self) -> Vec<Problem> {
         let mut found = Findings::default();
-        let mut clusters = HashMap::new();
+        let mut clusters = HashMap::with_capacity(self.clusters.len());
         for (i, cluster) in self.clusters.iter().enumerate() {
             found.unique(&mut clusters, &cluster.name, i, |i| format!("clusters[{i}].name"));
-            check_cluster(&mut found, &format!("clusters[{i}]"), cluster);
+            check_cluster(&mut found, &|| format!("clusters[{i}]"), cluster);
         }
         let mut listeners = HashMap::new();
         for (i, listener) in self.listeners.iter().enumerate() {
@@ -170,8 +178,9 @@ fn check_listener(found: &mut Findings, path: &str, listener: &Listener, cluster
             found.add(format!("{path}.acceptProxyProtocol"), "is for TCP only");
         }
     }
-    let mut route_names = HashMap::new();
-    let mut server_names: HashMap<Pattern, (usize, usize)> = HashMap::new();
+    let count = listener.routes.len();
+    let mut route_names = HashMap::with_capacity(count);
+    let mut server_names: HashMap<Cow<'_, str>, (usize, usize)> = HashMap::with_capacity(count);
     let name_path = |(r, n): (usize, usize)| format!("{path}.routes[{r}].serverNames[{n}]");
     for (r, route) in listener.routes.iter().enumerate() {
         found.unique(&mut route_names, &route.name, r, |r| format!("{path}.routes[{r}].name"));
@@ -196,15 +205,15 @@ fn check_listener(found: &mut Findings, path: &str, listener: &Listener, cluster
             );
         }
         for (n, name) in route.server_names.iter().enumerate() {
-            match Pattern::parse(name) {
+            match server_name::valid(name) {
                 Err(message) => found.add(name_path((r, n)), message),
-                Ok(pattern) => match server_names.get(&pattern) {
+                Ok(name) => match server_names.get(&name) {
                     Some(first) => {
                         let first = name_path(*first);
-                        found.add(name_path((r, n)), format!("`{}` is already at {first}", pattern.text()));
+                        found.add(name_path((r, n)), format!("`{name}` is already at {first}"));
                     }
                     None => {
-                        server_names.insert(pattern, (r, n));
+                        server_names.insert(name, (r, n));
                     }
                 },
             }
@@ -233,40 +242,49 @@ fn check_listener(found: &mut Findings, path: &str, listener: &Listener, cluster
     }
 }
 
-fn check_cluster(found: &mut Findings, path: &str, cluster: &Cluster) {
-    let mut seen = HashMap::new();
+fn check_cluster(found: &mut Findings, path: &dyn Fn() -> String, cluster: &Cluster) {
+    // Most clusters have few endpoints, and nothing is taken for those of one.
+    let mut seen: HashMap<SocketAddr, usize> = HashMap::new();
+    let several = cluster.endpoints.len() > 1;
     for (e, endpoint) in cluster.endpoints.iter().enumerate() {
-        let path = format!("{path}.endpoints[{e}]");
+        let at = |e: usize| format!("{}.endpoints[{e}]", path());
         match endpoint.address.parse::<SocketAddr>() {
             Err(_) => found.add(
-                format!("{path}.address"),
+                format!("{}.address", at(e)),
                 format!(
                     "`{}` is not an address and port: write 10.0.0.1:443 or [2001:db8::1]:443",
                     endpoint.address
                 ),
             ),
             Ok(address) if address.port() == 0 => {
-                found.add(format!("{path}.address"), "port 0 can't be connected to");
+                found.add(format!("{}.address", at(e)), "port 0 can't be connected to");
             }
-            Ok(address) => {
-                if let Some(first) = seen.insert(address, path.clone()) {
-                    found.add(format!("{path}.address"), format!("{address} is already {first}"));
+            Ok(address) if several => {
+                if let Some(first) = seen.insert(address, e) {
+                    found.add(format!("{}.address", at(e)), format!("{address} is already {}", at(first)));
                 }
             }
+            Ok(_) => {}
         }
         if endpoint.weight == 0 {
-            found.add(format!("{path}.weight"), "must be at least 1: to rest an endpoint set `ready: false`");
+            found.add(
+                format!("{}.weight", at(e)),
+                "must be at least 1: to rest an endpoint set `ready: false`",
+            );
         }
     }
     for (field, duration) in
         [("connectTimeout", cluster.connect_timeout), ("idleTimeout", cluster.idle_timeout)]
     {
         if duration.is_zero() {
-            found.add(format!("{path}.{field}"), "must be longer than 0s");
+            found.add(format!("{}.{field}", path()), "must be longer than 0s");
         }
     }
     if cluster.connection_limit == Some(0) {
-        found.add(format!("{path}.connectionLimit"), "0 lets nothing in: leave the field out for no limit");
+        found.add(
+            format!("{}.connectionLimit", path()),
+            "0 lets nothing in: leave the field out for no limit",
+        );
     }
     if let Some(check) = &cluster.health_check {
         for (field, zero) in [
@@ -276,7 +294,7 @@ fn check_cluster(found: &mut Findings, path: &str, cluster: &Cluster) {
             ("healthyAfter", check.healthy_after == 0),
         ] {
             if zero {
-                found.add(format!("{path}.healthCheck.{field}"), "must be more than 0");
+                found.add(format!("{}.healthCheck.{field}", path()), "must be more than 0");
             }
         }
     }

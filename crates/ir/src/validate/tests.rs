@@ -19,7 +19,9 @@ clusters:
 /// The problems of the good plan after an edit of its text.
 fn problems(from: &str, to: &str) -> Vec<String> {
     assert!(GOOD.contains(from), "{from}");
+    let good: Plan = serde_saphyr::from_str(GOOD).unwrap();
     let plan: Plan = serde_saphyr::from_str(&GOOD.replacen(from, to, 1)).unwrap();
+    assert_eq!(plan.validate_after(&good), plan.validate(), "{to}");
     plan.validate().iter().map(ToString::to_string).collect()
 }
 
