@@ -102,8 +102,15 @@ async fn change(world: &World, dice: &mut Dice) -> anyhow::Result<Duration> {
     let taken = given.elapsed();
     let now: Vec<String> = known.generation.routes.iter().map(|(n, route)| route.name(*n)).collect();
     known.gone = before.into_iter().filter(|name| !now.contains(name)).collect();
-    known.listeners = world.engine.listeners().await.context("listeners")?;
-    Ok(taken)
+    loop {
+        known.listeners = world.engine.listeners().await?;
+        // Traffic follows a new plan a moment before the admin door tells of it.
+        if known.generation.has_extra(known.listeners.keys().map(String::as_str)) {
+            return Ok(taken);
+        }
+        ensure!(given.elapsed() < LIVE, "the listeners of plan {} do not come", known.generation.number);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// A request to what this plan has, and one to what it has no longer.

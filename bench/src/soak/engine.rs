@@ -100,7 +100,8 @@ impl Engine {
 
     /// What it wrote beside what a soak brings with it: plans, listeners, endpoints that were killed.
     pub fn last_words(&self) -> String {
-        const USUAL: [&str; 4] = ["plan applied", " listening on ", "admin on ", "endpoint rested for failing"];
+        const USUAL: [&str; 4] =
+            ["plan applied", " listening on ", "admin on ", "endpoint rested for failing"];
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let odd = log.lines().filter(|line| !USUAL.iter().any(|usual| line.contains(usual)));
         odd.collect::<Vec<_>>().join("\n")

@@ -81,6 +81,15 @@ impl Generation {
         self.extra = (0..EXTRA).filter(|_| dice.once_in(2)).collect();
     }
 
+    /// Whether these are the names of its listeners that come and go.
+    pub fn has_extra<'a>(&self, names: impl Iterator<Item = &'a str>) -> bool {
+        let mut wanted: Vec<String> = self.extra.iter().map(|extra| format!("extra{extra}")).collect();
+        let mut found: Vec<&str> = names.filter(|name| name.starts_with("extra")).collect();
+        wanted.sort();
+        found.sort_unstable();
+        wanted == found
+    }
+
     /// A name that only this generation has.
     pub fn mark(&self) -> String {
         format!("generation-{}.test", self.number)

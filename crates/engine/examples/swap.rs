@@ -1,29 +1,34 @@
-//! What a new plan costs: `cargo run --release -p causeway-engine --example swap`. Prints milliseconds to validate, to
-//! compare and to take into use plans of 10,000 and 100,000 routes, each with a cluster of its own, whole and with one
-//! route changed.
+//! What a new plan costs: `cargo run --release -p causeway-engine --example swap`. Prints milliseconds to
+//! validate, to compare and to take into use plans of 10,000 and 100,000 routes, each with a cluster of its own: all
+//! routes new, and one changed. A client that asks without pause meanwhile tells whether the cores were held up.
 #![allow(clippy::unwrap_used, reason = "a tool for developers: it may end with a backtrace")]
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
 
 use causeway_engine::{Engine, Options};
 use causeway_ir::{Cluster, Endpoint, Plan, Route};
 use tokio::sync::watch;
 
-fn plan(count: usize) -> Plan {
-    let text = "listeners: [{name: in, bind: '127.0.0.1:0', sniff: tls, routes: []}]";
+/// Changes of each kind; the median counts.
+const ROUNDS: usize = 9;
+
+fn plan(count: usize, letter: char, echo: SocketAddr) -> Plan {
+    let text = "listeners:\n- {name: in, bind: '127.0.0.1:0', sniff: tls, routes: []}\n\
+                - {name: echo, bind: '127.0.0.1:0', routes: [{name: all, cluster: echo}]}";
     let mut plan: Plan = serde_saphyr::from_str(text).unwrap();
+    plan.clusters.push(Cluster::new("echo", vec![Endpoint::new(echo.to_string())]));
     for i in 0..count {
-        let name = format!("c{i}");
-        plan.clusters.push(Cluster::new(
-            name.clone(),
-            vec![Endpoint::new(format!("10.0.{}.{}:443", i >> 8 & 255, i & 255))],
-        ));
-        let server_names = vec![format!("n{i}.example.test")];
+        let name = format!("{letter}{i}");
+        let address = format!("10.0.{}.{}:443", i >> 8 & 255, i & 255);
+        plan.clusters.push(Cluster::new(name.clone(), vec![Endpoint::new(address)]));
         plan.listeners[0].routes.push(Route {
-            name: format!("r{i}"),
-            server_names,
-            cluster: name,
+            server_names: vec![format!("{name}.example.test")],
+            cluster: name.clone(),
+            name,
             connection_limit: None,
         });
     }
@@ -34,31 +39,106 @@ fn millis(began: Instant) -> f64 {
     began.elapsed().as_secs_f64() * 1000.0
 }
 
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Gives back what it gets, on as many connections as come.
+fn echo() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                let mut byte = [0];
+                while let Ok(1) = stream.read(&mut byte) {
+                    stream.write_all(&byte).unwrap();
+                }
+            });
+        }
+    });
+    address
+}
+
+/// Round trips on several connections, so that every core has some; tells how long each took.
+fn probe(address: SocketAddr, times_tx: Sender<f64>) {
+    std::thread::spawn(move || {
+        let mut streams: Vec<_> = (0..8).map(|_| TcpStream::connect(address).unwrap()).collect();
+        for stream in &streams {
+            stream.set_nodelay(true).unwrap();
+        }
+        loop {
+            for stream in &mut streams {
+                let began = Instant::now();
+                if stream.write_all(&[1]).is_err() || stream.read_exact(&mut [0]).is_err() {
+                    return;
+                }
+                if times_tx.send(millis(began)).is_err() {
+                    return;
+                }
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+}
+
 #[tokio::main]
 async fn main() {
-    println!("routes   change   validate   diff   in use (all included), ms");
+    println!("routes   change   validate   diff   in use (all included)   round trips: p99   longest, ms");
+    let echo = echo();
     for count in [10_000, 100_000] {
         let (plan_tx, plan_rx) = watch::channel(None);
         let engine = Engine::start(plan_rx, &Options::default()).unwrap();
         let handle = engine.handle();
-        let mut old = Arc::new(Plan::default());
-        let whole = plan(count);
-        let mut one = whole.clone();
-        one.listeners[0].routes[count / 2].server_names.push("another.example.test".into());
-        for (what, next) in [("whole", whole), ("one", one)] {
-            let next = Arc::new(next);
-            let began = Instant::now();
-            assert!(next.validate().is_empty());
-            let validate = millis(began);
-            let began = Instant::now();
-            let changes = causeway_ir::diff(&old, &next);
-            let diff = millis(began);
-            assert_eq!(changes.routes.changed.len(), usize::from(what == "one"));
-            let began = Instant::now();
-            plan_tx.send_replace(Some(Arc::clone(&next)));
-            assert!(handle.settled(&next).await);
-            println!("{count:6} {what:>8} {validate:10.1} {diff:6.1} {:8.1}", millis(began));
-            old = next;
+        let mut old = Arc::new(plan(0, 'a', echo));
+        plan_tx.send_replace(Some(Arc::clone(&old)));
+        handle.settled(&old).await;
+        let listeners = handle.status().listeners;
+        let address = listeners.iter().find(|listener| listener.name == "echo").unwrap().address.unwrap();
+        let (times_tx, times_rx) = channel();
+        probe(address, times_tx);
+        for what in ["nothing", "whole", "one"] {
+            let (mut validate, mut diff, mut used) = (Vec::new(), Vec::new(), Vec::new());
+            for round in 0..ROUNDS {
+                let mut next = match what {
+                    "whole" => plan(count, ['b', 'c'][round % 2], echo),
+                    _ => Plan::clone(&old),
+                };
+                if what == "one" {
+                    let names = &mut next.listeners[0].routes[count / 2].server_names;
+                    names.truncate(1);
+                    names.push(format!("another{round}.example.test"));
+                }
+                let next = Arc::new(next);
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                if round == 0 {
+                    times_rx.try_iter().for_each(drop);
+                }
+                let began = Instant::now();
+                assert!(next.validate_after(&old).is_empty());
+                validate.push(millis(began));
+                let began = Instant::now();
+                let changes = causeway_ir::diff(&old, &next);
+                diff.push(millis(began));
+                assert_eq!(changes.routes.changed.len(), usize::from(what == "one"));
+                let began = Instant::now();
+                plan_tx.send_replace(Some(Arc::clone(&next)));
+                assert!(handle.settled(&next).await);
+                used.push(millis(began));
+                old = next;
+            }
+            let mut trips: Vec<f64> = times_rx.try_iter().collect();
+            trips.sort_by(f64::total_cmp);
+            println!(
+                "{count:6} {what:>8} {:10.1} {:6.1} {:23.1} {:18.2} {:9.2}",
+                median(validate),
+                median(diff),
+                median(used),
+                trips[trips.len() * 99 / 100],
+                trips[trips.len() - 1]
+            );
         }
         engine.shutdown().await;
     }

@@ -147,7 +147,7 @@ impl Director {
 
     /// Checks a plan and applies it, or refuses it and stays with the one that runs.
     async fn take(&mut self, plan: Arc<Plan>) {
-        let problems = plan.validate();
+        let problems = plan.validate_after(&self.plan);
         if !problems.is_empty() {
             self.shared.metrics.plans_refused.inc();
             tracing::warn!(problems = problems.len(), first = %problems[0], "plan refused; the last one stays");
