@@ -25,16 +25,21 @@ impl Changes {
         self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
     }
 
-    fn between<T: PartialEq>(old: BTreeMap<String, T>, new: BTreeMap<String, T>) -> Self {
+    fn between<K: Ord + Into<String>, T: PartialEq>(old: BTreeMap<K, T>, new: BTreeMap<K, T>) -> Self {
         let mut changes = Self::default();
-        for (name, value) in &new {
-            match old.get(name) {
-                None => changes.added.push(name.clone()),
-                Some(before) if before != value => changes.changed.push(name.clone()),
+        let mut old = old.into_iter().peekable();
+        // Both are sorted by name, so that one walk finds what each has alone.
+        for (name, value) in new {
+            while let Some((gone, _)) = old.next_if(|(before, _)| *before < name) {
+                changes.removed.push(gone.into());
+            }
+            match old.next_if(|(before, _)| *before == name) {
+                None => changes.added.push(name.into()),
+                Some((_, before)) if before != value => changes.changed.push(name.into()),
                 Some(_) => {}
             }
         }
-        changes.removed = old.into_keys().filter(|name| !new.contains_key(name)).collect();
+        changes.removed.extend(old.map(|(gone, _)| gone.into()));
         changes
     }
 }
@@ -84,8 +89,8 @@ impl fmt::Display for PlanDiff {
 
 /// Compares two plans.
 pub fn diff(old: &Plan, new: &Plan) -> PlanDiff {
-    fn by_name(clusters: &[Cluster]) -> BTreeMap<String, &Cluster> {
-        clusters.iter().map(|cluster| (cluster.name.clone(), cluster)).collect()
+    fn by_name(clusters: &[Cluster]) -> BTreeMap<&str, &Cluster> {
+        clusters.iter().map(|cluster| (cluster.name.as_str(), cluster)).collect()
     }
     // Only what is not the same at the same place is looked at by name.
     let (old_clusters, new_clusters) = changed(&old.clusters, &new.clusters);
@@ -132,8 +137,8 @@ pub(crate) fn head(listener: &Listener) -> ListenerHead<'_> {
     (l.bind.as_str(), l.protocol, l.sniff, l.accept_proxy_protocol, outcomes)
 }
 
-fn plan_listeners(plan: &Plan) -> impl Iterator<Item = (String, ListenerHead<'_>)> {
-    plan.listeners.iter().map(|l| (l.name.clone(), head(l)))
+fn plan_listeners(plan: &Plan) -> impl Iterator<Item = (&str, ListenerHead<'_>)> {
+    plan.listeners.iter().map(|l| (l.name.as_str(), head(l)))
 }
 
 #[cfg(test)]
@@ -152,6 +157,18 @@ mod tests {
     fn equal_plans_do_not_differ() {
         assert!(diff(&plan(), &plan()).is_empty());
         assert_eq!(diff(&plan(), &plan()).to_string(), "no change");
+    }
+
+    #[test]
+    fn sorts_what_differs_by_name_wherever_it_stands() {
+        let clusters = |names: &str| {
+            let of = |name: char| Cluster::new(name, vec![]);
+            Plan { clusters: names.chars().map(of).collect(), ..Plan::default() }
+        };
+        let found = diff(&clusters("fbdxa"), &clusters("gcbdz")).clusters;
+        assert_eq!(found.added, ["c", "g", "z"]);
+        assert_eq!(found.removed, ["a", "f", "x"]);
+        assert!(found.changed.is_empty());
     }
 
     #[test]

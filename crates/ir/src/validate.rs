@@ -113,10 +113,8 @@ impl Plan {
         let mut found = Findings::default();
         for (i, listener) in self.listeners.iter().enumerate() {
             let mut below: HashMap<String, (String, &str)> = HashMap::new();
-            for (path, pattern, cluster) in names(i, listener) {
-                if let Pattern::Below(domain) = pattern {
-                    below.insert(domain, (path, cluster));
-                }
+            for (path, domain, cluster) in wildcards(i, listener) {
+                below.insert(domain, (path, cluster));
             }
             let mut domains: Vec<_> = below.keys().collect();
             domains.sort();
@@ -143,16 +141,14 @@ impl Plan {
     }
 }
 
-/// The valid names of a listener with their paths and clusters.
-fn names(index: usize, listener: &Listener) -> impl Iterator<Item = (String, Pattern, &str)> {
+/// The domains of the wildcards of a listener with their paths and clusters.
+fn wildcards(index: usize, listener: &Listener) -> impl Iterator<Item = (String, String, &str)> {
     listener.routes.iter().enumerate().flat_map(move |(r, route)| {
-        route.server_names.iter().enumerate().filter_map(move |(n, name)| {
-            let pattern = Pattern::parse(name).ok()?;
-            Some((
-                format!("listeners[{index}].routes[{r}].serverNames[{n}]"),
-                pattern,
-                route.cluster.as_str(),
-            ))
+        let names = route.server_names.iter().enumerate().filter(|(_, name)| name.starts_with('*'));
+        names.filter_map(move |(n, name)| {
+            let Ok(Pattern::Below(domain)) = Pattern::parse(name) else { return None };
+            let path = format!("listeners[{index}].routes[{r}].serverNames[{n}]");
+            Some((path, domain, route.cluster.as_str()))
         })
     })
 }

@@ -154,12 +154,15 @@ impl Director {
             self.status_tx.send_modify(|status| status.refused = Some((plan, problems)));
             return;
         }
-        let changes = causeway_ir::diff(&self.plan, &plan);
-        self.plan = plan;
+        let old = std::mem::replace(&mut self.plan, plan);
         self.status_tx.send_modify(|status| status.refused = None);
         self.apply().await;
         self.shared.metrics.plans_applied.inc();
-        tracing::info!(%changes, "plan applied");
+        // To name all that differs takes its time in a large plan: only once it runs, and if someone reads it.
+        if tracing::enabled!(tracing::Level::INFO) {
+            let changes = causeway_ir::diff(&old, &self.plan);
+            tracing::info!(%changes, "plan applied");
+        }
     }
 
     /// Makes what runs the same as the plan, beginning from the plan that was applied last.
