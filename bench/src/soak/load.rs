@@ -108,7 +108,7 @@ async fn shaky(world: &World, dice: &mut Dice) -> anyhow::Result<()> {
     let hello = world.hellos.of("shaky.test")?;
     let request = async { Connection::open(world.tls, &hello).await?.finish(&dice.bytes(1000)).await };
     let result = request.await;
-    if kills % 2 == 0 && kills == world.kills.load(Relaxed) { result } else { Ok(()) }
+    if kills.is_multiple_of(2) && kills == world.kills.load(Relaxed) { result } else { Ok(()) }
 }
 
 async fn bulk(world: &World, dice: &mut Dice) -> anyhow::Result<()> {
