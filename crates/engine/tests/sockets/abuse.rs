@@ -99,7 +99,7 @@ async fn a_hundred_thousand_junk_connections_are_counted_and_leave_nothing_behin
     assert!(slowest < PATIENCE / 2, "{slowest:?}");
     assert!(descriptors() <= before + 8, "{} descriptors, {before} before", descriptors());
     let grown = resident().saturating_sub(memory);
-    assert!(grown < 8 << 10, "{grown} KiB more");
+    assert!(grown < 32 << 10, "{grown} KiB more");
     running.stop().await;
 }
 
