@@ -231,13 +231,12 @@ impl Bench<'_> {
         workload: Workload,
         round: usize,
     ) -> anyhow::Result<Measurement> {
-        let names = match self.names.get(&workload.names()) {
-            Some(names) => Rc::clone(names),
-            None => {
-                let names = Rc::new(Names::new(workload.names())?);
-                self.names.insert(workload.names(), Rc::clone(&names));
-                names
-            }
+        let names = if let Some(names) = self.names.get(&workload.names()) {
+            Rc::clone(names)
+        } else {
+            let names = Rc::new(Names::new(workload.names())?);
+            self.names.insert(workload.names(), Rc::clone(&names));
+            names
         };
         let mut best: Option<Measurement> = None;
         for attempt in 1..=ATTEMPTS {
@@ -327,10 +326,10 @@ fn wait_for_quiet(patience: Duration) {
 fn summary(m: &Measurement) -> String {
     let mut text = format!("round {}, {}, {}:", m.round + 1, m.workload, m.candidate);
     if let Some(error) = &m.error {
-        text += &format!(" failed: {error}");
+        text = format!("{text} failed: {error}");
     }
     for (name, value) in &m.figures {
-        text += &format!(" {name} {value:.2}");
+        text = format!("{text} {name} {value:.2}");
     }
-    text + &format!("; proxy {:.2} s, noise {:.2}", m.spent.proxy(), m.spent.noise())
+    format!("{text}; proxy {:.2} s, noise {:.2}", m.spent.proxy(), m.spent.noise())
 }

@@ -141,7 +141,9 @@ impl Backend {
                 Ok(true)
             }
             State::Sending => later(net::send(socket, &self.data)).map(|_| true),
-            State::Taking => Ok(later(net::receive(socket, &mut self.buffer))? != Some(0)),
+            State::Taking | State::Keeping(0) => {
+                Ok(later(net::receive(socket, &mut self.buffer))? != Some(0))
+            }
             State::Both => {
                 if flags.intersects(EventFlags::OUT.complement())
                     && later(net::receive(socket, &mut self.buffer))? == Some(0)
@@ -172,7 +174,6 @@ impl Backend {
                 }
                 Ok(!(*over && held.is_empty()))
             }
-            State::Keeping(0) => Ok(later(net::receive(socket, &mut self.buffer))? != Some(0)),
             State::Keeping(left) => {
                 let count = self.data.len().min(*left as usize);
                 *left -= later(net::send(socket, &self.data[..count]))?.unwrap_or(0) as u64;

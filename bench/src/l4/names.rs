@@ -1,6 +1,7 @@
 //! The server names of a run, the backend of each, and a genuine ClientHello for any of them.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
@@ -46,10 +47,10 @@ impl Names {
         let config = Arc::new(client_config()?);
         let mut hellos = HashMap::new();
         for Name { name, .. } in &list {
-            if !hellos.contains_key(&name.len()) {
+            if let Entry::Vacant(entry) = hellos.entry(name.len()) {
                 let hello = hello(&config, name)?;
                 let place = hello.windows(name.len()).position(|window| window == name.as_bytes());
-                hellos.insert(name.len(), (hello, place.context("a ClientHello without its name")?));
+                entry.insert((hello, place.context("a ClientHello without its name")?));
             }
         }
         Ok(Self { list, backends, hellos })

@@ -17,7 +17,8 @@ pub fn read(path: &Path) -> anyhow::Result<Plan> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("can't read the plan {}", path.display()))?;
     // The parser's budget is for documents of strangers; a plan of 100,000 routes is beyond it.
-    let options = serde_saphyr::Options { budget: None, ..serde_saphyr::Options::default() };
+    let mut options = serde_saphyr::Options::default();
+    options.budget = None;
     serde_saphyr::from_str_with_options(&text, options)
         .with_context(|| format!("{} is not a plan", path.display()))
 }

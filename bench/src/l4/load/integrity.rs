@@ -11,7 +11,7 @@ use crate::l4::target::{Order, Target};
 
 const TOTAL: u64 = 64 << 20;
 const CHUNK: usize = 64 << 10;
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 pub fn check(target: &Target) -> anyhow::Result<()> {
     let socket = target.open(0, Order::Echo, 0)?;
