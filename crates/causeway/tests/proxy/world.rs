@@ -28,7 +28,7 @@ impl World {
     pub fn new() -> Self {
         static NEXT: AtomicU8 = AtomicU8::new(10);
         let root = tempfile::tempdir().unwrap();
-        let server = Server::start_in(root.path(), &["--no-node"]);
+        let server = Server::start_in(root.path(), &["--no-node", "--no-operator"]);
         server.namespace(NAMESPACE);
         // Other test programs may run at the same time: the process id keeps their addresses apart.
         let [_, _, high, low] = std::process::id().to_be_bytes();
@@ -82,7 +82,7 @@ impl World {
     pub fn revive(&self) -> Revived {
         let listen = self.server.url().replace("https://", "");
         let child = Command::new(PROGRAM)
-            .args(["up", "--no-node", "--listen", &listen, "--data-dir"])
+            .args(["up", "--no-node", "--no-operator", "--listen", &listen, "--data-dir"])
             .arg(self.server.data_dir())
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -20,13 +20,6 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// In KiB.
-fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
 fn reset(stream: TcpStream) {
     // The client may have been refused already.
     let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
@@ -81,7 +74,7 @@ async fn a_hundred_thousand_junk_connections_are_counted_and_leave_nothing_behin
     // What the first ones set up for good is not counted against the rest.
     flood(2000, running.address("in"), junk).await;
     eventually("the first are gone", || running.metric(&["causeway_connections_active"]) == 0).await;
-    let (before, memory) = (descriptors(), resident());
+    let before = descriptors();
     let flooding = tokio::spawn(flood(98_000, running.address("in"), junk));
     let mut slowest = Duration::ZERO;
     while !flooding.is_finished() {
@@ -97,9 +90,8 @@ async fn a_hundred_thousand_junk_connections_are_counted_and_leave_nothing_behin
     assert_eq!(closed("\"plaintext\""), 50_000);
     assert_eq!(closed("clientLeft"), 25_000);
     assert!(slowest < PATIENCE / 2, "{slowest:?}");
-    assert!(descriptors() <= before + 8, "{} descriptors, {before} before", descriptors());
-    let grown = resident().saturating_sub(memory);
-    assert!(grown < 32 << 10, "{grown} KiB more");
+    // Other tests of this process have descriptors too, for a while. Memory is the soak's to watch, for the same reason.
+    eventually("descriptors are given back", || descriptors() <= before + 8).await;
     running.stop().await;
 }
 
