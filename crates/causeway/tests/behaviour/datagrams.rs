@@ -63,12 +63,14 @@ async fn a_session_ends_when_it_idles_and_not_before(engine: Engine) {
     let socket = client(&proxy).await;
     let port = ask(&socket, b"hello").await;
     // Longer than the limit in all, but never so long without a datagram.
-    for i in 0..6u8 {
-        tokio::time::sleep(IDLE / 4).await;
+    let mut beat = tokio::time::interval(IDLE / 4);
+    for i in 0..7u8 {
+        beat.tick().await;
         assert_eq!(ask(&socket, &[i]).await, port);
     }
     // An engine may look for idle sessions every half second only.
-    tokio::time::sleep(IDLE + Duration::from_secs(1)).await;
+    let silence = tokio::time::timeout(IDLE + Duration::from_secs(1), socket.recv(&mut [0; 16])).await;
+    assert!(silence.is_err(), "nobody was asked anything");
     assert_ne!(ask(&socket, b"again").await, port);
 }
 

@@ -20,6 +20,8 @@ on_both!(
 );
 
 const DRAIN: Duration = Duration::from_secs(2);
+/// How much too early a coarse timer may ring.
+const TIMER: Duration = Duration::from_millis(50);
 
 async fn connections_of_a_removed_route_go_on_for_a_while_and_then_end(engine: Engine) {
     let backend = Backend::echo("").await;
@@ -37,7 +39,7 @@ async fn connections_of_a_removed_route_go_on_for_a_while_and_then_end(engine: E
     assert_ne!(proxy.ask("in", &hello).await, hello, "a removed name takes nothing new");
     client::say(&mut goes, b"still").await;
     assert_eq!(client::rest(&mut goes).await.0, b"");
-    assert!(began.elapsed() >= DRAIN, "{:?}", began.elapsed());
+    assert!(began.elapsed() + TIMER >= DRAIN, "{:?}", began.elapsed());
     client::say(&mut stays, b"as ever").await;
 }
 
@@ -55,7 +57,7 @@ async fn connections_of_a_removed_listener_go_on_for_a_while_and_then_end(engine
     eventually("the listener is gone", async || client::is_shut(gone).await).await;
     client::say(&mut goes, b"still").await;
     assert_eq!(client::rest(&mut goes).await.0, b"");
-    assert!(began.elapsed() >= DRAIN, "{:?}", began.elapsed());
+    assert!(began.elapsed() + TIMER >= DRAIN, "{:?}", began.elapsed());
     client::say(&mut stays, b"as ever").await;
 }
 

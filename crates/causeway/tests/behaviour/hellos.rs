@@ -32,14 +32,13 @@ async fn start(engine: Engine) -> (Proxy, Backend) {
 async fn echoed(proxy: &Proxy, hello: &[u8], sizes: &[usize]) {
     let mut stream = proxy.connect("in").await;
     let (mut left, mut sizes) = (hello, sizes.iter().cycle());
+    // Slow enough for segments to arrive one by one.
+    let mut beat = tokio::time::interval(Duration::from_micros(200));
     while !left.is_empty() {
+        beat.tick().await;
         let (segment, after) = left.split_at((*sizes.next().unwrap()).min(left.len()));
         stream.write_all(segment).await.unwrap();
         left = after;
-        if !left.is_empty() {
-            // Time for the segment to arrive by itself.
-            tokio::time::sleep(Duration::from_micros(200)).await;
-        }
     }
     let wanted = [b"a", hello].concat();
     let got = client::read(&mut stream, wanted.len()).await;

@@ -98,10 +98,11 @@ async fn a_header_in_any_number_of_segments_is_accepted(engine: Engine) {
     let [(from, to), _] = clients();
     for sent in [v1(from, to), v2(from, to)] {
         let mut stream = proxy.connect("in").await;
+        // Slow enough for bytes to arrive one by one.
+        let mut beat = tokio::time::interval(std::time::Duration::from_micros(200));
         for byte in [&sent[..], b"hello"].concat() {
+            beat.tick().await;
             stream.write_all(&[byte]).await.unwrap();
-            // Time for the byte to arrive by itself.
-            tokio::time::sleep(std::time::Duration::from_micros(200)).await;
         }
         let wanted = [v2(from, to), b"hello".to_vec()].concat();
         assert_eq!(client::read(&mut stream, wanted.len()).await, wanted);
