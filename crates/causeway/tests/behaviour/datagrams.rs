@@ -69,7 +69,7 @@ async fn a_session_ends_when_it_idles_and_not_before(engine: Engine) {
         assert_eq!(ask(&socket, &[i]).await, port);
     }
     // An engine may look for idle sessions every half second only.
-    let silence = tokio::time::timeout(IDLE + Duration::from_secs(1), socket.recv(&mut [0; 16])).await;
+    let silence = timeout(IDLE + Duration::from_secs(1), socket.recv(&mut [0; 16])).await;
     assert!(silence.is_err(), "nobody was asked anything");
     assert_ne!(ask(&socket, b"again").await, port);
 }
