@@ -65,9 +65,14 @@ const FENCES: &[Fence] = &[
     fence("causeway-dns", &["causeway-ir"], KUBERNETES),
     fence("causeway-dhcp", &["causeway-ir"], KUBERNETES),
     fence("causeway-providers", &[], KUBERNETES),
-    fence("causeway-controllers", &["causeway-api", "causeway-ir", "causeway-providers"], &["axum"]),
+    fence("causeway-containers", &[], KUBERNETES),
+    fence(
+        "causeway-controllers",
+        &["causeway-api", "causeway-containers", "causeway-ir", "causeway-link", "causeway-providers"],
+        &["axum", "bollard"],
+    ),
     fence("causeway-apiserver", &["causeway-api"], &[]),
-    fence("causeway-node", &["causeway-ir"], &[]),
+    fence("causeway-node", &["causeway-containers", "causeway-ir"], &["bollard"]),
     // Measures the program from outside.
     fence("causeway-bench", &[], KUBERNETES),
     fence("xtask", &["causeway-api"], &["tokio"]),
