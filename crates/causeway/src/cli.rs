@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{completions, demo, doctor, down, echo, engine, operator, proxy, routes, status, up, xds};
+use crate::{completions, demo, doctor, down, echo, engine, operator, proxy, routes, status, tunnel, up, xds};
 
 /// The subcommand that keeps a pod's process; it is not for people and so not in the help.
 pub const POD_SHIM: &str = "pod-shim";
@@ -32,6 +32,8 @@ pub enum Command {
     Engine(engine::Args),
     /// Feed a plan file to Envoys by xDS, without Kubernetes.
     Xds(xds::Args),
+    /// Run one end of a tunnel between a container network and the host.
+    Tunnel(tunnel::Args),
     /// Run one proxy of a ProxyServer, as its pods do.
     Proxy(proxy::Args),
     /// Show where each port and name of a proxy leads, and how it is there.

@@ -17,6 +17,7 @@ mod proxy;
 mod routes;
 mod services;
 mod status;
+mod tunnel;
 mod unix_socket;
 mod up;
 mod xds;
@@ -57,6 +58,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Operator(args) => operator::run(args).await?,
             Command::Engine(args) => return engine::run(args).await,
             Command::Xds(args) => return xds::run(args).await,
+            Command::Tunnel(args) => return tunnel::run(args).await,
             Command::Proxy(args) => return proxy::run(args).await,
             Command::Routes(args) => routes::run(args).await?,
             Command::Doctor(args) => return doctor::run(args).await,

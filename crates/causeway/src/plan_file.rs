@@ -62,6 +62,18 @@ impl Follower {
 
     /// The next good plan, or `None` when the process is to end. May be dropped and called again.
     pub async fn next(&mut self) -> Option<Plan> {
+        while self.changed().await {
+            match read_valid(&self.path) {
+                Ok(Some(plan)) => return Some(plan),
+                Ok(None) => eprintln!("causeway: the new plan is refused; the last one runs on"),
+                Err(error) => eprintln!("causeway: the new plan is refused; the last one runs on: {error:#}"),
+            }
+        }
+        None
+    }
+
+    /// Waits for a change of the file, or for being told to read it again; false when the process is to end.
+    pub async fn changed(&mut self) -> bool {
         loop {
             tokio::select! {
                 _ = self.hangup.recv() => self.seen = stamp(&self.path),
@@ -73,14 +85,10 @@ impl Follower {
                     }
                     self.seen = now;
                 }
-                _ = self.terminate.recv() => return None,
-                _ = self.interrupt.recv() => return None,
+                _ = self.terminate.recv() => return false,
+                _ = self.interrupt.recv() => return false,
             }
-            match read_valid(&self.path) {
-                Ok(Some(plan)) => return Some(plan),
-                Ok(None) => eprintln!("causeway: the new plan is refused; the last one runs on"),
-                Err(error) => eprintln!("causeway: the new plan is refused; the last one runs on: {error:#}"),
-            }
+            return true;
         }
     }
 }

@@ -1,0 +1,267 @@
+//! The host's end: it dials the container, tells it what to listen on, and connects the streams that come to the
+//! services of the host. It dials for ever; whatever breaks is made again, and the tunnels with it.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, interval};
+
+use crate::control::Listen;
+use crate::counters::Counters;
+use crate::identity::Authority;
+use crate::mux::{Broken, Link, Side, lock};
+use crate::tunnel::{Tunnel, TunnelId};
+
+mod exit;
+mod session;
+
+use exit::Exit;
+
+/// How often a drain looks whether the last stream has ended.
+const DRAIN_LOOK: Duration = Duration::from_millis(20);
+
+/// What the host's end needs.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the container takes the control connection.
+    pub control: SocketAddr,
+    /// Where it takes data connections.
+    pub data: SocketAddr,
+    /// The pair's authority.
+    pub authority: Authority,
+    /// Data connections to share the streams among; each can keep one core busy.
+    pub data_links: usize,
+    /// How often the container's certificate and the data connections are renewed.
+    pub renewal: Duration,
+}
+
+impl Options {
+    /// The usual settings for a container at these addresses.
+    pub fn new(control: SocketAddr, data: SocketAddr, authority: Authority) -> Self {
+        Self { control, data, authority, data_links: 2, renewal: Duration::from_hours(12) }
+    }
+}
+
+/// How the link and its tunnels stand.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Status {
+    /// The link.
+    pub link: LinkState,
+    /// Each tunnel that is asked for.
+    pub tunnels: BTreeMap<TunnelId, TunnelState>,
+}
+
+/// How the link stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LinkState {
+    /// Not up; the host's end goes on trying.
+    Connecting {
+        /// How often it has failed in a row.
+        attempt: u32,
+        /// How it failed last.
+        error: Option<String>,
+    },
+    /// Both ends talk to each other.
+    Up,
+}
+
+impl Default for LinkState {
+    fn default() -> Self {
+        Self::Connecting { attempt: 0, error: None }
+    }
+}
+
+/// How a tunnel stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TunnelState {
+    /// The link is not up, or the container has not said anything about it yet.
+    Pending,
+    /// Clients are taken.
+    Listening {
+        /// The container's port.
+        port: u16,
+    },
+    /// Clients are refused, since no target answers; the host looks again and again.
+    Unreachable {
+        /// The container's port.
+        port: u16,
+        /// What connecting said.
+        error: String,
+    },
+    /// Clients are refused, since there is no target.
+    NoTargets {
+        /// The container's port.
+        port: u16,
+    },
+    /// The container can't listen.
+    Failed {
+        /// Why not.
+        error: String,
+    },
+}
+
+/// The host's end. Its tasks end when it is dropped.
+pub struct Host {
+    end: Arc<HostEnd>,
+    addresses: watch::Sender<(SocketAddr, SocketAddr)>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Host {
+    /// Starts dialling, on the current runtime.
+    pub fn start(options: Options) -> Self {
+        let (addresses, at) = watch::channel((options.control, options.data));
+        let end = Arc::new(HostEnd {
+            authority: options.authority,
+            data_links: options.data_links.max(1),
+            renewal: options.renewal,
+            exits: Mutex::default(),
+            links: Mutex::default(),
+            observed: Mutex::default(),
+            changed: watch::channel(()).0,
+            status: watch::channel(Status::default()).0,
+        });
+        let task = tokio::spawn(session::keep(end.clone(), at));
+        Self { end, addresses, task }
+    }
+
+    /// Makes `tunnels` the ones that are carried. Streams of a tunnel that stays are not touched.
+    pub fn carry(&self, tunnels: Vec<Tunnel>) {
+        let mut exits = lock(&self.end.exits);
+        let mut old = std::mem::take(&mut *exits);
+        for tunnel in tunnels {
+            let id = tunnel.id;
+            let exit = match old.remove(&id) {
+                Some(exit) => {
+                    exit.retarget(&self.end, tunnel);
+                    exit
+                }
+                None => Exit::start(&self.end, tunnel),
+            };
+            exits.insert(id, exit);
+        }
+        drop(exits);
+        self.end.changed();
+    }
+
+    /// The container is at other addresses now.
+    pub fn redial(&self, control: SocketAddr, data: SocketAddr) {
+        self.addresses.send_if_modified(|addresses| {
+            let moved = *addresses != (control, data);
+            *addresses = (control, data);
+            moved
+        });
+    }
+
+    /// How things stand; it changes with states, not with every stream.
+    pub fn status(&self) -> watch::Receiver<Status> {
+        self.end.status.subscribe()
+    }
+
+    /// What a tunnel has carried.
+    pub fn counters(&self, tunnel: TunnelId) -> Option<Counters> {
+        lock(&self.end.exits).get(&tunnel).map(|exit| exit.tally.snapshot())
+    }
+
+    /// Has the container close its ports, lets streams end within the limit, then closes everything.
+    pub async fn drain(self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        self.carry(Vec::new());
+        let mut look = interval(DRAIN_LOOK);
+        while Instant::now() < deadline && !self.end.is_quiet() {
+            look.tick().await;
+        }
+    }
+}
+
+/// What the tasks of the host's end share.
+struct HostEnd {
+    authority: Authority,
+    data_links: usize,
+    renewal: Duration,
+    exits: Mutex<BTreeMap<TunnelId, Arc<Exit>>>,
+    links: Mutex<Vec<Arc<Link>>>,
+    observed: Mutex<Observed>,
+    /// What the container is told has changed.
+    changed: watch::Sender<()>,
+    status: watch::Sender<Status>,
+}
+
+/// What is known of the other end.
+#[derive(Default)]
+struct Observed {
+    link: LinkState,
+    ports: BTreeMap<TunnelId, Result<u16, String>>,
+}
+
+impl HostEnd {
+    /// What the container should listen on.
+    fn listens(&self) -> Vec<Listen> {
+        lock(&self.exits).values().map(|exit| exit.listen()).collect()
+    }
+
+    /// Something that the container or the status depends on has changed.
+    fn changed(&self) {
+        self.changed.send_replace(());
+        self.publish();
+    }
+
+    fn observe(&self, change: impl FnOnce(&mut Observed)) {
+        change(&mut lock(&self.observed));
+        self.publish();
+    }
+
+    fn publish(&self) {
+        let status = {
+            let observed = lock(&self.observed);
+            // What the container said before the link broke is not true any more: it refuses everybody now.
+            let port = |id| observed.ports.get(id).filter(|_| observed.link == LinkState::Up);
+            let tunnels = lock(&self.exits).iter().map(|(id, exit)| (*id, exit.state(port(id)))).collect();
+            Status { link: observed.link.clone(), tunnels }
+        };
+        self.status.send_if_modified(|known| {
+            let differs = *known != status;
+            *known = status;
+            differs
+        });
+    }
+
+    /// Whether the container listens on nothing and no stream is left, as far as can be known.
+    fn is_quiet(&self) -> bool {
+        let silent = {
+            let observed = lock(&self.observed);
+            observed.ports.is_empty() || observed.link != LinkState::Up
+        };
+        silent && lock(&self.links).iter().all(|link| link.len() == 0)
+    }
+}
+
+/// What the host does with frames that only the container sends.
+struct DataSide(Arc<HostEnd>);
+
+impl Side for DataSide {
+    fn hello(&self, _: &Arc<Link>, _: &[u8]) -> Result<(), Broken> {
+        Err(Broken::Role("only the host greets"))
+    }
+
+    fn open(
+        &self,
+        link: &Arc<Link>,
+        stream: u32,
+        tunnel: TunnelId,
+        source: SocketAddr,
+    ) -> Result<(), Broken> {
+        exit::open(&self.0, link, stream, tunnel, source);
+        Ok(())
+    }
+}
