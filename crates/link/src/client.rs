@@ -147,7 +147,7 @@ async fn accept<F>(
                     }
                 }
                 Ok(Err(error)) => {
-                    tracing::warn!(%from, %error, "refused a connection that is not the host's")
+                    tracing::warn!(%from, %error, "refused a connection that is not the host's");
                 }
                 Err(_) => tracing::warn!(%from, "refused a connection that did not finish its handshake"),
             }
@@ -205,7 +205,7 @@ impl ContainerEnd {
     }
 
     fn links_changed(self: &Arc<Self>) {
-        self.entrances.connect(self, self.usable_links() > 0);
+        self.entrances.links_changed(self);
         self.changed.send_replace(());
     }
 

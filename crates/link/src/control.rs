@@ -83,11 +83,19 @@ pub enum ToHost {
     /// The answer to the first word: data links of this session begin with `session`.
     Welcome { version: u32, session: String },
     /// How things stand.
-    Report { links: usize, tunnels: Vec<(TunnelId, Result<u16, String>)> },
+    Report { links: usize, tunnels: Vec<(TunnelId, Result<Door, String>)> },
     /// A new key wants a certificate.
     Request { pem: String },
     /// Still here.
     Beat,
+}
+
+/// A tunnel's port in the container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Door {
+    pub port: u16,
+    /// Whether clients are taken.
+    pub open: bool,
 }
 
 /// Sends one message.

@@ -79,6 +79,9 @@ impl<S: Side> Driver<S> {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Broken> {
         self.link.outbox.driver.register(cx.waker());
+        if self.link.is_closed() {
+            return Poll::Ready(Broken::Replaced);
+        }
         for _ in 0..ROUNDS {
             match self.step(cx) {
                 Ok(true) => {}

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval};
 
-use crate::control::Listen;
+use crate::control::{Door, Listen};
 use crate::counters::Counters;
 use crate::identity::Authority;
 use crate::mux::{Broken, Link, Side, lock};
@@ -201,7 +201,7 @@ struct HostEnd {
 #[derive(Default)]
 struct Observed {
     link: LinkState,
-    ports: BTreeMap<TunnelId, Result<u16, String>>,
+    doors: BTreeMap<TunnelId, Result<Door, String>>,
 }
 
 impl HostEnd {
@@ -225,8 +225,8 @@ impl HostEnd {
         let status = {
             let observed = lock(&self.observed);
             // What the container said before the link broke is not true any more: it refuses everybody now.
-            let port = |id| observed.ports.get(id).filter(|_| observed.link == LinkState::Up);
-            let tunnels = lock(&self.exits).iter().map(|(id, exit)| (*id, exit.state(port(id)))).collect();
+            let door = |id| observed.doors.get(id).filter(|_| observed.link == LinkState::Up);
+            let tunnels = lock(&self.exits).iter().map(|(id, exit)| (*id, exit.state(door(id)))).collect();
             Status { link: observed.link.clone(), tunnels }
         };
         self.status.send_if_modified(|known| {
@@ -240,7 +240,7 @@ impl HostEnd {
     fn is_quiet(&self) -> bool {
         let silent = {
             let observed = lock(&self.observed);
-            observed.ports.is_empty() || observed.link != LinkState::Up
+            observed.doors.is_empty() || observed.link != LinkState::Up
         };
         silent && lock(&self.links).iter().all(|link| link.len() == 0)
     }

@@ -256,7 +256,7 @@ pub(crate) fn container_name() -> ServerName<'static> {
 pub(crate) fn token() -> Result<String, Error> {
     let mut bytes = [0; 16];
     provider().secure_random.fill(&mut bytes).map_err(|_| rustls::Error::FailedToGetRandomBytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
 /// AES first: both ends run on this machine, and it is the fastest where the processor helps.

@@ -100,7 +100,7 @@ impl Link {
     ) -> Arc<Stream> {
         let stream = Arc::new(Stream::new(id, tunnel, self.clone(), tally, idle));
         lock(&self.streams).insert(id, stream.clone());
-        if self.closed.load(Relaxed) {
+        if self.is_closed() {
             // The driver may have emptied the table just before.
             stream.lose_link();
         }
@@ -132,11 +132,15 @@ impl Link {
     }
 
     pub fn is_usable(&self) -> bool {
-        !self.is_leaving() && !self.closed.load(Relaxed)
+        !self.is_leaving() && !self.is_closed()
     }
 
     pub fn is_leaving(&self) -> bool {
         self.leaving.load(Relaxed)
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Relaxed)
     }
 
     /// No new streams from now on; the driver ends with the last one.
@@ -152,5 +156,6 @@ impl Link {
         for stream in std::mem::take(&mut *lock(&self.streams)).into_values() {
             stream.lose_link();
         }
+        self.outbox.driver.wake();
     }
 }

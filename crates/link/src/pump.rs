@@ -37,12 +37,9 @@ pub async fn run(stream: Arc<Stream>) {
 fn poll(stream: &Arc<Stream>, socket: &TcpStream, sent_fin: &mut bool, cx: &mut Context<'_>) -> Poll<()> {
     // Before anything is looked at: what changes from here on wakes this task again.
     stream.register(cx.waker());
-    let inbound_over = match poll_inbound(stream, socket, cx) {
-        Ok(over) => over,
-        Err(_) => {
-            stream.inbound().broken.get_or_insert(stream::Side::Here);
-            return Poll::Ready(());
-        }
+    let Ok(inbound_over) = poll_inbound(stream, socket, cx) else {
+        stream.inbound().broken.get_or_insert(stream::Side::Here);
+        return Poll::Ready(());
     };
     if stream.inbound().broken.is_some() {
         return Poll::Ready(());

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures::task::AtomicWaker;
+use rustix::net::{SendFlags, send, sendto};
 use tokio::net::{TcpStream, UdpSocket};
 
 use crate::counters::Tally;
@@ -159,10 +160,10 @@ impl Stream {
             }
             Some(Socket::Tcp(_)) | None => self.keep(&mut inbound, piece),
             Some(Socket::Session(socket)) => {
-                inbound.whole(piece, last, |datagram| socket.try_send(datagram));
+                inbound.whole(piece, last, |datagram| send(socket, datagram, SendFlags::DONTWAIT));
             }
             Some(Socket::Peer(socket, peer)) => {
-                inbound.whole(piece, last, |datagram| socket.try_send_to(datagram, *peer));
+                inbound.whole(piece, last, |datagram| sendto(socket, datagram, SendFlags::DONTWAIT, peer));
             }
         }
     }
@@ -283,8 +284,9 @@ fn write_some(socket: &TcpStream, piece: &[u8]) -> io::Result<usize> {
 }
 
 impl Inbound {
-    /// Sends a datagram once it is whole. One that the network does not take is lost, as datagrams are.
-    fn whole(&mut self, piece: &[u8], last: bool, send: impl FnOnce(&[u8]) -> io::Result<usize>) {
+    /// Sends a datagram once it is whole. One that the network does not take is lost, as datagrams are. The kernel is
+    /// asked directly: the runtime does not know yet that a socket made a moment ago can be written to.
+    fn whole(&mut self, piece: &[u8], last: bool, send: impl FnOnce(&[u8]) -> rustix::io::Result<usize>) {
         if last && self.datagram.is_empty() {
             let _ = send(piece);
             return;

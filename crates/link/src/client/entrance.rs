@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::{ACCEPT_PAUSE, ContainerEnd};
-use crate::control::Listen;
+use crate::control::{self, Listen};
 use crate::counters::Tally;
 use crate::datagram::{self, Sessions};
 use crate::frame::MAX_PAYLOAD;
@@ -94,9 +94,10 @@ impl Entrances {
         }
     }
 
-    /// A data link is up, or none is any longer.
-    pub fn connect(&self, end: &Arc<ContainerEnd>, connected: bool) {
+    /// A data link has come or gone. Links are counted under the lock: of two who count, the later one must win.
+    pub fn links_changed(&self, end: &Arc<ContainerEnd>) {
         let mut inner = lock(&self.0);
+        let connected = end.usable_links() > 0;
         inner.connected = connected;
         for entrance in inner.tunnels.values_mut() {
             entrance.adjust(end, connected);
@@ -104,17 +105,18 @@ impl Entrances {
     }
 
     /// The port of each tunnel, or why it has none.
-    pub fn report(&self) -> Vec<(TunnelId, Result<u16, String>)> {
-        let port = |door: &Door| match door {
-            Door::Tcp { gate, .. } => gate.port(),
-            Door::Udp { port, .. } => *port,
-        };
+    pub fn report(&self) -> Vec<(TunnelId, Result<control::Door, String>)> {
         let inner = lock(&self.0);
-        inner
-            .tunnels
-            .iter()
-            .map(|(id, entrance)| (*id, entrance.door.as_ref().map(port).map_err(Clone::clone)))
-            .collect()
+        let door = |entrance: &Entrance| match &entrance.door {
+            Ok(Door::Tcp { gate, acceptor }) => {
+                Ok(control::Door { port: gate.port(), open: acceptor.is_some() })
+            }
+            Ok(Door::Udp { port, .. }) => {
+                Ok(control::Door { port: *port, open: inner.connected && entrance.rules.borrow().open })
+            }
+            Err(error) => Err(error.clone()),
+        };
+        inner.tunnels.iter().map(|(id, entrance)| (*id, door(entrance))).collect()
     }
 
     /// Closes all of them.
@@ -163,7 +165,7 @@ impl Entrance {
                 *acceptor = Some(tokio::spawn(accept));
             }
             Err(error) => {
-                self.door = Err(format!("can't listen on port {} in the container: {error}", gate.port()))
+                self.door = Err(format!("can't listen on port {} in the container: {error}", gate.port()));
             }
         }
     }
@@ -232,23 +234,21 @@ async fn receive(
             }
         };
         let rules = rules.borrow();
-        let stream = match sessions.find(source) {
-            Some(stream) => stream,
-            None => {
-                let link =
-                    if rules.open && may_enter(&rules, &tally, source.ip()) { end.pick() } else { None };
-                let Some(link) = link else {
-                    tally.refused.fetch_add(1, Relaxed);
-                    continue;
-                };
-                tally.open.fetch_add(1, Relaxed);
-                let peer = Socket::Peer(socket.clone(), source);
-                let idle = Duration::from_millis(rules.idle_timeout_millis);
-                let stream = link.open(rules.id, canonical(source), peer, tally.clone(), idle);
-                sessions.insert(source, &stream);
-                tokio::spawn(datagram::watch(stream.clone(), sessions.clone(), source));
-                stream
-            }
+        let stream = if let Some(stream) = sessions.find(source) {
+            stream
+        } else {
+            let link = if rules.open && may_enter(&rules, &tally, source.ip()) { end.pick() } else { None };
+            let Some(link) = link else {
+                tally.refused.fetch_add(1, Relaxed);
+                continue;
+            };
+            tally.open.fetch_add(1, Relaxed);
+            let peer = Socket::Peer(socket.clone(), source);
+            let idle = Duration::from_millis(rules.idle_timeout_millis);
+            let stream = link.open(rules.id, canonical(source), peer, tally.clone(), idle);
+            sessions.insert(source, &stream);
+            tokio::spawn(datagram::watch(stream.clone(), sessions.clone(), source));
+            stream
         };
         datagram::forward(&stream, &buffer[..count]);
     }

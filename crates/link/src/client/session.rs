@@ -95,7 +95,10 @@ fn heed(
             end.entrances.apply(end, tunnels);
             end.changed.send_replace(());
         }
-        ToContainer::Gate { tunnel, open } => end.entrances.gate(end, tunnel, open),
+        ToContainer::Gate { tunnel, open } => {
+            end.entrances.gate(end, tunnel, open);
+            end.changed.send_replace(());
+        }
         ToContainer::Renew => {
             let (pem, waiting) = lock(&end.identity).request()?;
             *renewal = Some(waiting);

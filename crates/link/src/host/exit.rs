@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::sleep;
 
 use super::{HostEnd, TunnelState};
-use crate::control::Listen;
+use crate::control::{Door, Listen};
 use crate::counters::Tally;
 use crate::frame::Frame;
 use crate::mux::{Link, lock};
@@ -81,17 +81,19 @@ impl Exit {
     }
 
     /// How the tunnel stands, given what the container says of its port.
-    pub fn state(&self, port: Option<&Result<u16, String>>) -> TunnelState {
+    pub fn state(&self, door: Option<&Result<Door, String>>) -> TunnelState {
         let state = lock(&self.state);
-        let port = match port {
+        let Door { port, open } = match door {
             None => return TunnelState::Pending,
             Some(Err(error)) => return TunnelState::Failed { error: error.clone() },
-            Some(Ok(port)) => *port,
+            Some(Ok(door)) => *door,
         };
         match &state.fault {
             _ if state.tunnel.targets.is_empty() => TunnelState::NoTargets { port },
             Some(error) => TunnelState::Unreachable { port, error: error.clone() },
-            None => TunnelState::Listening { port },
+            None if open => TunnelState::Listening { port },
+            // The container has still to hear that somebody answers.
+            None => TunnelState::Pending,
         }
     }
 
@@ -135,10 +137,8 @@ async fn search(exit: Weak<Exit>, end: Weak<HostEnd>, mut pause: Duration) {
         sleep(pause).await;
         let Some(this) = exit.upgrade() else { return };
         let tunnel = this.tunnel();
-        let answer = match tunnel.targets.is_empty() {
-            true => None,
-            false => Some(this.connect(&tunnel).await.map(drop)),
-        };
+        let answer =
+            if tunnel.targets.is_empty() { None } else { Some(this.connect(&tunnel).await.map(drop)) };
         let Some(end) = end.upgrade() else { return };
         let over = {
             let mut state = lock(&this.state);

@@ -17,7 +17,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::{DataSide, HostEnd, LinkState, Observed};
-use crate::control::{self, BEAT, Listen, PATIENCE, ToContainer, ToHost, VERSION, receive, send};
+use crate::control::{self, BEAT, Door, Listen, PATIENCE, ToContainer, ToHost, VERSION, receive, send};
 use crate::driver::Driver;
 use crate::frame::Frame;
 use crate::identity::{self, End, container_name};
@@ -187,9 +187,9 @@ async fn session(
     }
 }
 
-fn reported(end: &HostEnd, links: usize, tunnels: Vec<(TunnelId, Result<u16, String>)>) {
+fn reported(end: &HostEnd, links: usize, tunnels: Vec<(TunnelId, Result<Door, String>)>) {
     end.observe(|observed| {
-        observed.ports = tunnels.into_iter().collect();
+        observed.doors = tunnels.into_iter().collect();
         if links > 0 {
             observed.link = LinkState::Up;
         } else if observed.link == LinkState::Up {
