@@ -1,0 +1,282 @@
+//! Networks of a runtime: made, looked at, removed, and containers attached to them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+use bollard::models::{
+    EndpointSettings, Ipam, IpamConfig, NetworkConnectRequest, NetworkCreateRequest, NetworkDisconnectRequest,
+    NetworkInspect,
+};
+use bollard::query_parameters::ListNetworksOptions;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+
+use crate::container::spec::Attachment;
+use crate::labels::filter;
+use crate::runtime::plain_name;
+use crate::{Error, ErrorKind, Kind, Result, Runtime};
+
+/// A network to make.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NetworkSpec {
+    pub name: String,
+    /// The runtime's default (`bridge`) when left out.
+    pub driver: Option<String>,
+    /// IPv6 besides IPv4; a unique local range is chosen when `subnets` has none.
+    pub ipv6: bool,
+    /// Address ranges; the runtime chooses when there are none.
+    pub subnets: Vec<Subnet>,
+    /// No way out.
+    pub internal: bool,
+    /// Options of the driver.
+    pub options: BTreeMap<String, String>,
+    pub labels: BTreeMap<String, String>,
+}
+
+/// An address range of a network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subnet {
+    /// `10.1.0.0/24`, `fd00:1::/64`.
+    pub range: String,
+    pub gateway: Option<IpAddr>,
+}
+
+/// A network as the runtime has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Network {
+    pub id: String,
+    pub name: String,
+    pub driver: String,
+    pub ipv6: bool,
+    pub internal: bool,
+    pub subnets: Vec<Subnet>,
+    pub labels: BTreeMap<String, String>,
+    /// Running containers on it, sorted by name.
+    pub containers: Vec<Attached>,
+}
+
+/// A container on a network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attached {
+    pub id: String,
+    pub name: String,
+    pub ipv4: Option<IpAddr>,
+    pub ipv6: Option<IpAddr>,
+}
+
+impl Runtime {
+    /// Makes a network; a name that is taken is [`ErrorKind::AlreadyExists`].
+    pub async fn create_network(&self, spec: &NetworkSpec) -> Result<Network> {
+        let what = format!("create network {}", spec.name);
+        plain_name("create network", &spec.name)?;
+        // Docker before version 25 makes a second network of the same name without a word.
+        match self.network(&spec.name).await {
+            Ok(_) => return Err(taken(what)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let request = create_request(spec, self.kind());
+        let created = self.call(what.as_str(), self.limits.call, self.docker.create_network(request)).await?;
+        if self.kind() == Kind::Docker && !self.is_first_of_its_name(&spec.name, &created.id).await? {
+            self.remove_network(&created.id).await?;
+            return Err(taken(what));
+        }
+        self.network(&created.id).await
+    }
+
+    /// Two processes may have made the same name at once; both agree that the one with the lower id stays.
+    async fn is_first_of_its_name(&self, name: &str, id: &str) -> Result<bool> {
+        let filters = HashMap::from([("name".to_owned(), vec![name.to_owned()])]);
+        let options = ListNetworksOptions { filters: Some(filters) };
+        let found = self
+            .call("list networks", self.limits.call, self.docker.list_networks(Some(options)))
+            .await?;
+        Ok(!found
+            .iter()
+            .any(|other| other.name.as_deref() == Some(name) && other.id.as_deref().is_some_and(|other| other < id)))
+    }
+
+    /// Looks a network up by name or id.
+    pub async fn network(&self, name_or_id: &str) -> Result<Network> {
+        let name = plain_name("inspect network", name_or_id)?;
+        self.call(format!("inspect network {name}"), self.limits.call, self.docker.inspect_network(name, None))
+            .await
+            .map(Network::from)
+    }
+
+    /// Removes a network; one that is gone already is fine, one with containers is [`ErrorKind::InUse`].
+    pub async fn remove_network(&self, name_or_id: &str) -> Result<()> {
+        let name = plain_name("remove network", name_or_id)?;
+        let removed =
+            self.call(format!("remove network {name}"), self.limits.call, self.docker.remove_network(name)).await;
+        match removed {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    /// The networks that carry all of these labels.
+    pub async fn networks(&self, labels: &[(&str, &str)]) -> Result<Vec<Network>> {
+        let options = ListNetworksOptions { filters: Some(filter(labels)) };
+        let found = self
+            .call("list networks", self.limits.call, self.docker.list_networks(Some(options)))
+            .await?;
+        let ids = found.into_iter().filter_map(|network| network.id);
+        stream::iter(ids)
+            .map(|id| async move {
+                match self.network(&id).await {
+                    Ok(network) => Ok(Some(network)),
+                    Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+                    Err(error) => Err(error),
+                }
+            })
+            .buffered(8)
+            .try_filter_map(|network| async move { Ok(network) })
+            .try_collect()
+            .await
+    }
+
+    /// Attaches a container, running or not, to one more network.
+    pub async fn attach(&self, container: &str, attachment: &Attachment) -> Result<()> {
+        let network = plain_name("attach to network", &attachment.network)?;
+        let request = NetworkConnectRequest {
+            container: container.to_owned(),
+            endpoint_config: Some(endpoint(attachment)),
+        };
+        self.call(
+            format!("attach container {container} to network {network}"),
+            self.limits.call,
+            self.docker.connect_network(network, request),
+        )
+        .await
+    }
+
+    /// Takes a container off a network.
+    pub async fn detach(&self, container: &str, network: &str) -> Result<()> {
+        let network = plain_name("detach from network", network)?;
+        let request = NetworkDisconnectRequest { container: container.to_owned(), force: Some(true) };
+        self.call(
+            format!("detach container {container} from network {network}"),
+            self.limits.call,
+            self.docker.disconnect_network(network, request),
+        )
+        .await
+    }
+}
+
+fn taken(what: String) -> Error {
+    Error::invalid(what, "a network of this name exists").with_kind(ErrorKind::AlreadyExists)
+}
+
+/// A container's place on a network, as both runtimes take it.
+pub(crate) fn endpoint(attachment: &Attachment) -> EndpointSettings {
+    EndpointSettings {
+        aliases: (!attachment.aliases.is_empty()).then(|| attachment.aliases.clone()),
+        ..EndpointSettings::default()
+    }
+}
+
+fn create_request(spec: &NetworkSpec, kind: Kind) -> NetworkCreateRequest {
+    let mut config: Vec<IpamConfig> = spec
+        .subnets
+        .iter()
+        .map(|subnet| IpamConfig {
+            subnet: Some(subnet.range.clone()),
+            gateway: subnet.gateway.map(|gateway| gateway.to_string()),
+            ..IpamConfig::default()
+        })
+        .collect();
+    // Docker before version 27 has no IPv6 ranges of its own to choose from.
+    if spec.ipv6 && kind == Kind::Docker && !spec.subnets.iter().any(|subnet| subnet.range.contains(':')) {
+        config.push(IpamConfig { subnet: Some(unique_local_range()), ..IpamConfig::default() });
+    }
+    NetworkCreateRequest {
+        name: spec.name.clone(),
+        driver: spec.driver.clone().or_else(|| Some("bridge".to_owned())),
+        internal: Some(spec.internal),
+        enable_ipv6: Some(spec.ipv6),
+        ipam: (!config.is_empty()).then(|| Ipam { config: Some(config), ..Ipam::default() }),
+        options: (!spec.options.is_empty()).then(|| spec.options.clone().into_iter().collect()),
+        labels: Some(spec.labels.clone().into_iter().collect()),
+        ..NetworkCreateRequest::default()
+    }
+}
+
+/// A random /64 of fd00::/8 (RFC 4193).
+fn unique_local_range() -> String {
+    let mut bytes = [0_u8; 7];
+    // All zeroes are a lawful range too, if ever the system has no random numbers to give.
+    let _ = aws_lc_rs::rand::fill(&mut bytes);
+    let [a, b, c, d, e, f, g] = bytes;
+    format!("fd{a:02x}:{b:02x}{c:02x}:{d:02x}{e:02x}:{f:02x}{g:02x}::/64")
+}
+
+impl From<NetworkInspect> for Network {
+    fn from(found: NetworkInspect) -> Self {
+        let mut containers: Vec<Attached> = found
+            .containers
+            .unwrap_or_default()
+            .into_iter()
+            .map(|(id, endpoint)| Attached {
+                id,
+                name: endpoint.name.unwrap_or_default(),
+                ipv4: endpoint.ipv4_address.as_deref().and_then(address),
+                ipv6: endpoint.ipv6_address.as_deref().and_then(address),
+            })
+            .collect();
+        containers.sort_by(|a, b| a.name.cmp(&b.name));
+        Self {
+            id: found.id.unwrap_or_default(),
+            name: found.name.unwrap_or_default(),
+            driver: found.driver.unwrap_or_default(),
+            ipv6: found.enable_ipv6.unwrap_or_default(),
+            internal: found.internal.unwrap_or_default(),
+            subnets: found
+                .ipam
+                .and_then(|ipam| ipam.config)
+                .unwrap_or_default()
+                .into_iter()
+                .filter_map(|config| {
+                    let gateway = config.gateway.as_deref().and_then(address);
+                    Some(Subnet { range: config.subnet?, gateway })
+                })
+                .collect(),
+            labels: found.labels.unwrap_or_default().into_iter().collect(),
+            containers,
+        }
+    }
+}
+
+/// Runtimes write addresses with and without the length of the prefix, and nothing as "".
+pub(crate) fn address(text: &str) -> Option<IpAddr> {
+    text.split('/').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chooses_an_ipv6_range_where_docker_has_none() {
+        let spec = NetworkSpec { name: "web".into(), ipv6: true, ..NetworkSpec::default() };
+        let config = create_request(&spec, Kind::Docker).ipam.unwrap().config.unwrap();
+        let range = config[0].subnet.clone().unwrap();
+        assert!(range.starts_with("fd") && range.ends_with("::/64"), "{range}");
+        assert!(range.trim_end_matches("/64").parse::<IpAddr>().is_ok(), "{range}");
+        assert!(create_request(&spec, Kind::Podman).ipam.is_none(), "Podman chooses one itself");
+    }
+
+    #[test]
+    fn keeps_the_range_that_was_asked_for() {
+        let subnets = vec![Subnet { range: "fd00:9::/64".into(), gateway: None }];
+        let spec = NetworkSpec { name: "web".into(), ipv6: true, subnets, ..NetworkSpec::default() };
+        let config = create_request(&spec, Kind::Docker).ipam.unwrap().config.unwrap();
+        assert_eq!(config.len(), 1);
+    }
+
+    #[test]
+    fn reads_addresses_in_all_spellings() {
+        assert_eq!(address("10.1.0.2/24"), "10.1.0.2".parse().ok());
+        assert_eq!(address("fd00::2"), "fd00::2".parse().ok());
+        assert_eq!(address(""), None);
+    }
+}
