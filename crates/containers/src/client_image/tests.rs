@@ -10,7 +10,7 @@ fn options(directory: &Path) -> Options {
 #[tokio::test]
 async fn builds_once_and_finds_it_again() {
     let directory = tempfile::tempdir().unwrap();
-    let fake = Fake::start(Kind::Docker).await;
+    let fake = Fake::start(Kind::Docker);
     let runtime = fake.connect().await;
     let mut lines = Vec::new();
     let reference =
@@ -26,7 +26,7 @@ async fn builds_once_and_finds_it_again() {
 #[tokio::test]
 async fn five_at_once_build_one() {
     let directory = tempfile::tempdir().unwrap();
-    let fake = Fake::start(Kind::Podman).await;
+    let fake = Fake::start(Kind::Podman);
     let runtime = fake.connect().await;
     let options = options(directory.path());
     let all = futures::future::join_all((0..5).map(|_| ensure(&runtime, &options, |_| {}))).await;
@@ -39,7 +39,7 @@ async fn five_at_once_build_one() {
 #[tokio::test]
 async fn a_failed_build_shows_its_output() {
     let directory = tempfile::tempdir().unwrap();
-    let fake = Fake::start(Kind::Docker).await;
+    let fake = Fake::start(Kind::Docker);
     let runtime = fake.connect().await;
     fake.fault(Operation::Build, Fault::stream_error("no space left on device"), 1);
     let error = ensure(&runtime, &options(directory.path()), |_| {}).await.unwrap_err();
@@ -51,7 +51,7 @@ async fn a_failed_build_shows_its_output() {
 #[tokio::test]
 async fn refuses_a_runtime_of_another_architecture() {
     let directory = tempfile::tempdir().unwrap();
-    let fake = Fake::start(Kind::Docker).await;
+    let fake = Fake::start(Kind::Docker);
     fake.set_architecture("s390x");
     let error = ensure(&fake.connect().await, &options(directory.path()), |_| {}).await.unwrap_err();
     assert!(matches!(error, Error::Architecture { .. }), "{error}");
@@ -62,7 +62,7 @@ async fn refuses_a_runtime_of_another_architecture() {
 #[tokio::test]
 async fn a_base_image_on_the_machine_is_not_pulled_and_changes_the_tag() {
     let directory = tempfile::tempdir().unwrap();
-    let fake = Fake::start(Kind::Docker).await;
+    let fake = Fake::start(Kind::Docker);
     let runtime = fake.connect().await;
     fake.add_image("base:1");
     let plain = ensure(&runtime, &options(directory.path()), |_| {}).await.unwrap();
@@ -76,7 +76,7 @@ async fn a_base_image_on_the_machine_is_not_pulled_and_changes_the_tag() {
 #[tokio::test]
 async fn a_base_image_that_cannot_be_had_says_so() {
     let directory = tempfile::tempdir().unwrap();
-    let fake = Fake::start(Kind::Docker).await;
+    let fake = Fake::start(Kind::Docker);
     fake.fault(Operation::Pull, Fault::error(500, "no route to host"), 1);
     let with_base = Options { base_image: Some("base:1".into()), ..options(directory.path()) };
     let error = ensure(&fake.connect().await, &with_base, |_| {}).await.unwrap_err();
