@@ -42,6 +42,8 @@ pub struct Container {
     pub started_at: Option<String>,
     /// In RFC 3339; none before it ended.
     pub finished_at: Option<String>,
+    /// What asks it to end; SIGTERM unless its image says otherwise.
+    pub stop_signal: String,
     pub published: Vec<Published>,
     /// By the network's name.
     pub networks: BTreeMap<String, Address>,
@@ -273,6 +275,10 @@ impl From<ContainerInspectResponse> for Container {
             error: state.error.filter(|error| !error.is_empty()),
             started_at: state.started_at.and_then(time),
             finished_at: state.finished_at.and_then(time),
+            stop_signal: config
+                .stop_signal
+                .filter(|signal| !signal.is_empty())
+                .unwrap_or_else(|| "SIGTERM".to_owned()),
             published,
             networks: settings
                 .networks

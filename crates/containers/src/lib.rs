@@ -12,6 +12,7 @@ mod connect;
 mod container;
 mod error;
 mod events;
+mod exec;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
 mod identity;
@@ -30,6 +31,7 @@ pub use container::spec::{Attachment, ContainerSpec, Mount, PortSpec, Protocol};
 pub use container::{Address, Container, ContainerId, Published, State};
 pub use error::{Cause, Error, ErrorKind};
 pub use events::{ContainerAction, Event, Events, NetworkAction};
+pub use exec::Executed;
 pub use identity::Identity;
 pub use image::Image;
 pub use logs::{LogLine, LogOptions, Output};

@@ -1,8 +1,9 @@
 //! Removing what an owner left behind when its process died before it could clean up.
 
-use crate::labels::{CREATOR, INSTANCE, OWNER, PERSISTENT};
-use crate::{ErrorKind, Identity, Result, Runtime};
 use std::collections::BTreeMap;
+
+use crate::labels::{CREATOR, INSTANCE, KIND, OWNER, PERSISTENT};
+use crate::{ErrorKind, Identity, Result, Runtime};
 
 /// What a sweep removed, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,13 +13,14 @@ pub struct Swept {
 }
 
 impl Runtime {
-    /// Removes containers and networks of this instance whose owner (`alive` is asked with its UID) is gone.
+    /// Removes containers and networks of this instance, made for objects of this kind, whose owner is gone
+    /// (`alive` is asked with its UID).
     ///
     /// Left alone: other instances' things, what is labelled persistent, what another living process made,
     /// and networks that are in use. What an owner that still exists had before a restart stays, to be adopted.
-    pub async fn sweep(&self, instance: &str, alive: impl Fn(&str) -> bool) -> Result<Swept> {
+    pub async fn sweep(&self, instance: &str, kind: &str, alive: impl Fn(&str) -> bool) -> Result<Swept> {
         let mut swept = Swept::default();
-        let ours = [(INSTANCE, instance)];
+        let ours = [(INSTANCE, instance), (KIND, kind)];
         for container in self.containers(&ours).await? {
             if is_left_over(&container.labels, &alive) {
                 self.remove(&container.id).await?;

@@ -9,10 +9,13 @@ use bollard::models::{
     ContainerCreateBody, HostConfig, Mount as MountModel, MountType, NetworkingConfig, PortBinding,
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::network::endpoint;
 
 /// A container to make.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ContainerSpec {
     pub name: String,
     pub image: String,
@@ -27,6 +30,8 @@ pub struct ContainerSpec {
     pub hostname: Option<String>,
     /// The runtime's default network when there are none.
     pub networks: Vec<Attachment>,
+    /// In the network of this container, in place of networks and ports of its own.
+    pub network_of: Option<String>,
     pub ports: Vec<PortSpec>,
     pub mounts: Vec<Mount>,
     /// Lines for the hosts file: name and address.
@@ -44,7 +49,7 @@ pub struct ContainerSpec {
 }
 
 /// A network that a container is on, and its names there.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
     pub network: String,
     /// Names besides the container's own.
@@ -52,7 +57,7 @@ pub struct Attachment {
 }
 
 /// A port of the container that the host shall answer on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortSpec {
     pub port: u16,
     pub protocol: Protocol,
@@ -68,7 +73,7 @@ impl PortSpec {
 }
 
 /// TCP or UDP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Protocol {
     Tcp,
     Udp,
@@ -97,7 +102,7 @@ impl fmt::Display for Protocol {
 }
 
 /// A file or directory of the host inside the container.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
     pub source: PathBuf,
     pub target: String,
@@ -141,7 +146,10 @@ impl ContainerSpec {
             .collect::<Result<Vec<_>, String>>()?;
         let first = self.networks.first();
         let host_config = HostConfig {
-            network_mode: first.map(|attachment| attachment.network.clone()),
+            network_mode: match &self.network_of {
+                Some(other) => Some(format!("container:{other}")),
+                None => first.map(|attachment| attachment.network.clone()),
+            },
             mounts: (!mounts.is_empty()).then_some(mounts),
             extra_hosts: some(self.hosts.iter().map(|(name, address)| format!("{name}:{address}")).collect()),
             readonly_rootfs: Some(self.read_only_root),
@@ -174,6 +182,9 @@ impl ContainerSpec {
 
     /// Finds what the runtimes take in silence, or answer with something nobody understands.
     fn check(&self) -> Result<(), String> {
+        if self.network_of.is_some() && !(self.networks.is_empty() && self.ports.is_empty()) {
+            return Err("a container in another's network has no networks or ports of its own".to_owned());
+        }
         let mut names = self.name.chars();
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
         if !names.next().is_some_and(|c| c.is_ascii_alphanumeric()) || !names.all(plain) {

@@ -184,7 +184,7 @@ async fn sweeps_what_dead_owners_left_and_nothing_else() {
     persistent.insert(PERSISTENT.to_owned(), "true".to_owned());
     let network = NetworkSpec { name: "persistent".into(), labels: persistent, ..NetworkSpec::default() };
     runtime.create_network(&network).await.unwrap();
-    let swept = runtime.sweep("one", |owner| owner == "alive").await.unwrap();
+    let swept = runtime.sweep("one", "Tunnel", |owner| owner == "alive").await.unwrap();
     assert_eq!(swept.containers, ["left"]);
     assert_eq!(swept.networks, ["left"]);
     assert_eq!(fake.networks(), ["kept", "other", "persistent"]);

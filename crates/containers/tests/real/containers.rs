@@ -154,7 +154,7 @@ async fn a_sweep_removes_what_dead_owners_left(bed: &Bed) {
         let id = bed.runtime.create(spec).await.unwrap();
         bed.runtime.start(&id).await.unwrap();
     }
-    let swept = bed.runtime.sweep(&instance, |uid| uid == "alive").await.unwrap();
+    let swept = bed.runtime.sweep(&instance, "Test", |uid| uid == "alive").await.unwrap();
     assert_eq!(swept.containers, [dead.name]);
     let left = bed.runtime.containers(&[(INSTANCE, &instance)]).await.unwrap();
     assert_eq!(left.iter().map(|container| &container.name).collect::<Vec<_>>(), [&alive.name]);
