@@ -172,7 +172,7 @@ impl ContainerSpec {
             labels: Some(self.labels.clone().into_iter().collect()),
             // Docker publishes only what is exposed too.
             exposed_ports: some(port_bindings.into_keys().collect()),
-            networking_config: first.map(|attachment| NetworkingConfig {
+            networking_config: first.filter(|attachment| !is_mode(&attachment.network)).map(|attachment| NetworkingConfig {
                 endpoints_config: Some(HashMap::from([(attachment.network.clone(), endpoint(attachment))])),
             }),
             host_config: Some(host_config),
@@ -205,6 +205,11 @@ impl ContainerSpec {
         }
         Ok(())
     }
+}
+
+/// Networks that are a way of having none; there is nothing to attach to.
+fn is_mode(network: &str) -> bool {
+    matches!(network, "host" | "none")
 }
 
 fn some(list: Vec<String>) -> Option<Vec<String>> {
