@@ -64,7 +64,11 @@ impl Runtime {
             };
             let body = bollard::body_full(Bytes::from(archive));
             outcome = self
-                .call(what.as_str(), self.limits.call, self.docker.upload_to_container(id, Some(options), body))
+                .call(
+                    what.as_str(),
+                    self.limits.call,
+                    self.docker.upload_to_container(id, Some(options), body),
+                )
                 .await;
             match &outcome {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -78,9 +82,12 @@ impl Runtime {
 /// The directory of an absolute, plain path.
 fn directory(path: &Path) -> Option<&Path> {
     let plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
-    (path.is_absolute() && path.components().all(plain) && path.to_str().is_some() && path.file_name().is_some())
-        .then(|| path.parent())
-        .flatten()
+    (path.is_absolute()
+        && path.components().all(plain)
+        && path.to_str().is_some()
+        && path.file_name().is_some())
+    .then(|| path.parent())
+    .flatten()
 }
 
 /// An archive to be unpacked at `base`, with the directories between it and the files.
@@ -97,6 +104,9 @@ fn pack(base: &Path, files: &[&File]) -> io::Result<Vec<u8>> {
                 let mut header = tar::Header::new_gnu();
                 header.set_entry_type(tar::EntryType::Directory);
                 header.set_mode(0o755);
+                header.set_uid(0);
+                header.set_gid(0);
+                header.set_mtime(0);
                 header.set_size(0);
                 archive.append_data(&mut header, path, io::empty())?;
             }
@@ -105,6 +115,7 @@ fn pack(base: &Path, files: &[&File]) -> io::Result<Vec<u8>> {
         header.set_mode(file.mode);
         header.set_uid(u64::from(file.uid));
         header.set_gid(u64::from(file.gid));
+        header.set_mtime(0);
         header.set_size(file.content.len() as u64);
         archive.append_data(&mut header, inside, file.content.as_slice())?;
     }

@@ -94,7 +94,8 @@ impl Runtime {
         let ran = self.call(what.as_str(), self.limits.slow, run).await;
         ran.map_err(|error| error.with_output(tail.into_iter().collect()))?;
         self.image(&reference).await?.ok_or_else(|| {
-            Error::invalid(what, "the runtime says it is done but does not hold it").with_kind(ErrorKind::Other)
+            Error::invalid(what, "the runtime says it is done but does not hold it")
+                .with_kind(ErrorKind::Other)
         })
     }
 }
@@ -122,11 +123,13 @@ fn pack(mut into: impl Write, dockerfile: &str, files: Vec<BuildFile>) -> io::Re
                 append(&mut archive, &file.path, file.mode, bytes.len() as u64, bytes.as_slice())?;
             }
             Content::File(source) => {
-                let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", source.display()));
+                let named =
+                    |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", source.display()));
                 let opened = fs::File::open(&source).map_err(named)?;
                 let size = opened.metadata().map_err(named)?.len();
                 // A file that grows or shrinks meanwhile must not spoil the archive's frame.
-                append(&mut archive, &file.path, file.mode, size, io::Read::take(opened, size)).map_err(named)?;
+                append(&mut archive, &file.path, file.mode, size, io::Read::take(opened, size))
+                    .map_err(named)?;
             }
         }
     }
@@ -144,6 +147,8 @@ fn append(
 ) -> io::Result<()> {
     let mut header = tar::Header::new_gnu();
     header.set_mode(mode);
+    header.set_uid(0);
+    header.set_gid(0);
     header.set_size(size);
     // A fixed time: what is the same shall be found in the builder's cache.
     header.set_mtime(0);

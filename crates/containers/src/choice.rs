@@ -78,11 +78,16 @@ impl Candidate {
 }
 
 /// The places to look, in order of preference, without doubles.
-pub(crate) fn candidates(choice: &Choice, env: impl Fn(&str) -> Option<OsString>, uid: u32) -> Vec<Candidate> {
+pub(crate) fn candidates(
+    choice: &Choice,
+    env: impl Fn(&str) -> Option<OsString>,
+    uid: u32,
+) -> Vec<Candidate> {
     if let Choice::Socket(path) = choice {
         return vec![Candidate::path(path.clone())];
     }
-    let text = |name: &str| env(name).and_then(|value| value.into_string().ok()).filter(|value| !value.is_empty());
+    let text =
+        |name: &str| env(name).and_then(|value| value.into_string().ok()).filter(|value| !value.is_empty());
     let runtime_dir =
         text("XDG_RUNTIME_DIR").map_or_else(|| PathBuf::from(format!("/run/user/{uid}")), PathBuf::from);
 
@@ -141,7 +146,10 @@ mod tests {
     #[test]
     fn environment_comes_first_and_nothing_twice() {
         let env = [("DOCKER_HOST", "unix:///var/run/docker.sock"), ("XDG_RUNTIME_DIR", "/x")];
-        assert_eq!(names(&Choice::Docker, &env), ["DOCKER_HOST=unix:///var/run/docker.sock", "/x/docker.sock"]);
+        assert_eq!(
+            names(&Choice::Docker, &env),
+            ["DOCKER_HOST=unix:///var/run/docker.sock", "/x/docker.sock"]
+        );
     }
 
     #[test]

@@ -144,15 +144,14 @@ async fn base_image(
     architecture: &str,
     output: &mut impl FnMut(&str),
 ) -> Result<String, Error> {
-    let found = match runtime.image(image).await.map_err(Error::Runtime)? {
-        Some(found) => found,
-        None => {
-            output(&format!("pulling base image {image}"));
-            runtime
-                .pull(image, &mut *output)
-                .await
-                .map_err(|source| Error::BaseImage { image: image.to_owned(), source })?
-        }
+    let found = if let Some(found) = runtime.image(image).await.map_err(Error::Runtime)? {
+        found
+    } else {
+        output(&format!("pulling base image {image}"));
+        runtime
+            .pull(image, &mut *output)
+            .await
+            .map_err(|source| Error::BaseImage { image: image.to_owned(), source })?
     };
     // Images made by hand may leave it out.
     if !found.architecture.is_empty() && found.architecture != architecture {
@@ -175,7 +174,11 @@ fn recipe<'a>(reference: &'a str, digest: &str, parts: &Parts, base_image: Optio
     let mut entrypoint = vec!["/causeway".to_owned()];
     let mut private = |name: &str, source: &PathBuf| {
         let place = format!("{PRIVATE}/{name}");
-        files.push(BuildFile { path: format!("root{place}"), content: Content::File(source.clone()), mode: 0o755 });
+        files.push(BuildFile {
+            path: format!("root{place}"),
+            content: Content::File(source.clone()),
+            mode: 0o755,
+        });
         place
     };
     if let Some(dynamic) = &parts.dynamic {

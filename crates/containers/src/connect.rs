@@ -43,7 +43,9 @@ fn list(tried: &[Tried]) -> String {
 
 fn advice(choice: &Choice) -> &'static str {
     match choice {
-        Choice::Docker => "start Docker with `systemctl start docker` or name its socket with --container-runtime PATH",
+        Choice::Docker => {
+            "start Docker with `systemctl start docker` or name its socket with --container-runtime PATH"
+        }
         Choice::Podman => {
             "start Podman with `systemctl start podman.socket` (`systemctl --user start podman.socket` \
              without root) or name its socket with --container-runtime PATH"
@@ -52,7 +54,9 @@ fn advice(choice: &Choice) -> &'static str {
             "start one with `systemctl start docker` or `systemctl start podman.socket` \
              (`systemctl --user ...` without root), or name its socket with --container-runtime PATH"
         }
-        Choice::Socket(_) => "start the runtime that owns this socket, or choose another with --container-runtime",
+        Choice::Socket(_) => {
+            "start the runtime that owns this socket, or choose another with --container-runtime"
+        }
     }
 }
 

@@ -100,16 +100,20 @@ impl Runtime {
     /// [`ErrorKind::Timeout`] the container may be there all the same: look for it by name.
     pub async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId> {
         let what = format!("create container {} from image {}", spec.name, spec.image);
-        let options = CreateContainerOptions { name: Some(spec.name.clone()), ..CreateContainerOptions::default() };
+        let options =
+            CreateContainerOptions { name: Some(spec.name.clone()), ..CreateContainerOptions::default() };
         let body = spec.body().map_err(|why| Error::invalid(what.as_str(), why))?;
-        let created = self
-            .call(what, self.limits.create, self.docker.create_container(Some(options), body))
-            .await?;
+        let created =
+            self.call(what, self.limits.create, self.docker.create_container(Some(options), body)).await?;
         // Docker before version 25 takes one network at creation; the others follow.
         for attachment in spec.networks.iter().skip(1) {
             if let Err(error) = self.attach(&created.id, attachment).await {
                 if let Err(left) = self.remove(&created.id).await {
-                    tracing::warn!(container = spec.name, error = left.report(), "container could not be removed");
+                    tracing::warn!(
+                        container = spec.name,
+                        error = left.report(),
+                        "container could not be removed"
+                    );
                 }
                 return Err(error);
             }
@@ -120,7 +124,8 @@ impl Runtime {
     /// Starts a container; one that runs already is fine.
     pub async fn start(&self, id: &str) -> Result<()> {
         let id = plain_name("start container", id)?;
-        self.call(format!("start container {id}"), self.limits.create, self.docker.start_container(id, None)).await
+        self.call(format!("start container {id}"), self.limits.create, self.docker.start_container(id, None))
+            .await
     }
 
     /// Asks it to end, ends it after `grace`, and comes back when it has ended; one that does not run is fine.
@@ -149,7 +154,8 @@ impl Runtime {
         let id = plain_name("remove container", id)?;
         let what = format!("remove container {id}");
         let options = RemoveContainerOptions { v: true, force: true, link: false };
-        let removed = self.call(what.as_str(), self.limits.call, self.docker.remove_container(id, Some(options))).await;
+        let removed =
+            self.call(what.as_str(), self.limits.call, self.docker.remove_container(id, Some(options))).await;
         match removed {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             // Another call removes it: that is as good, once it is done.
@@ -176,7 +182,9 @@ impl Runtime {
         // the answer cannot be read until they have passed.
         for _ in 0..20 {
             match self.inspect(name).await {
-                Err(error) if error.kind() == ErrorKind::Other && error.report().contains("unknown variant") => {
+                Err(error)
+                    if error.kind() == ErrorKind::Other && error.report().contains("unknown variant") =>
+                {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
                 other => return other,
@@ -197,8 +205,11 @@ impl Runtime {
 
     /// The containers, running or not, that carry all of these labels.
     pub async fn containers(&self, labels: &[(&str, &str)]) -> Result<Vec<Container>> {
-        let options =
-            ListContainersOptions { all: true, filters: Some(filter(labels)), ..ListContainersOptions::default() };
+        let options = ListContainersOptions {
+            all: true,
+            filters: Some(filter(labels)),
+            ..ListContainersOptions::default()
+        };
         let found = self
             .call("list containers", self.limits.call, self.docker.list_containers(Some(options)))
             .await?;
@@ -227,7 +238,10 @@ impl Runtime {
             Some(Ok(answer)) => Ok(answer.status_code),
             Some(Err(Bollard::DockerContainerWaitError { code, .. })) => Ok(code),
             Some(Err(error)) => Err(Error::new(what, error)),
-            None => Err(Error::invalid(what, "the runtime closed the connection").with_kind(ErrorKind::Unreachable)),
+            None => {
+                Err(Error::invalid(what, "the runtime closed the connection")
+                    .with_kind(ErrorKind::Unreachable))
+            }
         }
     }
 }
@@ -245,7 +259,9 @@ impl From<ContainerInspectResponse> for Container {
             Some(ContainerStateStatusEnum::REMOVING) => State::Removing,
             Some(ContainerStateStatusEnum::EXITED) => State::Exited,
             Some(ContainerStateStatusEnum::DEAD) => State::Dead,
-            Some(ContainerStateStatusEnum::CREATED | ContainerStateStatusEnum::EMPTY) | None => State::Created,
+            Some(ContainerStateStatusEnum::CREATED | ContainerStateStatusEnum::EMPTY) | None => {
+                State::Created
+            }
         };
         let mut published: Vec<Published> = settings
             .ports

@@ -165,9 +165,11 @@ fn classify(cause: &Cause) -> ErrorKind {
         Cause::Timeout(_) => ErrorKind::Timeout,
         Cause::Invalid(_) => ErrorKind::Refused,
         Cause::Transport(error) => match error.downcast_ref::<Bollard>() {
-            Some(Bollard::JsonDataError { .. } | Bollard::JsonSerdeError { .. } | Bollard::StrParseError { .. }) => {
-                ErrorKind::Other
-            }
+            Some(
+                Bollard::JsonDataError { .. }
+                | Bollard::JsonSerdeError { .. }
+                | Bollard::StrParseError { .. },
+            ) => ErrorKind::Other,
             _ => ErrorKind::Unreachable,
         },
     }
@@ -198,7 +200,8 @@ mod tests {
     use super::*;
 
     fn kind(status_code: u16, message: &str) -> ErrorKind {
-        Error::new("try", Bollard::DockerResponseServerError { status_code, message: message.to_owned() }).kind()
+        Error::new("try", Bollard::DockerResponseServerError { status_code, message: message.to_owned() })
+            .kind()
     }
 
     #[test]
@@ -270,9 +273,15 @@ mod tests {
 
     #[test]
     fn reports_the_whole_story() {
-        let error =
-            Error::new("start container web", Bollard::DockerResponseServerError { status_code: 500, message: "no\n".into() });
+        let error = Error::new(
+            "start container web",
+            Bollard::DockerResponseServerError { status_code: 500, message: "no\n".into() },
+        );
         assert_eq!(error.report(), "cannot start container web: no (status 500)");
-        assert_eq!(error.to_string(), "cannot start container web", "the source's text stays with the source");
+        assert_eq!(
+            error.to_string(),
+            "cannot start container web",
+            "the source's text stays with the source"
+        );
     }
 }

@@ -308,9 +308,8 @@ impl Shared {
     }
 
     fn begin(&self, container: &str) -> Result<bool, (u16, String)> {
-        let (event, snapshot) = match lock(&self.world).start_container(container)? {
-            Some(started) => started,
-            None => return Ok(false),
+        let Some((event, snapshot)) = lock(&self.world).start_container(container)? else {
+            return Ok(false);
         };
         let hook = lock(&self.hook).clone();
         if let Some(hook) = hook {

@@ -105,7 +105,10 @@ mod tests {
     fn matches_only_the_same_process() {
         let me = Identity::own().unwrap();
         assert!(me.is_alive());
-        assert!(!Identity { start_time: me.start_time + 1, ..me.clone() }.is_alive(), "a reused pid is another");
+        assert!(
+            !Identity { start_time: me.start_time + 1, ..me.clone() }.is_alive(),
+            "a reused pid is another"
+        );
         assert!(!Identity { boot_id: "other".into(), ..me }.is_alive(), "another boot is another process");
     }
 }

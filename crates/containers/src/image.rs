@@ -28,8 +28,9 @@ impl Runtime {
     /// The image of this name, if the runtime holds it; nothing is pulled.
     pub async fn image(&self, reference: &str) -> Result<Option<Image>> {
         let name = plain_name("inspect image", reference)?;
-        let found =
-            self.call(format!("inspect image {name}"), self.limits.call, self.docker.inspect_image(name)).await;
+        let found = self
+            .call(format!("inspect image {name}"), self.limits.call, self.docker.inspect_image(name))
+            .await;
         match found {
             Ok(image) => Ok(Some(Image::from(image))),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -59,7 +60,8 @@ impl Runtime {
         };
         self.call(what.as_str(), self.limits.slow, pull).await?;
         self.image(name).await?.ok_or_else(|| {
-            Error::invalid(what, "the runtime says it is done but does not hold it").with_kind(ErrorKind::NotFound)
+            Error::invalid(what, "the runtime says it is done but does not hold it")
+                .with_kind(ErrorKind::NotFound)
         })
     }
 

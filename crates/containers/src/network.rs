@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use bollard::models::{
-    EndpointSettings, Ipam, IpamConfig, NetworkConnectRequest, NetworkCreateRequest, NetworkDisconnectRequest,
-    NetworkInspect,
+    EndpointSettings, Ipam, IpamConfig, NetworkConnectRequest, NetworkCreateRequest,
+    NetworkDisconnectRequest, NetworkInspect,
 };
 use bollard::query_parameters::ListNetworksOptions;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -87,27 +87,31 @@ impl Runtime {
     async fn is_first_of_its_name(&self, name: &str, id: &str) -> Result<bool> {
         let filters = HashMap::from([("name".to_owned(), vec![name.to_owned()])]);
         let options = ListNetworksOptions { filters: Some(filters) };
-        let found = self
-            .call("list networks", self.limits.call, self.docker.list_networks(Some(options)))
-            .await?;
-        Ok(!found
-            .iter()
-            .any(|other| other.name.as_deref() == Some(name) && other.id.as_deref().is_some_and(|other| other < id)))
+        let found =
+            self.call("list networks", self.limits.call, self.docker.list_networks(Some(options))).await?;
+        Ok(!found.iter().any(|other| {
+            other.name.as_deref() == Some(name) && other.id.as_deref().is_some_and(|other| other < id)
+        }))
     }
 
     /// Looks a network up by name or id.
     pub async fn network(&self, name_or_id: &str) -> Result<Network> {
         let name = plain_name("inspect network", name_or_id)?;
-        self.call(format!("inspect network {name}"), self.limits.call, self.docker.inspect_network(name, None))
-            .await
-            .map(Network::from)
+        self.call(
+            format!("inspect network {name}"),
+            self.limits.call,
+            self.docker.inspect_network(name, None),
+        )
+        .await
+        .map(Network::from)
     }
 
     /// Removes a network; one that is gone already is fine, one with containers is [`ErrorKind::InUse`].
     pub async fn remove_network(&self, name_or_id: &str) -> Result<()> {
         let name = plain_name("remove network", name_or_id)?;
-        let removed =
-            self.call(format!("remove network {name}"), self.limits.call, self.docker.remove_network(name)).await;
+        let removed = self
+            .call(format!("remove network {name}"), self.limits.call, self.docker.remove_network(name))
+            .await;
         match removed {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             other => other,
@@ -117,9 +121,8 @@ impl Runtime {
     /// The networks that carry all of these labels.
     pub async fn networks(&self, labels: &[(&str, &str)]) -> Result<Vec<Network>> {
         let options = ListNetworksOptions { filters: Some(filter(labels)) };
-        let found = self
-            .call("list networks", self.limits.call, self.docker.list_networks(Some(options)))
-            .await?;
+        let found =
+            self.call("list networks", self.limits.call, self.docker.list_networks(Some(options))).await?;
         let ids = found.into_iter().filter_map(|network| network.id);
         stream::iter(ids)
             .map(|id| async move {
@@ -206,8 +209,8 @@ fn unique_local_range() -> String {
     let mut bytes = [0_u8; 7];
     // All zeroes are a lawful range too, if ever the system has no random numbers to give.
     let _ = aws_lc_rs::rand::fill(&mut bytes);
-    let [a, b, c, d, e, f, g] = bytes;
-    format!("fd{a:02x}:{b:02x}{c:02x}:{d:02x}{e:02x}:{f:02x}{g:02x}::/64")
+    let hex: String = bytes.iter().fold("fd".to_owned(), |text, byte| text + &format!("{byte:02x}"));
+    format!("{}:{}:{}:{}::/64", &hex[..4], &hex[4..8], &hex[8..12], &hex[12..])
 }
 
 impl From<NetworkInspect> for Network {

@@ -39,11 +39,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            call: Duration::from_secs(30),
-            create: Duration::from_secs(120),
-            slow: Duration::from_secs(600),
-        }
+        Self { call: Duration::from_secs(30), create: Duration::from_mins(2), slow: Duration::from_mins(10) }
     }
 }
 
@@ -141,7 +137,8 @@ pub(crate) fn rust_architecture(name: &str) -> String {
 /// Refuses names that would change the path of a request.
 pub(crate) fn plain_name<'a>(what: &str, name: &'a str) -> Result<&'a str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | ':' | '/' | '@');
-    if name.is_empty() || !name.chars().all(plain) || name.split('/').any(|part| part == ".." || part == ".") {
+    if name.is_empty() || !name.chars().all(plain) || name.split('/').any(|part| part == ".." || part == ".")
+    {
         return Err(Error::invalid(format!("{what} {name:?}"), "this is not a name that a runtime knows"));
     }
     Ok(name)

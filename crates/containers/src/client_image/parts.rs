@@ -51,7 +51,11 @@ impl Parts {
     /// Looks at the binary, lists what it needs and hashes it all.
     pub async fn of(binary: &Path) -> Result<Self, Error> {
         let version = version(binary)?;
-        let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|known| known.get(&version).cloned());
+        let known = KNOWN
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .and_then(|known| known.get(&version).cloned());
         if let Some(parts) = known {
             return Ok(Self { binary: binary.to_owned(), ..parts });
         }
@@ -64,8 +68,12 @@ impl Parts {
         let content = tokio::task::spawn_blocking(move || hash(&hashed.0, hashed.1.as_ref()))
             .await
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
-        let parts =
-            Self { binary: binary.to_owned(), architecture: header.architecture.to_owned(), dynamic, content };
+        let parts = Self {
+            binary: binary.to_owned(),
+            architecture: header.architecture.to_owned(),
+            dynamic,
+            content,
+        };
         KNOWN
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -115,7 +123,9 @@ fn hash(binary: &Path, dynamic: Option<&Dynamic>) -> Result<[u8; 32], Error> {
         let failed = |source: io::Error| Error::Binary { path: path.to_owned(), source };
         let mut file = fs::File::open(path).map_err(failed)?;
         // Where a file lies and how long it is belongs to the content.
-        context.update(format!("{name}\0{}\0{}\0", place(path, name), file.metadata().map_err(failed)?.len()).as_bytes());
+        context.update(
+            format!("{name}\0{}\0{}\0", place(path, name), file.metadata().map_err(failed)?.len()).as_bytes(),
+        );
         let mut piece = vec![0; 1 << 20];
         loop {
             match file.read(&mut piece).map_err(failed)? {
@@ -175,7 +185,8 @@ mod tests {
         let glibc = "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibgcc_s.so.1 => /lib/x86_64-linux-gnu/libgcc_s.so.1 (0x00007f3b)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f3a)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f3c)\n";
         let found = parse_list(glibc, Path::new("/lib64/ld-linux-x86-64.so.2")).unwrap();
         assert_eq!(found.keys().collect::<Vec<_>>(), ["libc.so.6", "libgcc_s.so.1"]);
-        let musl = "\t/lib/ld-musl-x86_64.so.1 (0x7f)\n\tlibc.musl-x86_64.so.1 => /lib/ld-musl-x86_64.so.1 (0x7f)\n";
+        let musl =
+            "\t/lib/ld-musl-x86_64.so.1 (0x7f)\n\tlibc.musl-x86_64.so.1 => /lib/ld-musl-x86_64.so.1 (0x7f)\n";
         assert!(parse_list(musl, Path::new("/lib/ld-musl-x86_64.so.1")).unwrap().is_empty());
     }
 

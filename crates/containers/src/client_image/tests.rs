@@ -45,7 +45,9 @@ async fn a_failed_build_shows_its_output() {
     let error = ensure(&runtime, &options(directory.path()), |_| {}).await.unwrap_err();
     let said = error.report();
     assert!(said.contains("no space left on device") && said.contains("Step 1"), "{said}");
-    ensure(&runtime, &options(directory.path()), |_| {}).await.expect("the next try is not in the way of the first");
+    ensure(&runtime, &options(directory.path()), |_| {})
+        .await
+        .expect("the next try is not in the way of the first");
 }
 
 #[tokio::test]
@@ -92,7 +94,10 @@ fn libraries_never_touch_those_of_a_base() {
     };
     let parts = Parts::for_test("/causeway", Some(dynamic));
     let based = recipe("a:1", "00", &parts, Some("debian"));
-    assert!(based.files.iter().skip(1).all(|file| file.path.starts_with("root/opt/causeway/lib/")), "{based:?}");
+    assert!(
+        based.files.iter().skip(1).all(|file| file.path.starts_with("root/opt/causeway/lib/")),
+        "{based:?}"
+    );
     assert!(based.dockerfile.contains(
         r#"ENTRYPOINT ["/opt/causeway/lib/ld.so", "--library-path", "/opt/causeway/lib", "/causeway"]"#
     ));

@@ -132,9 +132,10 @@ impl ContainerSpec {
             .mounts
             .iter()
             .map(|mount| {
-                let source = mount.source.to_str().ok_or_else(|| {
-                    format!("mount source {} is not UTF-8", mount.source.display())
-                })?;
+                let source = mount
+                    .source
+                    .to_str()
+                    .ok_or_else(|| format!("mount source {} is not UTF-8", mount.source.display()))?;
                 Ok(MountModel {
                     typ: Some(MountType::BIND),
                     source: Some(source.to_owned()),
@@ -172,8 +173,13 @@ impl ContainerSpec {
             labels: Some(self.labels.clone().into_iter().collect()),
             // Docker publishes only what is exposed too.
             exposed_ports: some(port_bindings.into_keys().collect()),
-            networking_config: first.filter(|attachment| !is_mode(&attachment.network)).map(|attachment| NetworkingConfig {
-                endpoints_config: Some(HashMap::from([(attachment.network.clone(), endpoint(attachment))])),
+            networking_config: first.filter(|attachment| !is_mode(&attachment.network)).map(|attachment| {
+                NetworkingConfig {
+                    endpoints_config: Some(HashMap::from([(
+                        attachment.network.clone(),
+                        endpoint(attachment),
+                    )])),
+                }
             }),
             host_config: Some(host_config),
             ..ContainerCreateBody::default()
@@ -200,7 +206,9 @@ impl ContainerSpec {
                 ));
             }
         }
-        if let Some((name, _)) = self.env.iter().find(|(name, _)| name.is_empty() || name.contains(['=', '\0'])) {
+        if let Some((name, _)) =
+            self.env.iter().find(|(name, _)| name.is_empty() || name.contains(['=', '\0']))
+        {
             return Err(format!("`{name}` is no name for an environment variable"));
         }
         Ok(())

@@ -3,8 +3,7 @@ use bollard::models::EventActor;
 use super::*;
 
 fn message(typ: EventMessageTypeEnum, action: &str, attributes: &[(&str, &str)]) -> EventMessage {
-    let attributes =
-        attributes.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let attributes = attributes.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     EventMessage {
         typ: Some(typ),
         action: Some(action.to_owned()),
@@ -17,7 +16,8 @@ fn message(typ: EventMessageTypeEnum, action: &str, attributes: &[(&str, &str)])
 #[test]
 fn reads_the_end_of_a_container_in_both_dialects() {
     for (action, code) in [("die", "exitCode"), ("died", "containerExitCode")] {
-        let event = translate(message(EventMessageTypeEnum::CONTAINER, action, &[("name", "web"), (code, "137")]));
+        let event =
+            translate(message(EventMessageTypeEnum::CONTAINER, action, &[("name", "web"), (code, "137")]));
         let Some(Event::Container { name, action, exit_code, .. }) = event else { panic!("{event:?}") };
         assert_eq!((name.as_str(), action, exit_code), ("web", ContainerAction::Died, Some(137)));
     }

@@ -27,7 +27,8 @@ pub(super) fn run(listener: UnixListener, shared: Arc<Shared>, stop_rx: oneshot:
         .expect("a thread of its own can have a runtime");
     runtime.block_on(async {
         listener.set_nonblocking(true).expect("a socket can be made non-blocking");
-        let listener = tokio::net::UnixListener::from_std(listener).expect("a bound socket can be listened on");
+        let listener =
+            tokio::net::UnixListener::from_std(listener).expect("a bound socket can be listened on");
         let router = Router::new().fallback(handle).with_state(shared);
         tokio::select! {
             _ = axum::serve(listener, router) => {}
@@ -139,7 +140,10 @@ fn plain(
         }
         Operation::RemoveNetwork => {
             if world.is_in_use(id) {
-                return Err((403, format!("error while removing network: network {id} has active endpoints")));
+                return Err((
+                    403,
+                    format!("error while removing network: network {id} has active endpoints"),
+                ));
             }
             let event = world.drop_network(id).ok_or_else(|| (404, format!("network {id} not found")))?;
             (empty(204), Some(event))
@@ -148,9 +152,7 @@ fn plain(
             let container = body["Container"].as_str().unwrap_or_default();
             (empty(200), world.attach(container, id, &body["EndpointConfig"])?)
         }
-        Operation::Detach => {
-            (empty(200), world.detach(body["Container"].as_str().unwrap_or_default(), id)?)
-        }
+        Operation::Detach => (empty(200), world.detach(body["Container"].as_str().unwrap_or_default(), id)?),
         Operation::CreateContainer => {
             let name = query.get("name").cloned().unwrap_or_default();
             let (id, event) = world.create_container(&name, body)?;
@@ -204,15 +206,21 @@ fn filter(query: &Pairs, name: &str) -> Vec<String> {
 fn events(shared: &Shared, query: &Pairs) -> Response {
     // Subscribed before the past is read: what happens in between comes twice, as with the real ones.
     let live = shared.events_tx.subscribe();
-    let since: f64 = query.get("since").and_then(|text| text.parse().ok()).unwrap_or(f64::MAX);
+    let since = query.get("since").and_then(|text| nanos(text)).unwrap_or(u128::MAX);
     let past: Vec<String> = lock(&shared.history)
         .iter()
-        .filter(|(time, _)| *time as f64 / 1e9 >= since)
+        .filter(|(time, _)| *time >= since)
         .map(|(_, line)| line.clone())
         .collect();
     let live = stream::unfold(live, |mut live| async { live.recv().await.ok().map(|line| (line, live)) });
     let lines = stream::iter(past).chain(live);
     Body::from_stream(lines.map(|line| Ok::<_, Infallible>(line + "\n"))).into_response()
+}
+
+/// Reads seconds with nine decimals.
+fn nanos(text: &str) -> Option<u128> {
+    let (seconds, rest) = text.split_once('.')?;
+    Some(seconds.parse::<u128>().ok()? * 1_000_000_000 + rest.parse::<u128>().ok()?)
 }
 
 async fn build(shared: &Shared, query: &Pairs, request: Request, broken: Option<String>) -> Response {
@@ -225,7 +233,9 @@ async fn build(shared: &Shared, query: &Pairs, request: Request, broken: Option<
         }
     }
     let mut dockerfile = String::new();
-    if let Some(Ok(mut entry)) = tar::Archive::new(head.as_slice()).entries().ok().and_then(|mut all| all.next()) {
+    if let Some(Ok(mut entry)) =
+        tar::Archive::new(head.as_slice()).entries().ok().and_then(|mut all| all.next())
+    {
         let _ = entry.read_to_string(&mut dockerfile);
     }
     let mut lines: Vec<Value> = dockerfile
@@ -233,26 +243,20 @@ async fn build(shared: &Shared, query: &Pairs, request: Request, broken: Option<
         .enumerate()
         .map(|(number, line)| json!({"stream": format!("Step {} : {line}\n", number + 1)}))
         .collect();
-    match broken {
-        Some(message) => lines.push(json!({"errorDetail": {"message": message}, "error": message})),
-        None => {
-            let labels: BTreeMap<String, String> =
-                query.get("labels").and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-            let mut world = lock(&shared.world);
-            world.add_image(query.get("t").map_or("", String::as_str), labels);
-            world.dockerfiles.push(dockerfile);
-            lines.push(json!({"stream": "Successfully built\n"}));
-        }
+    if let Some(message) = broken {
+        lines.push(json!({"errorDetail": {"message": message}, "error": message}));
+    } else {
+        let labels: BTreeMap<String, String> =
+            query.get("labels").and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let mut world = lock(&shared.world);
+        world.add_image(query.get("t").map_or("", String::as_str), labels);
+        world.dockerfiles.push(dockerfile);
+        lines.push(json!({"stream": "Successfully built\n"}));
     }
-    lines.iter().map(|line| format!("{line}\n")).collect::<String>().into_response()
+    lines.iter().fold(String::new(), |text, line| text + &line.to_string() + "\n").into_response()
 }
 
-async fn copy_into(
-    shared: &Shared,
-    id: &str,
-    query: &Pairs,
-    request: Request,
-) -> Result<Response, Refusal> {
+async fn copy_into(shared: &Shared, id: &str, query: &Pairs, request: Request) -> Result<Response, Refusal> {
     let base = query.get("path").cloned().unwrap_or_default();
     // Containers of the fake have no directories but the root.
     if base != "/" {

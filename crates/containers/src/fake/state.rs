@@ -175,7 +175,8 @@ impl World {
             .filter(|held| held.status == "running")
             .filter_map(|held| {
                 let end = held.networks.get(name)?;
-                let mut entry = json!({"Name": held.name, "IPv4Address": format!("{}/24", network.ipv4(end.host))});
+                let mut entry =
+                    json!({"Name": held.name, "IPv4Address": format!("{}/24", network.ipv4(end.host))});
                 if network.has_ipv6() {
                     entry["IPv6Address"] = json!(format!("{}/64", network.ipv6(end.host)));
                 }
@@ -194,7 +195,12 @@ impl World {
         }))
     }
 
-    pub fn attach(&mut self, container: &str, network: &str, endpoint: &Value) -> Result<Option<Value>, Refusal> {
+    pub fn attach(
+        &mut self,
+        container: &str,
+        network: &str,
+        endpoint: &Value,
+    ) -> Result<Option<Value>, Refusal> {
         let (name, id) = self
             .find_network(network)
             .map(|(name, found)| (name.clone(), found.id.clone()))
@@ -236,7 +242,10 @@ impl World {
         if let Ok(other) = self.find(name) {
             return Err((
                 409,
-                format!("Conflict. The container name \"/{name}\" is already in use by container \"{}\".", other.id),
+                format!(
+                    "Conflict. The container name \"/{name}\" is already in use by container \"{}\".",
+                    other.id
+                ),
             ));
         }
         let image = text(&request["Image"]);
@@ -255,7 +264,8 @@ impl World {
             .collect();
         let id = self.id();
         let attributes = json!({"name": name, "image": image});
-        let endpoints = request["NetworkingConfig"]["EndpointsConfig"].as_object().cloned().unwrap_or_default();
+        let endpoints =
+            request["NetworkingConfig"]["EndpointsConfig"].as_object().cloned().unwrap_or_default();
         let held = Held {
             id: id.clone(),
             name: name.to_owned(),
@@ -457,7 +467,11 @@ impl Net {
     }
 
     fn ipv6(&self, host: u32) -> String {
-        if host == 0 { format!("fd00:99:{:x}::", self.number) } else { format!("fd00:99:{:x}::{host:x}", self.number) }
+        if host == 0 {
+            format!("fd00:99:{:x}::", self.number)
+        } else {
+            format!("fd00:99:{:x}::{host:x}", self.number)
+        }
     }
 
     fn has_ipv6(&self) -> bool {

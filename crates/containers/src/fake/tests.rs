@@ -93,7 +93,8 @@ async fn a_container_lives_and_ends() {
 async fn a_failed_second_network_leaves_nothing_behind() {
     let (fake, runtime) = with_image(Kind::Docker).await;
     fake.add_network("blue");
-    let networks = ["blue", "nope"].map(|network| Attachment { network: network.into(), aliases: vec![] }).to_vec();
+    let networks =
+        ["blue", "nope"].map(|network| Attachment { network: network.into(), aliases: vec![] }).to_vec();
     let error = runtime.create(&ContainerSpec { networks, ..spec("web") }).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(fake.containers().is_empty());
@@ -142,7 +143,10 @@ async fn follows_events_over_a_death_of_the_runtime() {
         Event::Container { action: ContainerAction::Created, name, .. } if name == "web"
     ));
     runtime.start(&id).await.unwrap();
-    assert!(matches!(events.next().await.unwrap(), Event::Container { action: ContainerAction::Started, .. }));
+    assert!(matches!(
+        events.next().await.unwrap(),
+        Event::Container { action: ContainerAction::Started, .. }
+    ));
     fake.die();
     assert!(matches!(events.next().await.unwrap(), Event::Lost { .. }));
     // Nobody can hear this; it is asked for after the gap.
@@ -172,12 +176,13 @@ async fn reads_logs_while_they_are_written() {
 #[tokio::test]
 async fn sweeps_what_dead_owners_left_and_nothing_else() {
     let (fake, runtime) = with_image(Kind::Docker).await;
-    let labels = |uid: &str, instance: &str| {
-        Owner { uid, kind: "Tunnel", name: "default/web", instance }.labels()
-    };
-    for (name, uid, instance) in [("left", "dead", "one"), ("kept", "alive", "one"), ("other", "dead", "two")] {
+    let labels =
+        |uid: &str, instance: &str| Owner { uid, kind: "Tunnel", name: "default/web", instance }.labels();
+    for (name, uid, instance) in [("left", "dead", "one"), ("kept", "alive", "one"), ("other", "dead", "two")]
+    {
         runtime.create(&ContainerSpec { labels: labels(uid, instance), ..spec(name) }).await.unwrap();
-        let network = NetworkSpec { name: name.into(), labels: labels(uid, instance), ..NetworkSpec::default() };
+        let network =
+            NetworkSpec { name: name.into(), labels: labels(uid, instance), ..NetworkSpec::default() };
         runtime.create_network(&network).await.unwrap();
     }
     let mut persistent = labels("dead", "one");
@@ -197,7 +202,10 @@ async fn a_hook_stands_in_for_the_process() {
     fake.on_start(|container| {
         Box::new(std::net::TcpListener::bind(container.ports[&80]).expect("the port is free"))
     });
-    let id = runtime.create(&ContainerSpec { ports: vec![PortSpec::loopback(80, 0)], ..spec("web") }).await.unwrap();
+    let id = runtime
+        .create(&ContainerSpec { ports: vec![PortSpec::loopback(80, 0)], ..spec("web") })
+        .await
+        .unwrap();
     runtime.start(&id).await.unwrap();
     let address = runtime.container(&id).await.unwrap().published(80, Protocol::Tcp).unwrap();
     std::net::TcpStream::connect(address).expect("someone listens");

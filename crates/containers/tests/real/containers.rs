@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use causeway_containers::labels::{INSTANCE, Owner};
 use causeway_containers::{
-    Attachment, Container, ContainerSpec, ErrorKind, File, LogOptions, Mount, NetworkSpec, Output, PortSpec, Protocol,
-    State,
+    Attachment, Container, ContainerSpec, ErrorKind, File, LogOptions, Mount, NetworkSpec, Output, PortSpec,
+    Protocol, State,
 };
 use futures::StreamExt as _;
 
@@ -41,9 +41,18 @@ async fn files_copied_before_start_keep_mode_and_owner(bed: &Bed) {
     let mut spec = bed.spec(&unique("files"), "file");
     spec.env.push(("FILE".to_owned(), "/etc/causeway/deep/key.pem".to_owned()));
     let id = bed.runtime.create(&spec).await.unwrap();
-    let file = |path: &str| File { path: path.into(), content: b"secret".to_vec(), mode: 0o440, uid: 1234, gid: 4321 };
+    let file = |path: &str| File {
+        path: path.into(),
+        content: b"secret".to_vec(),
+        mode: 0o440,
+        uid: 1234,
+        gid: 4321,
+    };
     bed.runtime
-        .copy_into(&id, &[file("/etc/causeway/deep/key.pem"), file("/etc/causeway/deep/other"), file("/tmp-file")])
+        .copy_into(
+            &id,
+            &[file("/etc/causeway/deep/key.pem"), file("/etc/causeway/deep/other"), file("/tmp-file")],
+        )
         .await
         .unwrap();
     bed.runtime.start(&id).await.unwrap();
@@ -92,7 +101,10 @@ async fn logs_and_exit_code_are_told(bed: &Bed) {
     assert_eq!((ended.state, ended.exit_code), (State::Exited, Some(7)));
     assert!(ended.started_at.is_some() && ended.finished_at.is_some(), "{ended:?}");
     let said = lines(bed, &id).await;
-    assert!(said.iter().any(|(output, line)| *output == Output::Stdout && line.ends_with("hello to out")), "{said:?}");
+    assert!(
+        said.iter().any(|(output, line)| *output == Output::Stdout && line.ends_with("hello to out")),
+        "{said:?}"
+    );
     assert!(said.contains(&(Output::Stderr, "hello to err".to_owned())), "{said:?}");
     bed.runtime.remove(&id).await.unwrap();
 }
@@ -115,7 +127,8 @@ async fn mounts_show_files_of_the_host(bed: &Bed) {
     std::fs::write(directory.path().join("note"), "from the host").unwrap();
     let mut spec = bed.spec(&unique("mount"), "file");
     spec.env.push(("FILE".to_owned(), "/data/note".to_owned()));
-    spec.mounts = vec![Mount { source: directory.path().to_owned(), target: "/data".to_owned(), read_only: true }];
+    spec.mounts =
+        vec![Mount { source: directory.path().to_owned(), target: "/data".to_owned(), read_only: true }];
     let id = bed.runtime.create(&spec).await.unwrap();
     bed.runtime.start(&id).await.unwrap();
     assert_eq!(bed.runtime.wait(&id).await.unwrap(), 0);
@@ -128,7 +141,8 @@ async fn names_and_images_that_are_taken_or_missing(bed: &Bed) {
     let spec = bed.spec(&unique("taken"), "sleep");
     let id = bed.runtime.create(&spec).await.unwrap();
     assert_eq!(bed.runtime.create(&spec).await.unwrap_err().kind(), ErrorKind::NameTaken);
-    let missing = ContainerSpec { image: "causeway-no-such-image:1".into(), ..bed.spec(&unique("missing"), "sleep") };
+    let missing =
+        ContainerSpec { image: "causeway-no-such-image:1".into(), ..bed.spec(&unique("missing"), "sleep") };
     assert_eq!(bed.runtime.create(&missing).await.unwrap_err().kind(), ErrorKind::NotFound);
     let networks = vec![Attachment { network: "no-such-network".into(), aliases: vec![] }];
     let lost = ContainerSpec { networks, ..bed.spec(&unique("lost"), "sleep") };

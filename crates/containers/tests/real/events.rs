@@ -32,12 +32,8 @@ async fn the_life_of_a_container_is_told(bed: &Bed) {
             _ => {}
         }
     }
-    let of_interest = [
-        ContainerAction::Created,
-        ContainerAction::Started,
-        ContainerAction::Died,
-        ContainerAction::Removed,
-    ];
+    let of_interest =
+        [ContainerAction::Created, ContainerAction::Started, ContainerAction::Died, ContainerAction::Removed];
     told.retain(|action| of_interest.contains(action));
     assert_eq!(told, of_interest);
 }
@@ -69,7 +65,9 @@ async fn goes_on_after_a_restart(daemon: Daemon) {
     runtime.create(&spec).await.unwrap();
     loop {
         match events.recv().await.unwrap() {
-            Event::Container { name: called, action: ContainerAction::Created, .. } if called == name => break,
+            Event::Container { name: called, action: ContainerAction::Created, .. } if called == name => {
+                break;
+            }
             Event::Lost { why } => panic!("{why}"),
             _ => {}
         }

@@ -13,7 +13,8 @@ mod runs {
 async fn an_image_is_built_once(bed: &Bed) {
     let mut lines = Vec::new();
     let options = client_image::Options::default();
-    let again = client_image::ensure(&bed.runtime, &options, |line| lines.push(line.to_owned())).await.unwrap();
+    let again =
+        client_image::ensure(&bed.runtime, &options, |line| lines.push(line.to_owned())).await.unwrap();
     assert_eq!(again, bed.image);
     assert!(lines.is_empty(), "{lines:?}");
     let image = bed.runtime.image(&bed.image).await.unwrap().unwrap();
@@ -26,11 +27,16 @@ async fn a_base_image_has_effect(bed: &Bed) {
     let build = Build {
         reference: &base,
         dockerfile: "FROM scratch\nCOPY note /note\n".to_owned(),
-        files: vec![BuildFile { path: "note".into(), content: Content::Bytes(b"from the base".to_vec()), mode: 0o644 }],
+        files: vec![BuildFile {
+            path: "note".into(),
+            content: Content::Bytes(b"from the base".to_vec()),
+            mode: 0o644,
+        }],
         labels: BTreeMap::new(),
     };
     bed.runtime.build(build, |_| {}).await.unwrap();
-    let options = client_image::Options { base_image: Some(base.clone()), ..client_image::Options::default() };
+    let options =
+        client_image::Options { base_image: Some(base.clone()), ..client_image::Options::default() };
     let image = client_image::ensure(&bed.runtime, &options, |_| {}).await.unwrap();
     assert_ne!(image, bed.image);
     let mut spec = bed.spec(&unique("based"), "file");
@@ -38,7 +44,11 @@ async fn a_base_image_has_effect(bed: &Bed) {
     spec.env.push(("FILE".to_owned(), "/note".to_owned()));
     let id = bed.runtime.create(&spec).await.unwrap();
     bed.runtime.start(&id).await.unwrap();
-    assert_eq!(bed.runtime.wait(&id).await.unwrap(), 0, "the base's file is there, and the program runs on it");
+    assert_eq!(
+        bed.runtime.wait(&id).await.unwrap(),
+        0,
+        "the base's file is there, and the program runs on it"
+    );
     bed.runtime.remove(&id).await.unwrap();
     bed.runtime.remove_image(&image).await.unwrap();
     bed.runtime.remove_image(&image).await.expect("removing twice is fine");
@@ -60,5 +70,8 @@ async fn a_failed_build_tells_why(bed: &Bed) {
     };
     let error = client_image::ensure(&bed.runtime, &missing, |_| {}).await.unwrap_err();
     assert!(matches!(error, client_image::Error::BaseImage { .. }), "{}", error.report());
-    assert_ne!(bed.runtime.image(&name).await.unwrap().map(|_| ErrorKind::NotFound), Some(ErrorKind::NotFound));
+    assert_ne!(
+        bed.runtime.image(&name).await.unwrap().map(|_| ErrorKind::NotFound),
+        Some(ErrorKind::NotFound)
+    );
 }

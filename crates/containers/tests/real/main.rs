@@ -1,6 +1,8 @@
 //! The client against real Docker and real Podman. Containers run this very test program, from an image that
 //! the crate itself builds: no registry is needed.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "test code")]
+
 mod containers;
 mod events;
 mod images;
@@ -80,7 +82,9 @@ impl Bed {
         ContainerSpec {
             name: name.to_owned(),
             image: self.image.clone(),
-            command: Some(["inside::play", "--exact", "--ignored", "--nocapture"].map(str::to_owned).to_vec()),
+            command: Some(
+                ["inside::play", "--exact", "--ignored", "--nocapture"].map(str::to_owned).to_vec(),
+            ),
             env: vec![("ROLE".to_owned(), role.to_owned())],
             ..ContainerSpec::default()
         }
@@ -92,7 +96,8 @@ pub async fn connect(testbed: &Testbed) -> (Runtime, String) {
     let runtime = Runtime::connect(&Choice::Socket(testbed.socket())).await.unwrap();
     let mut lines = Vec::new();
     let built =
-        client_image::ensure(&runtime, &client_image::Options::default(), |line| lines.push(line.to_owned())).await;
+        client_image::ensure(&runtime, &client_image::Options::default(), |line| lines.push(line.to_owned()))
+            .await;
     let image = built.unwrap_or_else(|error| panic!("{}\n{}", error.report(), lines.join("\n")));
     (runtime, image)
 }

@@ -23,7 +23,10 @@ async fn makes_a_network_with_both_families(bed: &Bed) {
     let made = bed.runtime.create_network(&spec).await.unwrap();
     assert!(made.ipv6);
     assert!(made.subnets.iter().any(|subnet| subnet.range.contains(':')), "{made:?}");
-    assert!(made.subnets.iter().any(|subnet| subnet.range.contains('.') && subnet.gateway.is_some()), "{made:?}");
+    assert!(
+        made.subnets.iter().any(|subnet| subnet.range.contains('.') && subnet.gateway.is_some()),
+        "{made:?}"
+    );
     let found = bed.runtime.networks(&[("test", &name)]).await.unwrap();
     assert_eq!(found, [made.clone()]);
     assert_eq!(bed.runtime.network(&made.id).await.unwrap().name, name);
@@ -63,7 +66,8 @@ async fn containers_reach_each_other_by_alias(bed: &Bed) {
             aliases: aliases.iter().map(|alias| (*alias).to_owned()).collect(),
         })
     };
-    let server = ContainerSpec { networks: on(&["first", "second"]).to_vec(), ..bed.spec(&unique("server"), "echo") };
+    let server =
+        ContainerSpec { networks: on(&["first", "second"]).to_vec(), ..bed.spec(&unique("server"), "echo") };
     let server = bed.runtime.create(&server).await.unwrap();
     bed.runtime.start(&server).await.unwrap();
     let found = bed.runtime.container(&server).await.unwrap();
@@ -87,7 +91,8 @@ async fn a_network_in_use_stays(bed: &Bed) {
     let spec = NetworkSpec { name: unique("used"), ..NetworkSpec::default() };
     let network = bed.runtime.create_network(&spec).await.unwrap();
     let networks = vec![Attachment { network: network.id.clone(), aliases: vec![] }];
-    let id = bed.runtime.create(&ContainerSpec { networks, ..bed.spec(&unique("user"), "sleep") }).await.unwrap();
+    let id =
+        bed.runtime.create(&ContainerSpec { networks, ..bed.spec(&unique("user"), "sleep") }).await.unwrap();
     bed.runtime.start(&id).await.unwrap();
     let attached = eventually("the container shows on its network", async || {
         bed.runtime.network(&spec.name).await.unwrap().containers.pop()

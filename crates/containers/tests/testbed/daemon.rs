@@ -104,12 +104,17 @@ impl Testbed {
         let range = std::process::id() % 200;
         let mut command = Command::new("dockerd");
         command
-            .arg("--data-root").arg(self.path("data"))
-            .arg("--exec-root").arg(self.path("exec"))
-            .arg("--pidfile").arg(self.path("pid"))
-            .arg("-H").arg(format!("unix://{}", self.socket().display()))
+            .arg("--data-root")
+            .arg(self.path("data"))
+            .arg("--exec-root")
+            .arg(self.path("exec"))
+            .arg("--pidfile")
+            .arg(self.path("pid"))
+            .arg("-H")
+            .arg(format!("unix://{}", self.socket().display()))
             .arg("--bridge=none")
-            .arg("--default-address-pool").arg(format!("base=10.{range}.0.0/16,size=24"));
+            .arg("--default-address-pool")
+            .arg(format!("base=10.{range}.0.0/16,size=24"));
         command
     }
 
@@ -131,9 +136,12 @@ impl Testbed {
 
     fn podman_places(&self, command: &mut Command) {
         command
-            .arg("--root").arg(self.path("root"))
-            .arg("--runroot").arg(self.path("run"))
-            .arg("--tmpdir").arg(self.path("tmp"));
+            .arg("--root")
+            .arg(self.path("root"))
+            .arg("--runroot")
+            .arg(self.path("run"))
+            .arg("--tmpdir")
+            .arg(self.path("tmp"));
     }
 }
 
