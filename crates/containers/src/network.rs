@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::time::Duration;
 
 use bollard::models::{
     EndpointSettings, Ipam, IpamConfig, NetworkConnectRequest, NetworkCreateRequest,
@@ -14,6 +15,9 @@ use crate::container::spec::Attachment;
 use crate::labels::filter;
 use crate::runtime::plain_name;
 use crate::{Error, ErrorKind, Kind, Result, Runtime};
+
+/// How long others of the same name may take to go.
+const RIVALS: Duration = Duration::from_secs(2);
 
 /// A network to make.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,22 +80,36 @@ impl Runtime {
         }
         let request = create_request(spec, self.kind());
         let created = self.call(what.as_str(), self.limits.call, self.docker.create_network(request)).await?;
-        if self.kind() == Kind::Docker && !self.is_first_of_its_name(&spec.name, &created.id).await? {
+        if self.kind() == Kind::Docker && !self.holds_its_name(&spec.name, &created.id).await? {
             self.remove_network(&created.id).await?;
             return Err(taken(what));
         }
         self.network(&created.id).await
     }
 
-    /// Two processes may have made the same name at once; both agree that the one with the lower id stays.
-    async fn is_first_of_its_name(&self, name: &str, id: &str) -> Result<bool> {
-        let filters = HashMap::from([("name".to_owned(), vec![name.to_owned()])]);
-        let options = ListNetworksOptions { filters: Some(filters) };
-        let found =
-            self.call("list networks", self.limits.call, self.docker.list_networks(Some(options))).await?;
-        Ok(!found.iter().any(|other| {
-            other.name.as_deref() == Some(name) && other.id.as_deref().is_some_and(|other| other < id)
-        }))
+    /// Several processes may have made the same name at once. All but the oldest go; the oldest waits for that, and
+    /// goes too if another does not, because that one did not see it and was told that the name is its own.
+    async fn holds_its_name(&self, name: &str, id: &str) -> Result<bool> {
+        let deadline = tokio::time::Instant::now() + RIVALS;
+        loop {
+            let filters = HashMap::from([("name".to_owned(), vec![name.to_owned()])]);
+            let options = ListNetworksOptions { filters: Some(filters) };
+            let found = self
+                .call("list networks", self.limits.call, self.docker.list_networks(Some(options)))
+                .await?;
+            let same: Vec<_> = found.iter().filter(|other| other.name.as_deref() == Some(name)).collect();
+            let oldest = same.iter().min_by_key(|one| (one.created.as_deref(), one.id.as_deref()));
+            if oldest.is_some_and(|oldest| oldest.id.as_deref() != Some(id)) {
+                return Ok(false);
+            }
+            if same.len() <= 1 {
+                return Ok(true);
+            }
+            if tokio::time::Instant::now() >= deadline {
+                return Ok(false);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// Looks a network up by name or id.

@@ -28,7 +28,7 @@ async fn makes_a_network_with_both_families(bed: &Bed) {
         "{made:?}"
     );
     let found = bed.runtime.networks(&[("test", &name)]).await.unwrap();
-    assert_eq!(found, [made.clone()]);
+    assert_eq!(found, std::slice::from_ref(&made));
     assert_eq!(bed.runtime.network(&made.id).await.unwrap().name, name);
     bed.runtime.remove_network(&made.id).await.unwrap();
     bed.runtime.remove_network(&made.id).await.expect("removing twice is fine");

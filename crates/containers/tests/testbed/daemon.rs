@@ -77,7 +77,7 @@ impl Testbed {
             .spawn()
             .unwrap_or_else(|error| panic!("{command:?}: {error}"));
         self.child = Some(child);
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_mins(1);
         while !answers(&self.socket()) {
             let ended = self.child.as_mut().and_then(|child| child.try_wait().unwrap());
             let said = fs::read_to_string(self.path("log")).unwrap_or_default();
@@ -119,12 +119,12 @@ impl Testbed {
     }
 
     fn podman(&self) -> Command {
-        let processes = ulimit("-Hu");
+        let processes = most_processes();
         let conf = format!(
             "[engine]\nruntime=\"runc\"\ncgroup_manager=\"cgroupfs\"\nevents_logger=\"file\"\n\
              [containers]\ndefault_ulimits=[\"nofile=20000:20000\",\"nproc={processes}:{processes}\"]\n\
-             [network]\nnetwork_backend=\"netavark\"\nnetwork_config_dir={:?}\n",
-            self.path("networks")
+             [network]\nnetwork_backend=\"netavark\"\nnetwork_config_dir=\"{}\"\n",
+            self.path("networks").display()
         );
         fs::write(self.path("containers.conf"), conf).unwrap();
         let mut command = Command::new("podman");
@@ -181,11 +181,15 @@ fn is_installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
-fn ulimit(flag: &str) -> String {
-    let output = Command::new("sh").args(["-c", &format!("ulimit {flag}")]).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap().trim().to_owned();
-    // Podman writes "unlimited" as -1.
-    if said == "unlimited" { "-1".to_owned() } else { said }
+/// The most processes that may be asked for on this machine.
+fn most_processes() -> String {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max processes")).unwrap();
+    match line.split_whitespace().nth(3).unwrap() {
+        // Podman's word for it.
+        "unlimited" => "-1".to_owned(),
+        number => number.to_owned(),
+    }
 }
 
 /// Asks for a ping, by hand.
