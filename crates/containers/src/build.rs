@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use tokio::sync::mpsc;
 
-use crate::{Error, ErrorKind, Image, Kind, Result, Runtime};
+use crate::{Error, ErrorKind, Image, Result, Runtime};
 
 /// How many lines of output a failure carries.
 const TAIL: usize = 20;
@@ -57,11 +57,6 @@ impl Runtime {
             rm: true,
             forcerm: true,
             labels: Some(build.labels.clone().into_iter().collect()),
-            // Podman reads an empty platform as a wrong one.
-            platform: match self.kind() {
-                Kind::Docker => String::new(),
-                Kind::Podman => "linux".to_owned(),
-            },
             ..BuildImageOptions::default()
         };
         let mut tail = VecDeque::with_capacity(TAIL);

@@ -45,7 +45,7 @@ pub struct Error {
 #[derive(Debug, thiserror::Error)]
 pub enum Cause {
     /// The runtime's own words.
-    #[error("{message} (status {status})")]
+    #[error("{} (status {status})", if message.is_empty() { "no reason given" } else { message })]
     Status { status: u16, message: String },
     /// A build or pull that began and then failed.
     #[error("{message}")]

@@ -181,15 +181,13 @@ fn is_installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
-/// The most processes that may be asked for on this machine.
-fn most_processes() -> String {
+/// The most processes that may be asked for on this machine; Podman lowers its own limit to the number of pids.
+fn most_processes() -> u64 {
     let limits = fs::read_to_string("/proc/self/limits").unwrap();
     let line = limits.lines().find(|line| line.starts_with("Max processes")).unwrap();
-    match line.split_whitespace().nth(3).unwrap() {
-        // Podman's word for it.
-        "unlimited" => "-1".to_owned(),
-        number => number.to_owned(),
-    }
+    let hard = line.split_whitespace().nth(3).unwrap().parse().unwrap_or(u64::MAX);
+    let pids = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap().trim().parse().unwrap();
+    hard.min(pids)
 }
 
 /// Asks for a ping, by hand.
