@@ -2,6 +2,7 @@
 
 mod cli;
 mod completions;
+mod container_runtime;
 mod data_dir;
 mod demo;
 mod doctor;

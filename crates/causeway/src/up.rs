@@ -21,6 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::container_runtime::ContainerRuntimeArg;
 use crate::data_dir::{self, DataDirArg};
 use crate::operator;
 use crate::pod_logs::NodeLogs;
@@ -49,6 +50,8 @@ pub struct Args {
     /// counts before one without.
     #[arg(long = "program", value_name = "IMAGE=PATH", value_parser = image_program)]
     programs: Vec<ImageProgram>,
+    #[command(flatten)]
+    container_runtime: ContainerRuntimeArg,
     /// Serve the API alone, without Causeway's controllers.
     #[arg(long)]
     no_operator: bool,
@@ -84,7 +87,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         ("API server", Ok(()))
     });
     if !args.no_node {
-        start_node(&mut parts, &server, &dir, &kubeconfig_path, args.programs.clone(), &shutdown)?;
+        start_node(&mut parts, &server, &dir, &kubeconfig_path, &args, &shutdown)?;
     }
     if !args.no_operator {
         start_operator(&mut parts, &server, &shutdown);
@@ -119,7 +122,7 @@ fn start_node(
     server: &Arc<Server>,
     dir: &Path,
     kubeconfig: &Path,
-    programs: Vec<ImageProgram>,
+    args: &Args,
     shutdown: &CancellationToken,
 ) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("can't find this program's own file")?;
@@ -127,7 +130,8 @@ fn start_node(
     let mut config = causeway_node::Config::new(node_name(), &node_dir, program);
     names::OWN_IMAGE.clone_into(&mut config.own_image);
     kubeconfig.clone_into(&mut config.kubeconfig);
-    config.programs = programs;
+    args.programs.clone_into(&mut config.programs);
+    config.containers = args.container_runtime.choice();
     config.ca_path = dir.join("pki").join("ca.crt");
     std::fs::create_dir_all(dir.join("pki"))?;
     std::fs::write(&config.ca_path, server.pki.ca_pem())

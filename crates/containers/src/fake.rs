@@ -84,6 +84,8 @@ pub struct FakeContainer {
     pub labels: BTreeMap<String, String>,
     /// Aliases by the network's name.
     pub networks: BTreeMap<String, Vec<String>>,
+    /// Empty for the default one.
+    pub network_mode: String,
     /// The host's address by the container's port.
     pub ports: BTreeMap<u16, SocketAddr>,
     pub command: Vec<String>,

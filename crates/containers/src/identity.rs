@@ -4,8 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::{fs, io};
 
+use serde::{Deserialize, Serialize};
+
 /// A process that can be told from every other, written as `pid:start-time:boot-id`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     pub pid: i32,
     /// Field 22 of `/proc/PID/stat`: clock ticks since boot.
@@ -110,5 +112,18 @@ mod tests {
             "a reused pid is another"
         );
         assert!(!Identity { boot_id: "other".into(), ..me }.is_alive(), "another boot is another process");
+    }
+
+    #[test]
+    fn a_zombie_is_not_alive() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let identity = Identity::of(child.id() as i32).unwrap();
+        child.kill().unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while identity.is_alive() {
+            assert!(std::time::Instant::now() < deadline, "the killed process still counts as alive");
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
     }
 }

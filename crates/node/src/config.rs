@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use causeway_containers::Choice;
+
 /// How the node is set up; [`Config::new`] fills in the usual values.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -25,6 +27,8 @@ pub struct Config {
     pub pod_addresses: RangeInclusive<Ipv4Addr>,
     /// Programs of this machine that stand for the entrypoints of images.
     pub programs: Vec<ImageProgram>,
+    /// The container runtime for all other images; none leaves them waiting.
+    pub containers: Option<Choice>,
     /// A kubeconfig of this API server: children get its address, never its credentials.
     pub kubeconfig: PathBuf,
     /// The API server's CA certificate (PEM), handed to pods as `ca.crt`.
@@ -93,6 +97,7 @@ impl Config {
             // 127.128.0.0/10: apart from 127.0.0.1, from Services (127.96.0.0/16) and from what resolvers take.
             pod_addresses: Ipv4Addr::new(127, 128, 0, 1)..=Ipv4Addr::new(127, 191, 255, 254),
             programs: Vec::new(),
+            containers: Some(Choice::Auto),
             kubeconfig: PathBuf::new(),
             ca_path: PathBuf::new(),
             commands: CommandPolicy::OwnBinary,

@@ -3,7 +3,7 @@
 use std::{
     fs, io,
     net::Ipv4Addr,
-    os::unix::fs::DirBuilderExt,
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -119,6 +119,13 @@ impl PodDir {
 /// Creates a directory, and those above it, for this user only.
 pub fn create_private(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Creates a directory that a container's own user can read; a private one above it keeps others out.
+pub fn create_readable(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(path)?;
+    // The umask has taken its part.
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
 }
 
 fn subdirectories(path: &Path) -> io::Result<Vec<String>> {

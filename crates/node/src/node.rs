@@ -11,7 +11,7 @@ use crate::{
     endpoints,
     events::Recorder,
     layout::{PodDir, create_private},
-    pod::{self, Addresses, ApiServer, Shared},
+    pod::{self, Addresses, ApiServer, Containers, Shared},
     registration, workload,
 };
 
@@ -55,6 +55,8 @@ impl Node {
             machine: registration::capacity(),
             client: client.clone(),
             addresses: Addresses::load(config.pod_addresses.clone(), &pods),
+            containers: Containers::new(config.containers.clone(), &config.data_dir)
+                .map_err(|source| NodeError::DataDir { path: config.data_dir.clone(), source })?,
             config,
         });
         // Boxed, since each of them is a large state machine.

@@ -5,11 +5,13 @@ mod addresses;
 mod backoff;
 mod env;
 mod fields;
+mod guest;
 mod image;
 mod launch;
 mod mounts;
 mod orphans;
 mod probe;
+mod runtime;
 mod slot;
 mod sources;
 mod status;
@@ -43,7 +45,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use self::addresses::Addresses;
+pub use self::{addresses::Addresses, guest::CONTAINER as GUEST_LABEL, runtime::Containers};
 use self::{
     fields::Host,
     sources::{Kind, SourceRef},
@@ -66,6 +68,7 @@ pub struct Shared {
     pub recorder: Recorder,
     pub api: Option<ApiServer>,
     pub addresses: Addresses,
+    pub containers: Containers,
     /// CPUs and bytes of memory of this machine.
     pub machine: (u64, u64),
 }

@@ -3,9 +3,8 @@
 
 pub mod attempt;
 pub mod durable;
-mod identity;
 mod instance;
 
-pub use attempt::{Exit, Launch};
-pub use identity::Identity;
+pub use attempt::{Exit, Guest, Launch};
+pub use causeway_containers::Identity;
 pub use instance::Instance;

@@ -4,6 +4,7 @@
 //!
 //! `run DIR` is the keeper; `exec DIR` is the second stage that asks the kernel to die with its keeper and then becomes the program.
 
+mod guest;
 mod log;
 
 use std::{
@@ -22,7 +23,7 @@ use rustix::process::{Pid, Signal, getppid, kill_process_group, set_parent_proce
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
     process::{Child, Command},
-    signal::unix::{SignalKind, signal},
+    signal::unix::{self, SignalKind, signal},
 };
 
 use self::log::{LogFile, Stream};
@@ -82,18 +83,63 @@ fn become_program(attempt: &Attempt) -> Box<dyn Error> {
 fn keep(attempt: &Attempt) -> Result<(), Box<dyn Error>> {
     // Out of the terminal's reach: Ctrl-C is for the node, which decides what its pods do then.
     setsid()?;
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(keep_process(attempt))
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(keep_attempt(attempt))
 }
 
-async fn keep_process(attempt: &Attempt) -> Result<(), Box<dyn Error>> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
-    let mut kill = signal(SignalKind::user_defined1())?;
+/// What the keeper is asked to do.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Terminate,
+    Interrupt,
+    HangUp,
+    Kill,
+}
+
+/// The signals that mean something to a keeper.
+struct Signals {
+    terminate: unix::Signal,
+    interrupt: unix::Signal,
+    hang_up: unix::Signal,
+    kill: unix::Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+            kill: signal(SignalKind::user_defined1())?,
+        })
+    }
+
+    async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.terminate.recv() => Asked::Terminate,
+            _ = self.interrupt.recv() => Asked::Interrupt,
+            _ = self.hang_up.recv() => Asked::HangUp,
+            _ = self.kill.recv() => Asked::Kill,
+        }
+    }
+}
+
+async fn keep_attempt(attempt: &Attempt) -> Result<(), Box<dyn Error>> {
+    let signals = Signals::listen()?;
     if !told_to_go()? {
         return Ok(());
     }
-    let mut log = LogFile::open(attempt.log(), attempt.rotated_log())?;
+    let log = LogFile::open(attempt.log(), attempt.rotated_log())?;
+    match attempt.launch()?.and_then(|launch| launch.guest) {
+        Some(guest) => guest::keep(attempt, &guest, log, signals).await,
+        None => keep_process(attempt, log, signals).await,
+    }
+}
+
+async fn keep_process(
+    attempt: &Attempt,
+    mut log: LogFile,
+    mut signals: Signals,
+) -> Result<(), Box<dyn Error>> {
     let mut child = match spawn(attempt) {
         Ok(child) => child,
         Err(error) => {
@@ -117,10 +163,12 @@ async fn keep_process(attempt: &Attempt) -> Result<(), Box<dyn Error>> {
             status = child.wait() => break status?,
             n = read(&mut stdout, &mut out) => pump(&mut log, Stream::Stdout, &mut stdout, n, &out),
             n = read(&mut stderr, &mut err) => pump(&mut log, Stream::Stderr, &mut stderr, n, &err),
-            _ = terminate.recv() => forward(pid, Signal::TERM),
-            _ = interrupt.recv() => forward(pid, Signal::INT),
-            _ = hang_up.recv() => forward(pid, Signal::HUP),
-            _ = kill.recv() => { let _ = kill_process_group(pid, Signal::KILL); }
+            asked = signals.next() => match asked {
+                Asked::Terminate => forward(pid, Signal::TERM),
+                Asked::Interrupt => forward(pid, Signal::INT),
+                Asked::HangUp => forward(pid, Signal::HUP),
+                Asked::Kill => { let _ = kill_process_group(pid, Signal::KILL); }
+            },
         }
     };
     // What the process started ends with it, as in a container.

@@ -445,6 +445,7 @@ impl Held {
             running: self.status == "running",
             labels: map(&self.request["Labels"]),
             networks: self.networks.iter().map(|(name, end)| (name.clone(), end.aliases.clone())).collect(),
+            network_mode: text(&self.request["HostConfig"]["NetworkMode"]),
             ports: self
                 .ports
                 .iter()

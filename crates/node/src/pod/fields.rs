@@ -93,7 +93,7 @@ pub fn resource(
 }
 
 /// A quantity in thousandths.
-fn millis(quantity: &Quantity) -> Option<u128> {
+pub fn millis(quantity: &Quantity) -> Option<u128> {
     let text = quantity.0.trim();
     let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (number, suffix) = text.split_at(digits);

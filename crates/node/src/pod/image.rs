@@ -1,5 +1,5 @@
-//! Which containers this node can run, and as what: Causeway's own image is the binary itself, and other images are
-//! programs of this machine that the setup names for them.
+//! Which containers this node runs as processes: Causeway's own image is the binary itself, and for other images the
+//! setup may name programs of this machine. What is left is for a container runtime, if there is one.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::config::{CommandPolicy, Config};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotRun {
     #[error(
-        "image {image} is neither Causeway's own ({own}) nor has a program of this machine; name one with `causeway up --program {repository}=PATH`. Running images themselves needs Docker or Podman, which this version does not use yet"
+        "image {image} is neither Causeway's own ({own}) nor has a program of this machine, and container runtimes are switched off; name a program with `causeway up --program {repository}=PATH`, or let it use Docker or Podman with `--container-runtime auto`"
     )]
     Image { image: String, repository: String, own: String },
     #[error(

@@ -107,6 +107,7 @@ pub fn prepare(
         image: container.image.clone().unwrap_or_default(),
         spec_hash: spec_hash(container),
         restart_count: number,
+        guest: None,
     };
     Ok((launch, mounts))
 }
@@ -142,7 +143,7 @@ pub fn spec_hash(container: &Container) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-fn hostname(pod: &Pod) -> String {
+pub fn hostname(pod: &Pod) -> String {
     pod.spec.as_ref().and_then(|spec| spec.hostname.clone()).unwrap_or_else(|| pod.name_any())
 }
 

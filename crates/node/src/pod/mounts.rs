@@ -18,6 +18,8 @@ use crate::layout::{PodDir, create_private};
 pub struct Mount {
     pub path: PathBuf,
     pub source: PathBuf,
+    /// Kept by containers; a process shares the host's rights.
+    pub read_only: bool,
 }
 
 /// All mounts of a container, longest path first.
@@ -55,6 +57,7 @@ impl Mounts {
             mounts.push(Mount {
                 path: PathBuf::from(&mount.mount_path),
                 source: if below.is_empty() { base } else { base.join(below) },
+                read_only: mount.read_only == Some(true),
             });
         }
         Ok(Self::new(mounts))
@@ -63,6 +66,11 @@ impl Mounts {
     pub fn new(mut mounts: Vec<Mount>) -> Self {
         mounts.sort_by_key(|mount| std::cmp::Reverse(mount.path.components().count()));
         Self(mounts)
+    }
+
+    /// Every mount, the outer before the inner.
+    pub fn iter(&self) -> impl Iterator<Item = &Mount> {
+        self.0.iter().rev()
     }
 
     /// The mount exactly at `path`.
@@ -126,7 +134,8 @@ mod tests {
     use super::*;
 
     fn mounts() -> Mounts {
-        let mount = |path: &str, source: &str| Mount { path: path.into(), source: source.into() };
+        let mount =
+            |path: &str, source: &str| Mount { path: path.into(), source: source.into(), read_only: false };
         Mounts::new(vec![
             mount("/etc/app", "/v/config"),
             mount("/etc/app/tls", "/v/tls"),

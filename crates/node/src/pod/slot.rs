@@ -146,6 +146,11 @@ impl Slot {
         self.run.as_ref().is_some_and(|run| run.exit.is_none())
     }
 
+    /// Whether it last ran as a container of a runtime.
+    pub fn is_guest(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.instance.launch.guest.is_some())
+    }
+
     pub fn exit(&self) -> Option<&Exit> {
         self.run.as_ref()?.exit.as_ref()
     }

@@ -112,6 +112,9 @@ impl Worker {
                 slots.push(Slot::load(&shared.config, &dir, &pod, &container.name, Role::Main)?);
             }
         }
+        // A container that runs has an address of its own, given by its runtime.
+        let mut guests = slots.iter().filter(|slot: &&Slot| slot.is_running());
+        let address = guests.find_map(|slot| slot.run.as_ref()?.instance.address()).unwrap_or(address);
         let mut worker = Self {
             shared,
             dir,
@@ -150,6 +153,9 @@ impl Worker {
                     tracing::warn!(path = %self.dir.path().display(), error = &error as &dyn Error, "cannot remove a pod's directory");
                 }
                 self.shared.addresses.release(&self.dir.uid);
+                if self.slots.iter().any(Slot::is_guest) {
+                    self.shared.containers.remove_pod(&self.dir.uid).await;
+                }
                 return;
             }
             let due = async {

@@ -6,14 +6,17 @@
 //! | `record.json` | node, before the shim may start the process | who the shim is |
 //! | `child.json` | shim | who the process is |
 //! | `start-error` | shim, second stage | why the program could not be executed |
+//! | `address.json` | shim | where the container is, if it has an address of its own |
 //! | `exit.json` | shim | how the process ended |
 //! | `log`, `log.1` | shim | what it printed |
 
 use std::{
     fs, io,
+    net::IpAddr,
     path::{Path, PathBuf},
 };
 
+use causeway_containers::ContainerSpec;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +36,17 @@ pub struct Launch {
     /// Changes when the container's spec changes in a way that needs a restart.
     pub spec_hash: String,
     pub restart_count: i32,
+    /// A container of a runtime in place of a process of this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest: Option<Guest>,
+}
+
+/// A container of a runtime, which the shim looks after as it does after a process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guest {
+    /// The runtime's socket.
+    pub socket: PathBuf,
+    pub spec: ContainerSpec,
 }
 
 /// Who the shim of an attempt is.
@@ -128,6 +142,10 @@ impl Attempt {
         durable::read_json(&self.0.join("child.json"))
     }
 
+    pub fn address(&self) -> io::Result<Option<IpAddr>> {
+        durable::read_json(&self.0.join("address.json"))
+    }
+
     pub fn exit(&self) -> io::Result<Option<Exit>> {
         durable::read_json(&self.0.join("exit.json"))
     }
@@ -142,6 +160,10 @@ impl Attempt {
 
     pub fn write_child(&self, child: &Identity) -> io::Result<()> {
         durable::write_json(&self.0.join("child.json"), child)
+    }
+
+    pub fn write_address(&self, address: IpAddr) -> io::Result<()> {
+        durable::write_json(&self.0.join("address.json"), &address)
     }
 
     pub fn write_exit(&self, exit: &Exit) -> io::Result<()> {

@@ -2,6 +2,7 @@
 
 use std::{
     fs, io,
+    net::IpAddr,
     os::{fd::OwnedFd, unix::fs::DirBuilderExt},
     path::PathBuf,
     process::Stdio,
@@ -10,7 +11,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use rustix::process::{PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Interest, unix::AsyncFd},
     process::Command,
@@ -24,6 +25,8 @@ use super::{
 use crate::config::ShimCommand;
 
 const START_LIMIT: Duration = Duration::from_secs(30);
+/// A runtime may have to lay out an image on a busy disk.
+const GUEST_START_LIMIT: Duration = Duration::from_mins(3);
 
 /// Why an attempt could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +99,8 @@ impl Instance {
             BufReader::new(stdout).read_line(&mut answer).await?;
             Ok::<_, io::Error>(answer)
         };
-        match timeout(START_LIMIT, talk).await {
+        let limit = if launch.guest.is_some() { GUEST_START_LIMIT } else { START_LIMIT };
+        match timeout(limit, talk).await {
             Ok(Ok(answer)) if answer.trim() == "started" => {}
             Ok(Ok(answer)) => return Err(not_started(answer.trim())),
             Ok(Err(error)) => return Err(not_started(&error.to_string())),
@@ -123,6 +127,12 @@ impl Instance {
             Some(_) if self.shim_alive() => None,
             _ => Some(self.read_exit()),
         }
+    }
+
+    /// The address of a container that has one of its own.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.launch.guest.as_ref()?;
+        self.attempt.address().ok().flatten()
     }
 
     /// Waits for the end.
@@ -168,7 +178,7 @@ impl Instance {
         // The shim was killed: its process has got SIGKILL by then, but not what that had started.
         if let Ok(Some(child)) = self.attempt.child()
             && child.is_alive()
-            && let Some(pid) = child.pid()
+            && let Some(pid) = Pid::from_raw(child.pid)
         {
             let _ = kill_process_group(pid, Signal::KILL);
         }
@@ -182,7 +192,7 @@ impl Instance {
 
 /// A pollable handle on the process, or `None` when it no longer runs.
 fn open_pidfd(identity: &Identity) -> io::Result<Option<AsyncFd<OwnedFd>>> {
-    let Some(pid) = identity.pid() else {
+    let Some(pid) = Pid::from_raw(identity.pid) else {
         return Ok(None);
     };
     let pidfd = match pidfd_open(pid, PidfdFlags::NONBLOCK) {

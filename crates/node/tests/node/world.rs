@@ -9,6 +9,7 @@ use std::{
 };
 
 use causeway_apiserver::server::{Server, Storage};
+use causeway_containers::Choice;
 use causeway_node::{CommandPolicy, Config, LogOptions, LogReader, Node, OnShutdown, ShimCommand};
 use futures::StreamExt;
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::Pod};
@@ -27,19 +28,26 @@ const PATIENCE: Duration = Duration::from_mins(1);
 pub struct World {
     pub client: Client,
     pub dir: TempDir,
+    pub containers: Option<Choice>,
     _server: Arc<Server>,
     stop_server: CancellationToken,
     node: Option<(JoinHandle<()>, CancellationToken)>,
 }
 
 impl World {
-    /// A fresh server with a node.
+    /// A fresh server with a node that runs processes only.
     pub async fn start() -> Self {
+        Self::start_with(None).await
+    }
+
+    /// A fresh server with a node that runs other images in this runtime.
+    pub async fn start_with(containers: Option<Choice>) -> Self {
         let stop_server = CancellationToken::new();
         let server = Server::start(Storage::Memory, stop_server.clone()).await.expect("the server starts");
         let mut world = Self {
             client: server.client(),
             dir: tempfile::tempdir().expect("a temporary directory"),
+            containers,
             _server: server,
             stop_server,
             node: None,
@@ -53,6 +61,7 @@ impl World {
         config.own_image = "example.test/own".into();
         config.commands = CommandPolicy::Any;
         config.shim = ShimCommand { program: env!("CARGO_BIN_EXE_pod-shim").into(), args: Vec::new() };
+        config.containers.clone_from(&self.containers);
         config.backoff_base = Duration::from_millis(400);
         config.on_shutdown = OnShutdown::StopPods(Duration::from_secs(5));
         let (client, shutdown) = (self.client.clone(), CancellationToken::new());

@@ -14,16 +14,28 @@ use super::{exec, grpc, http};
 use crate::{
     config::Config,
     pod::{image::Entrypoint, mounts::Mounts},
-    process::Launch,
+    process::{Guest, Launch},
 };
 
 /// A check with everything resolved.
 #[derive(Clone, Debug)]
 pub enum Check {
     Http(http::Get),
-    Tcp { host: String, port: u16 },
-    Grpc { host: String, port: u16, service: String },
+    Tcp {
+        host: String,
+        port: u16,
+    },
+    Grpc {
+        host: String,
+        port: u16,
+        service: String,
+    },
     Exec(exec::Command),
+    /// A command inside a container of a runtime.
+    Inside {
+        guest: Box<Guest>,
+        command: Vec<String>,
+    },
     Sleep(Duration),
 }
 
@@ -62,6 +74,10 @@ impl Check {
         let host = |host: &Option<String>| {
             host.clone().filter(|host| !host.is_empty()).unwrap_or_else(|| target.address.to_string())
         };
+        if let (Some(action), Some(guest)) = (exec, &target.launch.guest) {
+            let command = action.command.clone().unwrap_or_default();
+            return Ok(Self::Inside { guest: Box::new(guest.clone()), command });
+        }
         if let Some(action) = exec {
             let command: Vec<String> =
                 action.command.iter().flatten().map(|argument| target.mounts.rewrite(argument)).collect();
@@ -118,6 +134,7 @@ impl Check {
             },
             Self::Grpc { host, port, service } => grpc::check(host, *port, service).await,
             Self::Exec(command) => command.run().await,
+            Self::Inside { guest, command } => exec::inside(guest, command).await,
             Self::Sleep(time) => {
                 tokio::time::sleep(*time).await;
                 Ok(())
@@ -136,7 +153,9 @@ impl Check {
             Self::Grpc { host, port, .. } => {
                 format!("timeout: failed to connect service \"{host}:{port}\" within {limit:?}")
             }
-            Self::Exec(_) | Self::Sleep(_) => format!("command timed out after {limit:?}"),
+            Self::Exec(_) | Self::Inside { .. } | Self::Sleep(_) => {
+                format!("command timed out after {limit:?}")
+            }
         }
     }
 }

@@ -2,6 +2,10 @@
 
 use std::{path::PathBuf, process::Stdio};
 
+use causeway_containers::{Choice, Runtime};
+
+use crate::process::Guest;
+
 /// A resolved command.
 #[derive(Clone, Debug)]
 pub struct Command {
@@ -36,4 +40,17 @@ impl Command {
         let text = String::from_utf8_lossy(&text).trim().to_owned();
         Err(if text.is_empty() { format!("command ended with {}", output.status) } else { text })
     }
+}
+
+/// Runs a command inside a container of a runtime.
+pub async fn inside(guest: &Guest, command: &[String]) -> Result<(), String> {
+    let runtime =
+        Runtime::connect(&Choice::Socket(guest.socket.clone())).await.map_err(|error| error.to_string())?;
+    let ended = runtime.exec(&guest.spec.name, command).await.map_err(|error| error.report())?;
+    if ended.code == 0 {
+        return Ok(());
+    }
+    let shown = ended.output.get(..SHOWN.min(ended.output.len())).unwrap_or_default();
+    let text = String::from_utf8_lossy(shown).trim().to_owned();
+    Err(if text.is_empty() { format!("command ended with exit code {}", ended.code) } else { text })
 }

@@ -11,13 +11,13 @@ use std::{
 use jiff::Timestamp;
 
 use super::{File, Payload};
-use crate::layout::create_private;
+use crate::layout::create_readable;
 
 const DATA: &str = "..data";
 
 /// Brings the volume at `directory` to `payload`; true when something changed.
 pub fn write(directory: &Path, payload: &Payload) -> io::Result<bool> {
-    create_private(directory)?;
+    create_readable(directory)?;
     let data = directory.join(DATA);
     let current = fs::read_link(&data).ok().map(|target| directory.join(target));
     if let Some(current) = &current
@@ -28,7 +28,7 @@ pub fn write(directory: &Path, payload: &Payload) -> io::Result<bool> {
     }
     let name = format!("..{}", Timestamp::now().as_nanosecond());
     let fresh = directory.join(&name);
-    create_private(&fresh)?;
+    create_readable(&fresh)?;
     for (path, file) in payload {
         write_file(&fresh.join(path), file)?;
     }
@@ -43,7 +43,7 @@ pub fn write(directory: &Path, payload: &Payload) -> io::Result<bool> {
 
 fn write_file(path: &Path, file: &File) -> io::Result<()> {
     if let Some(parent) = path.parent() {
-        create_private(parent)?;
+        create_readable(parent)?;
     }
     let mut handle = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     io::Write::write_all(&mut handle, &file.contents)?;

@@ -1,23 +1,25 @@
 //! A pod that should run: volumes, then init containers in order, then the others, each started again as its policy says.
 
-use std::{fs, io, path::Path, time::Duration};
+use std::{fs, io, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Volume;
+use k8s_openapi::api::core::v1::{Container, Pod, Volume};
 use tokio::time::Instant;
 
 use super::{Timer, Worker};
 use crate::{
     layout::create_private,
     pod::{
+        guest,
         image::Entrypoint,
         launch,
+        runtime::PullPolicy,
         slot::{Ended, Role, Run, Slot, id},
         sources::Sources,
         token,
         volume::{self, Content, Inputs, VolumeError, atomic},
     },
-    process::{Instance, attempt::Attempt},
+    process::{Instance, Launch, attempt::Attempt},
     retry::{exponential, jitter},
     workload::message,
 };
@@ -25,6 +27,8 @@ use crate::{
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_LONGEST: Duration = Duration::from_mins(1);
 const CONFIG_RETRY: Duration = Duration::from_secs(10);
+/// Between two looks at an image that is being pulled.
+const PULL_LOOK: Duration = Duration::from_millis(500);
 
 /// Where a container stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +118,9 @@ impl Worker {
 
     /// A pod with an image that nothing here stands for says so and waits.
     async fn is_runnable(&mut self) -> bool {
+        if self.shared.containers.is_enabled() {
+            return true;
+        }
         let mut first = None;
         for index in 0..self.slots.len() {
             let Some(container) = self.container(index) else {
@@ -266,20 +273,8 @@ impl Worker {
                 return;
             }
         };
-        let launch = match launch::prepare(
-            &self.shared,
-            &self.dir,
-            self.address,
-            &pod,
-            &container,
-            &sources,
-            number,
-        ) {
-            Ok((launch, _)) => launch,
-            Err(error) => {
-                self.cannot_start(index, error.reason(), &error.to_string(), timer).await;
-                return;
-            }
+        let Some(launch) = self.launch(index, &pod, &container, &sources, number, timer).await else {
+            return;
         };
         let image = launch.image.clone();
         let instance = match Instance::start(
@@ -304,10 +299,12 @@ impl Worker {
             slot.last =
                 Some(Ended { id: id(&dir, &slot.name, number), started_at: instance.started_at, exit });
         }
+        let address = instance.address();
         slot.run = Some(Run { instance, number, exit: None });
         (slot.waiting, slot.retry_at, slot.started, slot.ready) = (None, None, false, false);
         let _ = fs::remove_file(dir.waiting_mark(&container.name));
         forget_attempts_before(&dir.container(&container.name), number - 1);
+        self.address = address.unwrap_or(self.address);
         self.watch_exit(index);
         self.start_probes(index);
         self.start_hook(index, &container);
@@ -320,6 +317,66 @@ impl Worker {
         .await;
         self.event("Normal", index, "Created", &format!("Created container: {}", container.name)).await;
         self.event("Normal", index, "Started", &format!("Started container {}", container.name)).await;
+    }
+
+    /// What is started for a container: a process of this machine, or a container of a runtime.
+    async fn launch(
+        &mut self,
+        index: usize,
+        pod: &Pod,
+        container: &Container,
+        sources: &Sources,
+        number: i32,
+        timer: &mut Timer,
+    ) -> Option<Launch> {
+        let image = container.image.as_deref().unwrap_or_default();
+        let prepared = if Entrypoint::of(&self.shared.config, image).is_ok() {
+            launch::prepare(&self.shared, &self.dir, self.address, pod, container, sources, number)
+                .map(|(launch, _)| launch)
+        } else {
+            let policy = PullPolicy::of(container.image_pull_policy.as_deref(), image);
+            let runtime = match self.shared.containers.with_image(image, policy).await {
+                Ok(runtime) => runtime,
+                Err(unready) if unready.in_progress => {
+                    timer.after(PULL_LOOK);
+                    let slot = self.slots.get_mut(index)?;
+                    slot.retry_at = Some(Instant::now() + PULL_LOOK);
+                    slot.wait(unready.reason, unready.message);
+                    return None;
+                }
+                Err(unready) => {
+                    self.cannot_start(index, unready.reason, &unready.message, timer).await;
+                    return None;
+                }
+            };
+            let inputs = guest::Inputs {
+                shared: &self.shared,
+                dir: &self.dir,
+                address: self.address,
+                sources,
+                number,
+                socket: runtime.socket(),
+                network_of: self.network_holder(index),
+            };
+            guest::prepare(&inputs, pod, container)
+        };
+        match prepared {
+            Ok(launch) => Some(launch),
+            Err(error) => {
+                self.cannot_start(index, error.reason(), &error.to_string(), timer).await;
+                None
+            }
+        }
+    }
+
+    /// The container of this pod whose network the others share: the first that runs and has one of its own.
+    fn network_holder(&self, index: usize) -> Option<String> {
+        let others =
+            self.slots.iter().enumerate().filter(|(other, slot)| *other != index && slot.is_running());
+        others
+            .filter_map(|(_, slot)| slot.run.as_ref()?.instance.launch.guest.as_ref())
+            .find(|guest| guest.spec.network_of.is_none())
+            .map(|guest| guest.spec.name.clone())
     }
 
     async fn cannot_start(&mut self, index: usize, reason: &str, message: &str, timer: &mut Timer) {
@@ -336,7 +393,11 @@ impl Worker {
 fn write_volume(volume: &Volume, path: &Path, content: &Content) -> io::Result<()> {
     match content {
         Content::Files(payload) => atomic::write(path, payload).map(drop),
-        Content::Empty => create_private(path),
+        Content::Empty => {
+            create_private(path)?;
+            // For containers with users of their own; the pod's directory above keeps everybody else out.
+            fs::set_permissions(path, fs::Permissions::from_mode(0o777))
+        }
         Content::Host(path) => check_host_path(volume, path),
     }
 }

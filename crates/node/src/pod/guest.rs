@@ -1,0 +1,247 @@
+//! From a container's spec to a container of Docker or Podman: command, environment, mounts, networks, limits.
+//! What Kubernetes has no word for is said by annotations of the pod.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+};
+
+use causeway_containers::{Attachment, ContainerSpec, Mount, PortSpec, Protocol, labels};
+use k8s_openapi::api::core::v1::{Container, Pod};
+use kube::ResourceExt;
+
+use super::{
+    Shared,
+    env::{self, Environment},
+    fields::millis,
+    launch::{self, LaunchError},
+    mounts::Mounts,
+    runtime::KIND,
+    sources::Sources,
+};
+use crate::{
+    layout::PodDir,
+    process::{Guest, Launch},
+};
+
+/// Networks of the runtime that the pod is on, with commas between; the runtime's default without it.
+pub const NETWORKS: &str = "causeway.dev/networks";
+/// Names of the pod on those networks besides its own, with commas between.
+pub const ALIASES: &str = "causeway.dev/network-aliases";
+/// The label that tells a pod's containers apart.
+pub const CONTAINER: &str = "dev.causeway/container";
+
+/// What a container is prepared from, besides its pod.
+pub struct Inputs<'a> {
+    pub shared: &'a Shared,
+    pub dir: &'a PodDir,
+    pub address: IpAddr,
+    pub sources: &'a Sources,
+    pub number: i32,
+    pub socket: &'a Path,
+    /// A container of this pod that runs: all of a pod share one network.
+    pub network_of: Option<String>,
+}
+
+/// Decides what the runtime is asked for.
+pub fn prepare(inputs: &Inputs<'_>, pod: &Pod, container: &Container) -> Result<Launch, LaunchError> {
+    let mut given = Environment::default();
+    given.set("HOSTNAME", launch::hostname(pod));
+    let host = inputs.shared.host(inputs.address);
+    let mounts = launch::mounts(inputs.dir, pod, container, inputs.sources, host, &given)?;
+    let environment = env::build(pod, container, host, inputs.sources, given)?;
+    let mut spec = spec(pod, container, &environment, &mounts);
+    spec.name = name(inputs.dir, &container.name, inputs.number);
+    spec.labels = labels::Owner {
+        uid: &inputs.dir.uid,
+        kind: KIND,
+        name: &format!("{}/{}", inputs.dir.namespace, inputs.dir.name),
+        instance: inputs.shared.containers.instance(),
+    }
+    .labels();
+    spec.labels.insert(CONTAINER.to_owned(), container.name.clone());
+    spec.env = environment.into_entries();
+    if let Some(other) = &inputs.network_of {
+        (spec.networks, spec.ports, spec.hosts, spec.hostname) = (vec![], vec![], vec![], None);
+        spec.network_of = Some(other.clone());
+    }
+    Ok(Launch {
+        program: PathBuf::new(),
+        args: Vec::new(),
+        env: spec.env.clone(),
+        working_dir: PathBuf::from("/"),
+        pod_uid: inputs.dir.uid.clone(),
+        container: container.name.clone(),
+        image: spec.image.clone(),
+        spec_hash: launch::spec_hash(container),
+        restart_count: inputs.number,
+        guest: Some(Guest { socket: inputs.socket.to_owned(), spec }),
+    })
+}
+
+/// A name that people recognise and that no other attempt of any pod has.
+fn name(dir: &PodDir, container: &str, number: i32) -> String {
+    let uid = dir.uid.split('-').next().unwrap_or_default();
+    format!("{}-{container}-{uid}-{number}", dir.name)
+}
+
+fn spec(pod: &Pod, container: &Container, environment: &Environment, mounts: &Mounts) -> ContainerSpec {
+    let expand = |list: &Option<Vec<String>>| -> Option<Vec<String>> {
+        let list: Vec<_> = list.iter().flatten().map(|text| environment.expand(text)).collect();
+        (!list.is_empty()).then_some(list)
+    };
+    let pod_spec = pod.spec.clone().unwrap_or_default();
+    let own = container.security_context.clone().unwrap_or_default();
+    let pods = pod_spec.security_context.clone().unwrap_or_default();
+    let (user, group) = (own.run_as_user.or(pods.run_as_user), own.run_as_group.or(pods.run_as_group));
+    let capabilities = own.capabilities.unwrap_or_default();
+    let limits = container.resources.clone().and_then(|resources| resources.limits).unwrap_or_default();
+    let limit = |name: &str| limits.get(name).and_then(millis);
+    let (networks, ports) = if pod_spec.host_network == Some(true) {
+        (vec![Attachment { network: "host".to_owned(), aliases: vec![] }], vec![])
+    } else {
+        (networks(pod), ports(container))
+    };
+    ContainerSpec {
+        image: container.image.clone().unwrap_or_default(),
+        entrypoint: expand(&container.command),
+        command: expand(&container.args),
+        working_dir: container.working_dir.clone().filter(|path| !path.is_empty()),
+        user: user.map(|user| match group {
+            Some(group) => format!("{user}:{group}"),
+            None => user.to_string(),
+        }),
+        hostname: (pod_spec.host_network != Some(true)).then(|| launch::hostname(pod)),
+        networks,
+        ports,
+        mounts: mounts
+            .iter()
+            .map(|mount| Mount {
+                source: mount.source.clone(),
+                target: mount.path.to_string_lossy().into_owned(),
+                read_only: mount.read_only,
+            })
+            .collect(),
+        hosts: hosts(&pod_spec.host_aliases.unwrap_or_default()),
+        labels: BTreeMap::new(),
+        read_only_root: own.read_only_root_filesystem == Some(true),
+        no_new_privileges: own.allow_privilege_escalation == Some(false),
+        drop_capabilities: capabilities.drop.unwrap_or_default(),
+        add_capabilities: capabilities.add.unwrap_or_default(),
+        memory: limit("memory").map(|thousandths| (thousandths / 1000) as i64),
+        milli_cpus: limit("cpu").map(|thousandths| thousandths as i64),
+        ..ContainerSpec::default()
+    }
+}
+
+fn hosts(aliases: &[k8s_openapi::api::core::v1::HostAlias]) -> Vec<(String, IpAddr)> {
+    aliases
+        .iter()
+        .filter_map(|alias| Some((alias, alias.ip.parse().ok()?)))
+        .flat_map(|(alias, ip)| alias.hostnames.iter().flatten().map(move |name| (name.clone(), ip)))
+        .collect()
+}
+
+fn words<'a>(pod: &'a Pod, annotation: &str) -> impl Iterator<Item = &'a str> {
+    let text = pod.annotations().get(annotation).map(String::as_str).unwrap_or_default();
+    text.split(',').map(str::trim).filter(|word| !word.is_empty())
+}
+
+fn networks(pod: &Pod) -> Vec<Attachment> {
+    let aliases: Vec<String> =
+        [launch::hostname(pod)].into_iter().chain(words(pod, ALIASES).map(str::to_owned)).collect();
+    words(pod, NETWORKS)
+        .map(|network| Attachment { network: network.to_owned(), aliases: aliases.clone() })
+        .collect()
+}
+
+/// Only ports with a `hostPort` are the host's; the others are reached at the pod's own address.
+fn ports(container: &Container) -> Vec<PortSpec> {
+    container
+        .ports
+        .iter()
+        .flatten()
+        .filter_map(|port| {
+            let ip = port.host_ip.as_deref().and_then(|ip| ip.parse().ok());
+            let ip = ip.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+            Some(PortSpec {
+                port: u16::try_from(port.container_port).ok()?,
+                protocol: if port.protocol.as_deref() == Some("UDP") { Protocol::Udp } else { Protocol::Tcp },
+                host: SocketAddr::new(ip, u16::try_from(port.host_port?).ok()?),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn translate(annotations: Value, mut pod_spec: Value, container: Value) -> ContainerSpec {
+        pod_spec["containers"] = json!([container]);
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "web", "namespace": "ns", "annotations": annotations}, "spec": pod_spec,
+        }))
+        .unwrap();
+        let mut environment = Environment::default();
+        environment.set("WHO", "you");
+        let container = &pod.spec.as_ref().unwrap().containers[0];
+        spec(&pod, container, &environment, &Mounts::default())
+    }
+
+    #[test]
+    fn a_command_replaces_the_entry_point_and_arguments_the_command() {
+        let spec = translate(
+            json!({}),
+            json!({}),
+            json!({"name": "c", "image": "web:1", "command": ["/bin/hello"], "args": ["$(WHO)", "$(NOBODY)"]}),
+        );
+        assert_eq!(spec.entrypoint.unwrap(), ["/bin/hello"]);
+        assert_eq!(spec.command.unwrap(), ["you", "$(NOBODY)"]);
+        let plain = translate(json!({}), json!({}), json!({"name": "c", "image": "web:1"}));
+        assert_eq!((plain.entrypoint, plain.command), (None, None), "the image's own");
+    }
+
+    #[test]
+    fn annotations_name_networks_and_aliases() {
+        let annotations = json!({NETWORKS: "blue, green", ALIASES: "api"});
+        let spec = translate(annotations, json!({}), json!({"name": "c", "image": "web:1"}));
+        let names: Vec<_> = spec.networks.iter().map(|attachment| attachment.network.as_str()).collect();
+        assert_eq!(names, ["blue", "green"]);
+        assert_eq!(spec.networks[0].aliases, ["web", "api"]);
+    }
+
+    #[test]
+    fn limits_and_rights_are_kept() {
+        let spec = translate(
+            json!({}),
+            json!({"securityContext": {"runAsUser": 1, "runAsGroup": 2}}),
+            json!({
+                "name": "c", "image": "web:1",
+                "resources": {"limits": {"memory": "64Mi", "cpu": "250m"}},
+                "securityContext": {
+                    "runAsUser": 7, "readOnlyRootFilesystem": true, "allowPrivilegeEscalation": false,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+            }),
+        );
+        assert_eq!(spec.user.as_deref(), Some("7:2"));
+        assert_eq!((spec.memory, spec.milli_cpus), (Some(64 << 20), Some(250)));
+        assert!(spec.read_only_root && spec.no_new_privileges);
+        assert_eq!(spec.drop_capabilities, ["ALL"]);
+    }
+
+    #[test]
+    fn only_host_ports_are_published() {
+        let ports =
+            json!([{"containerPort": 80}, {"containerPort": 53, "hostPort": 5353, "protocol": "UDP"}]);
+        let spec = translate(json!({}), json!({}), json!({"name": "c", "image": "web:1", "ports": ports}));
+        assert_eq!(
+            spec.ports,
+            [PortSpec { port: 53, protocol: Protocol::Udp, host: "0.0.0.0:5353".parse().unwrap() }]
+        );
+    }
+}
