@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{completions, demo, doctor, down, echo, engine, operator, proxy, routes, status, tunnel, up, xds};
+use crate::{
+    completions, demo, doctor, down, echo, engine, operator, proxy, routes, status, tunnel, up, xds,
+};
 
 /// The subcommand that keeps a pod's process; it is not for people and so not in the help.
 pub const POD_SHIM: &str = "pod-shim";

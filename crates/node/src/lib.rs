@@ -19,6 +19,18 @@
 //!   by the downward API). One that listens on every address takes its port from all pods.
 //! - `securityContext`, resource limits, `readOnly` mounts and `hostPID`-like fields are accepted and not enforced.
 
+//!
+//! # Other images
+//!
+//! Images other than Causeway's own run in Docker or Podman, each container with a shim that makes it, copies its log,
+//! hands on signals and removes it at its end.
+//!
+//! - The pod's address is the container's, on the first network of the annotation `causeway.dev/networks` or on the
+//!   runtime's default one. It is not known before the start: `status.podIP` in the environment is 0.0.0.0.
+//! - Containers of one pod share the network of the one that was started first; when that one is started again the
+//!   others keep the old network until they are.
+//! - The API server and Services listen on the host's loopback, which containers do not reach.
+
 mod config;
 mod endpoints;
 mod events;

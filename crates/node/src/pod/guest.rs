@@ -48,7 +48,11 @@ pub struct Inputs<'a> {
 pub fn prepare(inputs: &Inputs<'_>, pod: &Pod, container: &Container) -> Result<Launch, LaunchError> {
     let mut given = Environment::default();
     given.set("HOSTNAME", launch::hostname(pod));
-    let host = inputs.shared.host(inputs.address);
+    // The runtime gives the address when it starts the container, too late for its environment; what listens on
+    // this one is reached all the same.
+    let is_host = pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
+    let address = if is_host { inputs.address } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
+    let host = inputs.shared.host(address);
     let mounts = launch::mounts(inputs.dir, pod, container, inputs.sources, host, &given)?;
     let environment = env::build(pod, container, host, inputs.sources, given)?;
     let mut spec = spec(pod, container, &environment, &mounts);
