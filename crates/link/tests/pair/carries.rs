@@ -89,7 +89,7 @@ async fn a_client_that_does_not_read_holds_back_its_service_and_nobody_else() {
         while let Ok((mut stream, _)) = listener.accept().await {
             let counted = counted.clone();
             tokio::spawn(async move {
-                while let Ok(count) = stream.write(&[7; 65_536]).await {
+                while let Ok(count) = stream.write(&[7; 16_384]).await {
                     counted.fetch_add(count as u64, std::sync::atomic::Ordering::Relaxed);
                 }
             });
