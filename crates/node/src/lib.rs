@@ -18,7 +18,6 @@
 //! - It shares the host's network, with an address of its own on loopback: a program should listen on it (`status.podIP`
 //!   by the downward API). One that listens on every address takes its port from all pods.
 //! - `securityContext`, resource limits, `readOnly` mounts and `hostPID`-like fields are accepted and not enforced.
-
 //!
 //! # Other images
 //!
@@ -31,6 +30,7 @@
 //!   others keep the old network until they are.
 //! - The API server and Services listen on the host's loopback, which containers do not reach.
 
+mod any_certificate;
 mod config;
 mod endpoints;
 mod events;
@@ -45,6 +45,7 @@ pub mod services;
 pub mod shim;
 mod workload;
 
+pub use any_certificate::AnyCertificate;
 pub use config::{CommandPolicy, Config, ImageProgram, OnShutdown, ShimCommand};
 pub use logs::{LogError, LogOptions, LogReader};
 pub use node::{Node, NodeError};
