@@ -12,16 +12,7 @@ command -v ip >/dev/null || packages+=(iproute2)
 command -v unshare >/dev/null || packages+=(util-linux)
 command -v python3 >/dev/null || packages+=(python3)
 python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
-if [ ${#packages[@]} -gt 0 ]; then
-  if ! command -v apt-get >/dev/null; then
-    echo "please install: ${packages[*]}" >&2
-    exit 1
-  fi
-  sudo=
-  [ "$(id -u)" = 0 ] || sudo=sudo
-  DEBIAN_FRONTEND=noninteractive $sudo apt-get update -q
-  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -qy --no-install-recommends "${packages[@]}"
-fi
+./scripts/install-packages.sh "${packages[@]}"
 
 peers=${CARGO_TARGET_DIR:-target}/bench-peers
 if ! [ -x "$peers/envoy" ] || ! [ -x "$peers/traefik" ]; then

