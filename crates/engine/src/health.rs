@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use causeway_ir::{HealthCheck, HealthCheckKind};
+use causeway_ir::{HealthCheck, HealthCheckKind, probe_hello};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -76,47 +76,13 @@ async fn ask(address: SocketAddr, kind: HealthCheckKind) -> std::io::Result<bool
     match kind {
         HealthCheckKind::Tcp => Ok(true),
         HealthCheckKind::Tls => {
-            stream.write_all(&hello()).await?;
+            stream.write_all(&probe_hello::bytes()).await?;
             let mut first = [0];
             let count = stream.read(&mut first).await?;
-            // 22 is a handshake: a ServerHello, or the wish for another key share. An alert is a refusal.
-            Ok(count == 1 && first == [22])
+            // An alert is a refusal.
+            Ok(count == 1 && probe_hello::ANSWER.starts_with(&first))
         }
     }
-}
-
-/// A ClientHello for TLS 1.2 and 1.3 that offers no key share: the server may choose everything.
-fn hello() -> Vec<u8> {
-    fn extension(kind: u16, body: &[u8]) -> Vec<u8> {
-        let mut bytes = kind.to_be_bytes().to_vec();
-        bytes.extend((body.len() as u16).to_be_bytes());
-        bytes.extend(body);
-        bytes
-    }
-    let ciphers: [u16; 9] = [0x1301, 0x1302, 0x1303, 0xc02b, 0xc02f, 0xc02c, 0xc030, 0xcca9, 0xcca8];
-    let mut body = vec![3, 3];
-    body.extend([0x5a; 32]); // The random: nothing is ever encrypted with it.
-    body.push(0); // no session
-    body.extend(((ciphers.len() * 2) as u16).to_be_bytes());
-    body.extend(ciphers.iter().flat_map(|cipher| cipher.to_be_bytes()));
-    body.extend([1, 0]); // no compression
-    let extensions = [
-        extension(10, &[0, 6, 0, 29, 0, 23, 0, 24]), // groups: x25519, P-256, P-384
-        extension(11, &[1, 0]),                      // uncompressed points
-        extension(13, &[0, 14, 4, 3, 5, 3, 6, 3, 8, 4, 8, 5, 8, 6, 8, 7]), // signatures
-        extension(43, &[4, 3, 4, 3, 3]),             // versions: 1.3, 1.2
-        extension(51, &[0, 0]),                      // key shares: none
-    ]
-    .concat();
-    body.extend((extensions.len() as u16).to_be_bytes());
-    body.extend(extensions);
-    let mut message = vec![1, 0];
-    message.extend((body.len() as u16).to_be_bytes());
-    message.extend(body);
-    let mut record = vec![22, 3, 1];
-    record.extend((message.len() as u16).to_be_bytes());
-    record.extend(message);
-    record
 }
 
 #[cfg(test)]
@@ -126,7 +92,7 @@ mod tests {
 
     #[test]
     fn the_hello_is_one() {
-        let parsed = client_hello::parse(&hello());
+        let parsed = client_hello::parse(&probe_hello::bytes());
         assert!(matches!(parsed, client_hello::Parsed::Hello(hello) if hello.server_name.is_none()));
     }
 

@@ -6,6 +6,7 @@ mod changed;
 pub mod diff;
 mod duration;
 pub mod plan;
+pub mod probe_hello;
 pub mod server_name;
 pub mod validate;
 
