@@ -150,13 +150,14 @@ async fn follow(
     handle: &Handle,
 ) -> anyhow::Result<()> {
     let mut follower = Follower::new(path)?;
-    while let Some(plan) = follower.next().await {
+    let mut runs = plan_tx.borrow().clone().unwrap_or_default();
+    while let Some(plan) = follower.next(&runs).await {
         let plan = Arc::new(plan);
-        let old = plan_tx.send_replace(Some(Arc::clone(&plan)));
+        plan_tx.send_replace(Some(Arc::clone(&plan)));
         handle.settled(&plan).await;
-        let changes = causeway_ir::diff(&old.unwrap_or_default(), &plan);
-        println!("plan applied: {changes}");
+        println!("plan applied: {}", causeway_ir::diff(&runs, &plan));
         announce_failures(handle);
+        runs = plan;
     }
     Ok(())
 }

@@ -25,8 +25,13 @@ pub fn read(path: &Path) -> anyhow::Result<Plan> {
 
 /// Reads a plan and prints what is wrong with it; `None` if it can't be run.
 pub fn read_valid(path: &Path) -> anyhow::Result<Option<Plan>> {
+    read_valid_after(path, &Plan::default())
+}
+
+/// The same, quicker if little differs from a good plan.
+fn read_valid_after(path: &Path, good: &Plan) -> anyhow::Result<Option<Plan>> {
     let plan = read(path)?;
-    let problems = plan.validate();
+    let problems = plan.validate_after(good);
     print_problems("warning", path, &plan.warnings());
     print_problems("error", path, &problems);
     Ok(problems.is_empty().then_some(plan))
@@ -60,10 +65,11 @@ impl Follower {
         })
     }
 
-    /// The next good plan, or `None` when the process is to end. May be dropped and called again.
-    pub async fn next(&mut self) -> Option<Plan> {
+    /// The good plan that follows the one that runs, or `None` when the process is to end. May be dropped and called
+    /// again.
+    pub async fn next(&mut self, runs: &Plan) -> Option<Plan> {
         while self.changed().await {
-            match read_valid(&self.path) {
+            match read_valid_after(&self.path, runs) {
                 Ok(Some(plan)) => return Some(plan),
                 Ok(None) => eprintln!("causeway: the new plan is refused; the last one runs on"),
                 Err(error) => eprintln!("causeway: the new plan is refused; the last one runs on: {error:#}"),

@@ -69,16 +69,17 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let (door, place) = open(&address).await?;
     print_notes(&plan);
-    let plan = Arc::new(plan);
-    let (plan_tx, plan_rx) = watch::channel(Some(Arc::clone(&plan))); // file → server
+    let mut served = Arc::new(plan);
+    let (plan_tx, plan_rx) = watch::channel(Some(Arc::clone(&served))); // file → server
     let server = Server::start(plan_rx, door, Options { tls })?;
     println!("xds on {place}");
     let telling = tokio::spawn(tell(server.handle().watch()));
-    while let Some(plan) = follower.next().await {
+    while let Some(plan) = follower.next(&served).await {
         print_notes(&plan);
         let plan = Arc::new(plan);
-        let old = plan_tx.send_replace(Some(Arc::clone(&plan)));
-        println!("plan served: {}", causeway_ir::diff(&old.unwrap_or_default(), &plan));
+        plan_tx.send_replace(Some(Arc::clone(&plan)));
+        println!("plan served: {}", causeway_ir::diff(&served, &plan));
+        served = plan;
     }
     telling.abort();
     server.shutdown().await;

@@ -169,7 +169,10 @@ async fn follow(
             if !known {
                 // A large plan takes a while; streams must not wait for it.
                 let made = tokio::task::spawn_blocking(move || {
-                    let problems = plan.validate();
+                    let problems = match &last.plan {
+                        Some(served) => plan.validate_after(served),
+                        None => plan.validate(),
+                    };
                     if problems.is_empty() { Ok(last.next(plan)) } else { Err((plan, problems)) }
                 });
                 match made.await {

@@ -211,12 +211,15 @@ impl Pilot {
         let slices = self.namespaces.values().flat_map(|n| n.slices.objects());
         let mut made = translate(&proxy, &addresses.bind, &Targets::new(services, slices));
         self.recall(&proxy.spec.backends, &mut made);
-        let problems = made.plan.validate();
+        let runs = self.plan_tx.borrow().clone();
+        let problems = match &runs {
+            Some(runs) => made.plan.validate_after(runs),
+            None => made.plan.validate(),
+        };
         if !problems.is_empty() {
             return self.refuse(&proxy, &problems);
         }
         self.endpoints = made.plan.clusters.iter().map(|c| (c.name.clone(), c.endpoints.clone())).collect();
-        let runs = self.plan_tx.borrow().clone();
         let plan = match runs {
             Some(runs) if *runs == made.plan => runs,
             _ => {
