@@ -3,9 +3,8 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use causeway_ir::Plan;
+use causeway_ir::{Cluster, Plan};
 use rustix::process::Signal;
 
 use super::http;
@@ -18,21 +17,21 @@ use crate::port::Port;
 const NODE: &str = "edge";
 /// What `causeway xds` says when every Envoy has a plan.
 const APPLIED: &str = "plan applied";
-/// Envoy acknowledges a change when its main thread has it; its workers take it over a moment later, and nothing
-/// tells when.
-const WORKERS_FOLLOW: Duration = Duration::from_millis(150);
+const WORKERS: usize = 2;
 
 pub struct Envoy {
     xds: Program,
     program: Program,
     config: PathBuf,
     admin: Port,
+    /// The plans that Envoy was given.
+    given: usize,
 }
 
 impl Envoy {
     pub async fn start(directory: &Path, plan: &Plan) -> Self {
         let (config, socket) = (directory.join("plan.yaml"), directory.join("xds"));
-        write(&config, plan);
+        write(&config, &marked(plan, 0));
         let mut command = Command::new(CAUSEWAY);
         command.arg("xds").arg("--config").arg(&config).arg("--listen").arg(&socket);
         let mut xds = Program::start("xds", directory, &mut command);
@@ -47,26 +46,27 @@ impl Envoy {
         std::fs::write(&bootstrap, printed.stdout).unwrap();
 
         let mut command = Command::new(harness::envoy::program().unwrap());
-        command.arg("--config-path").arg(bootstrap).args(["--concurrency", "2", "--disable-hot-restart"]);
+        command.arg("--config-path").arg(bootstrap).args(["--concurrency", &WORKERS.to_string()]);
+        command.arg("--disable-hot-restart");
         // Envoy has one drain time for all; it is not part of what xDS can say.
         let drain = plan.drain_timeout.as_millis().div_ceil(1000).to_string();
         command.args(["--drain-time-s", &drain, "--drain-strategy", "immediate", "--log-level", "warn"]);
         let program = Program::start("envoy", directory, &mut command);
-        let mut started = Self { xds, program, config, admin };
+        let mut started = Self { xds, program, config, admin, given: 0 };
         eventually("Envoy is ready", async || {
             started.must_run();
             http::get_tcp(started.admin.address, "/ready").await.is_some()
         })
         .await;
-        started.in_force(0).await;
+        started.in_force().await;
         started
     }
 
     pub async fn change(&mut self, plan: &Plan) {
-        let before = self.applied();
-        write(&self.config, plan);
+        self.given += 1;
+        write(&self.config, &marked(plan, self.given));
         self.xds.signal(Signal::HUP);
-        self.in_force(before).await;
+        self.in_force().await;
     }
 
     pub async fn fail_to_change(&mut self, plan: &Plan) {
@@ -83,25 +83,39 @@ impl Envoy {
         self.program.ended().await;
     }
 
-    /// How many plans Envoy has taken so far.
-    fn applied(&self) -> usize {
-        self.xds.log().matches(APPLIED).count()
-    }
-
-    /// Waits until Envoy has taken another plan.
-    async fn in_force(&mut self, before: usize) {
+    /// Waits until all of Envoy has the newest plan. It acknowledges a change when its main thread has it. Its workers
+    /// take changes over one after the other, so they have all when they count the connections of the mark.
+    async fn in_force(&mut self) {
+        let path = format!("/stats?filter=^listener.{}.worker_", mark(self.given));
         eventually("Envoy has the plan", async || {
             self.must_run();
             let log = self.xds.log();
             assert!(!log.contains("): refused "), "Envoy refuses the plan: {log}");
-            self.applied() > before
+            let has = log.matches(APPLIED).count() > self.given;
+            let counters = http::get_tcp(self.admin.address, &path).await.unwrap_or_default();
+            has && counters.matches("downstream_cx_total").count() == WORKERS
         })
         .await;
-        tokio::time::sleep(WORKERS_FOLLOW).await;
     }
 
     fn must_run(&mut self) {
         self.xds.must_run();
         self.program.must_run();
     }
+}
+
+/// The name of what marks a plan: after those of all listeners that tests use, for Envoy takes them in order.
+fn mark(number: usize) -> String {
+    format!("zz_mark_{number}")
+}
+
+/// The plan with a listener of its own that nobody uses.
+fn marked(plan: &Plan, number: usize) -> Plan {
+    let mut plan = plan.clone();
+    let name = mark(number);
+    let listener =
+        format!("{{name: {name}, bind: '127.0.0.1:0', routes: [{{name: all, cluster: zz_mark}}]}}");
+    plan.listeners.push(serde_saphyr::from_str(&listener).unwrap());
+    plan.clusters.push(Cluster::new("zz_mark", Vec::new()));
+    plan
 }
