@@ -149,6 +149,8 @@ words! {
         Resolved,
         /// A referenced object does not exist.
         NotFound,
+        /// No grant in its namespace lets this object use what it names.
+        RefNotPermitted,
         /// A Service has no ready endpoint.
         NoReadyEndpoints,
         /// The network attachment definition does not exist.

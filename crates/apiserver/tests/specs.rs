@@ -69,7 +69,9 @@ fn samples() -> BTreeMap<String, Vec<Value>> {
             serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let custom = documents.into_iter().filter(|d| {
             let version = d["apiVersion"].as_str().unwrap_or_default();
-            version.starts_with("causeway.dev/") || version.starts_with("k8s.cni.cncf.io/")
+            ["causeway.dev/", "k8s.cni.cncf.io/", "gateway.networking.k8s.io/"]
+                .iter()
+                .any(|group| version.starts_with(group))
         });
         found.insert(path.file_stem().unwrap().to_string_lossy().into_owned(), custom.collect());
     }

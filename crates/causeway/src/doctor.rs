@@ -68,12 +68,15 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     say(cluster::network(&client, &proxy).await);
     let (targets, unread) = routes::targets(&client, &proxy).await;
     let unread = unread.into_iter().map(|text| {
-        Finding::Bad(text, "you may not read them; ask for list on services and endpointslices".into())
+        Finding::Bad(
+            text,
+            "you may not read them; ask for list on services, endpointslices and referencegrants".into(),
+        )
     });
     say(unread.collect());
     let made = routes::meaning(&proxy, &targets);
     say(backends(&made.backends));
-    say(cluster::access(&client, &proxy).await);
+    say(cluster::access(&client, &proxy, &targets).await);
     if !args.no_probes {
         say(probes(&proxy, &made).await);
     }

@@ -45,6 +45,17 @@ pub struct Proxies {
     /// Let proxies run on OpenShift: bind each one's account to the nonroot-v2 security context constraints.
     #[arg(long)]
     openshift: bool,
+    #[command(flatten)]
+    grants: Grants,
+}
+
+/// What namespaces have to allow.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Grants {
+    /// A backend of a ProxyServer in another namespace needs a ReferenceGrant there. Without, whoever may create a
+    /// ProxyServer may use it to reach every Service.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "true|false")]
+    pub require_grants: bool,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -60,7 +71,13 @@ impl Proxies {
             DefaultEngine::Envoy => Engine::Envoy,
         };
         let manager_image = self.manager_image.unwrap_or_else(own_image);
-        Settings { engine, proxy_image: self.proxy_image, manager_image, openshift: self.openshift }
+        Settings {
+            engine,
+            proxy_image: self.proxy_image,
+            manager_image,
+            openshift: self.openshift,
+            require_grants: self.grants.require_grants,
+        }
     }
 }
 

@@ -62,6 +62,8 @@ pub struct Args {
     /// Port where Envoy fetches its configuration, on 127.0.0.1 only.
     #[arg(long, default_value_t = 18000, value_name = "PORT")]
     pub xds_port: u16,
+    #[command(flatten)]
+    pub grants: crate::operator::Grants,
     /// Write a JSON line per connection to this file, `-` for standard output.
     #[arg(long, value_name = "FILE")]
     pub access_log: Option<PathBuf>,

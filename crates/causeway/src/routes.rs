@@ -5,9 +5,12 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use causeway_api::conditions::{ConditionType, Reason, find};
 use causeway_api::{Backend, ProxyServer};
+use causeway_controllers::grants::ReferenceGrant;
 use causeway_controllers::proxy::translate::{
     BackendState, Bind, Place, Targets, Translation, cluster_name, translate,
 };
@@ -102,11 +105,12 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The Services and slices of the namespaces that backends name, and which of them can't be read.
+/// The Services, slices and grants of the namespaces that backends name, and which of them can't be read.
 pub async fn targets(client: &Client, proxy: &ProxyServer) -> (Targets, Vec<String>) {
     let namespaces: BTreeSet<&str> =
         proxy.spec.backends.iter().map(|b| b.target_namespace.as_str()).collect();
     let (mut services, mut slices, mut unread) = (Vec::new(), Vec::new(), Vec::new());
+    let (asks, mut grants) = (needs_grants(proxy), Vec::<Arc<ReferenceGrant>>::new());
     for namespace in namespaces {
         let all = ListParams::default();
         match Api::<Service>::namespaced(client.clone(), namespace).list(&all).await {
@@ -121,8 +125,27 @@ pub async fn targets(client: &Client, proxy: &ProxyServer) -> (Targets, Vec<Stri
                 unread.push(format!("the EndpointSlices of namespace {namespace} can't be read: {error}"));
             }
         }
+        if !asks || proxy.metadata.namespace.as_deref() == Some(namespace) {
+            continue;
+        }
+        match Api::<ReferenceGrant>::namespaced(client.clone(), namespace).list(&all).await {
+            Ok(list) => grants.extend(list.items.into_iter().map(Into::into)),
+            // Where nobody has defined grants, there are none.
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => {
+                unread.push(format!("the ReferenceGrants of namespace {namespace} can't be read: {error}"));
+            }
+        }
     }
-    (Targets::new(services, slices), unread)
+    let targets = Targets::new(services, slices);
+    (if asks { targets.granted_by(grants.into_iter().collect()) } else { targets }, unread)
+}
+
+/// Whether grants count: the operator may have been told that they do not, and says what it has found.
+fn needs_grants(proxy: &ProxyServer) -> bool {
+    let conditions = proxy.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    find(conditions, ConditionType::BackendsResolved)
+        .is_none_or(|condition| condition.reason == Reason::RefNotPermitted.as_str())
 }
 
 /// What the object means on any address.

@@ -55,6 +55,8 @@ pub struct Args {
     /// Serve the API alone, without Causeway's controllers.
     #[arg(long)]
     no_operator: bool,
+    #[command(flatten)]
+    grants: operator::Grants,
     /// Run this command with KUBECONFIG set once all is ready, then stop and end with its exit code.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -90,7 +92,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         start_node(&mut parts, &server, &dir, &kubeconfig_path, &args, &shutdown)?;
     }
     if !args.no_operator {
-        start_operator(&mut parts, &server, &shutdown);
+        start_operator(&mut parts, &server, args.grants, &shutdown);
     }
     let services = if args.no_services { Ok("off") } else { services::usable().map(|()| "on") };
     if matches!(services, Ok("on")) {
@@ -142,13 +144,19 @@ fn start_node(
     Ok(())
 }
 
-fn start_operator(parts: &mut JoinSet<Part>, server: &Arc<Server>, shutdown: &CancellationToken) {
+fn start_operator(
+    parts: &mut JoinSet<Part>,
+    server: &Arc<Server>,
+    grants: operator::Grants,
+    shutdown: &CancellationToken,
+) {
     let identity = node_name();
     let mut config = causeway_controllers::operator::Config::new(names::NAMESPACE, &identity);
     // Alone on its data directory, which is locked: there is nobody to elect a leader against.
     config.leader = None;
     config.proxy.engine = Engine::Native;
     config.proxy.manager_image = operator::own_image();
+    config.proxy.require_grants = grants.require_grants;
     let mut registry = Registry::default();
     let controllers = causeway_controllers::operator::Operator::new(server.client(), config, &mut registry);
     server.add_metrics(registry);

@@ -1,10 +1,11 @@
 //! The objects that controllers make: which kinds there are, and a watched cache of each, filled with those that carry
-//! Causeway's label. Controllers read their children here and never with live requests.
+//! Causeway's label; and those that controllers only read, whoever made them. Controllers read here and never with live
+//! requests.
 
 use std::{sync::Arc, time::Duration};
 
 use causeway_api::names;
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, stream};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{ApiResource, DynamicObject},
@@ -50,19 +51,24 @@ pub struct Children {
 }
 
 /// A stream that keeps a cache filled while it is polled, and yields each object that was touched.
-pub type Watch = futures::stream::BoxStream<'static, watcher::Result<DynamicObject>>;
+pub type Watch = stream::BoxStream<'static, watcher::Result<DynamicObject>>;
 
 impl Children {
-    /// Caches for `kinds` in one namespace or all, and the watches that fill them; the caller polls the watches.
+    /// Caches for the kinds that are `made` and those that are only `read`, in one namespace or all, and the watches that
+    /// fill them, in the same order; the caller polls the watches.
     pub fn watch(
         client: &Client,
         namespace: Option<&str>,
-        kinds: &[ChildKind],
+        made: &[ChildKind],
+        read: &[ChildKind],
     ) -> (Self, Vec<(ApiResource, Watch)>) {
-        let selector = format!("{}={}", names::LABEL_MANAGED_BY, names::MANAGED_BY);
-        let mut caches = Vec::with_capacity(kinds.len());
-        let mut watches = Vec::with_capacity(kinds.len());
-        for kind in kinds {
+        let own =
+            watcher::Config::default().labels(&format!("{}={}", names::LABEL_MANAGED_BY, names::MANAGED_BY));
+        let kinds = made.iter().map(|kind| (kind, own.clone()));
+        let kinds = kinds.chain(read.iter().map(|kind| (kind, watcher::Config::default())));
+        let mut caches = Vec::with_capacity(made.len() + read.len());
+        let mut watches = Vec::with_capacity(made.len() + read.len());
+        for (kind, config) in kinds {
             let resource = kind.resource();
             let writer = reflector::store::Writer::new(resource.clone());
             caches.push((*kind, writer.as_reader()));
@@ -72,7 +78,8 @@ impl Children {
                 }
                 None => Api::all_with(client.clone(), &resource),
             };
-            watches.push((resource, fill(api, &selector, writer).boxed()));
+            let is_read = read.contains(kind);
+            watches.push((resource, fill(api, config, is_read, writer).boxed()));
         }
         (Self { caches: caches.into() }, watches)
     }
@@ -129,6 +136,12 @@ impl Children {
             (a.kind, x.namespace(), x.name_any()).cmp(&(b.kind, y.namespace(), y.name_any()))
         });
         owned
+    }
+
+    /// Every cached object of this kind.
+    pub fn all(&self, kind: ChildKind) -> Vec<Arc<DynamicObject>> {
+        let cache = self.caches.iter().find(|(candidate, _)| *candidate == kind);
+        cache.map(|(_, cache)| cache.state()).unwrap_or_default()
     }
 
     /// Every cached object of this kind in `namespace` with this label, by name.
@@ -188,11 +201,21 @@ pub fn controller_uid(object: &impl Resource) -> Option<&str> {
 
 fn fill(
     api: Api<DynamicObject>,
-    selector: &str,
+    config: watcher::Config,
+    may_be_undefined: bool,
     writer: reflector::store::Writer<DynamicObject>,
 ) -> impl Stream<Item = watcher::Result<DynamicObject>> + Send + 'static {
-    watcher(api, watcher::Config::default().labels(selector))
+    watcher(api, config)
         .default_backoff()
+        .flat_map(move |event| match event {
+            // A kind that nobody has defined has no objects; the watch looks again whether somebody has.
+            Err(watcher::Error::InitialListFailed(kube::Error::Api(status)))
+                if may_be_undefined && status.code == 404 =>
+            {
+                stream::iter(vec![Ok(watcher::Event::Init), Ok(watcher::Event::InitDone)])
+            }
+            event => stream::iter(vec![event]),
+        })
         .reflect(writer)
         .touched_objects()
 }

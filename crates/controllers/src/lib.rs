@@ -8,6 +8,7 @@ pub mod backoff;
 pub mod children;
 pub mod error;
 pub mod events;
+pub mod grants;
 pub mod health;
 pub mod infra;
 pub mod leader;

@@ -7,6 +7,7 @@ mod finalizer;
 #[cfg(test)]
 mod fixture;
 pub mod observe;
+pub mod references;
 pub mod settings;
 pub mod status;
 pub mod translate;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use causeway_api::{ProxyServer, ProxyServerStatus};
 use causeway_ir::Problem;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use kube::{Client, Resource, ResourceExt};
+use kube::{Client, Resource, ResourceExt, api::DynamicObject};
 
 pub use self::settings::Settings;
 use self::{finalizer::Finalizer, observe::Reports};
@@ -27,6 +28,7 @@ use crate::{
     children::{ChildKind, Children},
     error::Error,
     events::Recorder,
+    grants::{Grants, REFERENCE_GRANT},
     runner::Reconciler,
     status::Writer,
 };
@@ -123,6 +125,7 @@ impl Reconciler for Controller {
     const NAME: &'static str = NAME;
     const CHILDREN: &'static [ChildKind] =
         &[SERVICE_ACCOUNT, ROLE, ROLE_BINDING, CONFIG_MAP, DEPLOYMENT, SERVICE, POD];
+    const READS: &'static [ChildKind] = &[REFERENCE_GRANT];
 
     async fn reconcile(&self, proxy: Arc<ProxyServer>, children: Children) -> Result<(), Error> {
         let Some(owner) = Owner::of(&*proxy) else {
@@ -132,8 +135,9 @@ impl Reconciler for Controller {
             return self.clean_up(&proxy, &owner).await;
         }
         let problems = problems(&proxy);
+        let grants = self.settings.require_grants.then(|| Grants::read(&children.all(REFERENCE_GRANT)));
         let (report, ready_to_report) = if problems.is_empty() {
-            let desired = desired::desired(&proxy, &self.settings);
+            let desired = desired::desired(&proxy, &self.settings, grants.as_ref());
             // First the promise to clean up, then what has to be cleaned up.
             let is_promised =
                 !desired.reaches_out() || finalizer::is_on(&proxy) || self.finalizer.add(&proxy).await?;
@@ -153,11 +157,17 @@ impl Reconciler for Controller {
             problems: &problems,
             desired: ready_to_report.as_ref(),
             failures: report.failures().collect(),
+            refusals: references::refusals(&proxy, grants.as_ref()),
             observed: &observed,
         };
         let next = status::next(&previous, &input, &Time(now()));
         self.write(&proxy, &previous, &next).await?;
         report.into_result()
+    }
+
+    fn is_concerned(proxy: &ProxyServer, grant: &DynamicObject) -> bool {
+        let targets = &mut proxy.spec.backends.iter().map(|backend| &backend.target_namespace);
+        grant.namespace() != proxy.namespace() && targets.any(|target| grant.namespace().as_ref() == Some(target))
     }
 
     /// The proxies report in the status, and the summary follows them.

@@ -11,8 +11,10 @@ use std::{
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use kube::{
     Api, Client, Resource, ResourceExt,
+    api::DynamicObject,
     runtime::{
-        Controller, PredicateConfig, WatchStreamExt, controller, predicates, reflector,
+        Controller, PredicateConfig, WatchStreamExt, controller, predicates,
+        reflector::{self, ObjectRef},
         watcher::{self, watcher},
     },
 };
@@ -47,6 +49,9 @@ pub trait Reconciler: Send + Sync + 'static {
     /// The kinds it makes: watched, applied and pruned by this one table.
     const CHILDREN: &'static [ChildKind];
 
+    /// The kinds it reads, whoever made them; one that is not defined has no objects.
+    const READS: &'static [ChildKind] = &[];
+
     /// Brings the world nearer to what `object` asks for.
     fn reconcile(
         &self,
@@ -57,6 +62,12 @@ pub trait Reconciler: Send + Sync + 'static {
     /// A digest of what wakes this controller when it changes in its own object: the spec, unless it asks for more.
     fn wakes_on(object: &Self::Primary) -> Option<u64> {
         predicates::generation(object)
+    }
+
+    /// Whether a change of an object of a kind that it reads matters to `object`.
+    fn is_concerned(object: &Self::Primary, read: &DynamicObject) -> bool {
+        let _ = (object, read);
+        false
     }
 
     /// Hears that an object is gone.
@@ -185,9 +196,11 @@ where
 {
     async fn until(self, client: Client, stop: CancellationToken) {
         self.health.synced(R::NAME, false);
-        let (children, watches) = Children::watch(&client, self.config.namespace.as_deref(), R::CHILDREN);
+        let (children, mut watches) =
+            Children::watch(&client, self.config.namespace.as_deref(), R::CHILDREN, R::READS);
+        let reads = watches.split_off(R::CHILDREN.len());
         let (cache, writer) = reflector::store::<R::Primary>();
-        let primary_cache = cache.clone();
+        let (primary_cache, concerned) = (cache.clone(), cache.clone());
         let primary_ready = async move { primary_cache.wait_until_ready().await };
         let api = match &self.config.namespace {
             Some(namespace) => Api::namespaced(client, namespace),
@@ -211,6 +224,14 @@ where
         for (resource, watch) in watches {
             controller =
                 controller.watches_stream_with(watch, |child| owner_of::<R::Primary>(&child), resource);
+        }
+        for (resource, watch) in reads {
+            let primaries = concerned.clone();
+            let mapper = move |read: DynamicObject| {
+                let woken = primaries.state_filter(|object| R::is_concerned(object, &read));
+                woken.iter().map(|object| ObjectRef::from_obj(&**object)).collect::<Vec<_>>()
+            };
+            controller = controller.watches_stream_with(watch, mapper, resource);
         }
         let metrics = run.metrics.clone();
         let synced = {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use causeway_api::ProxyServer;
+use causeway_controllers::proxy::translate::Targets;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::Pod;
@@ -108,8 +109,8 @@ pub async fn network(client: &Client, proxy: &ProxyServer) -> Vec<Finding> {
     found
 }
 
-/// Whether the proxy's service account may read what it needs.
-pub async fn access(client: &Client, proxy: &ProxyServer) -> Vec<Finding> {
+/// Whether the proxy's service account may read what it needs, where it may go at all.
+pub async fn access(client: &Client, proxy: &ProxyServer, targets: &Targets) -> Vec<Finding> {
     let own = proxy.namespace().unwrap_or_default();
     let Some(Ok(Some(deployment))) = deployment(client, proxy).await else { return Vec::new() };
     let account = deployment
@@ -118,7 +119,8 @@ pub async fn access(client: &Client, proxy: &ProxyServer) -> Vec<Finding> {
         .unwrap_or_else(|| "default".into());
     let user = format!("system:serviceaccount:{own}:{account}");
     let mut asks = vec![("causeway.dev", "proxyservers", own)];
-    let namespaces: BTreeSet<&String> = proxy.spec.backends.iter().map(|b| &b.target_namespace).collect();
+    let permitted = proxy.spec.backends.iter().filter(|backend| targets.permit(proxy, backend));
+    let namespaces: BTreeSet<&String> = permitted.map(|backend| &backend.target_namespace).collect();
     for namespace in namespaces {
         asks.push(("", "services", namespace.clone()));
         asks.push(("discovery.k8s.io", "endpointslices", namespace.clone()));

@@ -25,6 +25,8 @@ struct Sight {
     /// A whole list was read at least once.
     complete: bool,
     trouble: Option<String>,
+    /// The API server answers that there is nothing to see for this program.
+    denied: bool,
 }
 
 impl<K> Feed<K>
@@ -44,8 +46,11 @@ where
                 match event {
                     // The store keeps the old objects until the new list is whole.
                     Ok(watcher::Event::Init | watcher::Event::InitApply(_)) => continue,
-                    Ok(_) => *sight = Sight { complete: true, trouble: None },
-                    Err(error) => sight.trouble = Some(explain(&error)),
+                    Ok(_) => *sight = Sight { complete: true, ..Sight::default() },
+                    Err(error) => {
+                        sight.denied = is_denial(&error);
+                        sight.trouble = Some(explain(&error));
+                    }
                 }
                 drop(sight);
                 bell.notify_one();
@@ -64,6 +69,11 @@ where
         self.sight.lock().unwrap_or_else(PoisonError::into_inner).complete
     }
 
+    /// Whether the API server's last word was that there is nothing to see for this program.
+    pub fn is_denied(&self) -> bool {
+        self.sight.lock().unwrap_or_else(PoisonError::into_inner).denied
+    }
+
     /// Why nothing newer is seen.
     pub fn trouble(&self) -> Option<String> {
         self.sight.lock().unwrap_or_else(PoisonError::into_inner).trouble.clone()
@@ -74,6 +84,16 @@ impl<K: Resource<DynamicType = ()> + 'static> Drop for Feed<K> {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// Whether the API server has answered, and not with objects: it does not know the kind, or this program may not see it.
+fn is_denial(error: &watcher::Error) -> bool {
+    matches!(
+        error,
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+            | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+            if matches!(status.code, 403 | 404)
+    )
 }
 
 /// A watch's error with what it came from; the API server's own words are enough.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_api::{Backend, ProxyServer};
+use causeway_controllers::grants::ReferenceGrant;
 use causeway_controllers::proxy::translate::{Targets, Translation, cluster_name, translate};
 use causeway_controllers::proxy::validate::validate;
 use causeway_ir::{Endpoint, Plan, Problem};
@@ -39,6 +40,7 @@ pub struct Pilot {
     server_ip: Option<IpAddr>,
     pod_ip: IpAddr,
     place: Option<Place>,
+    require_grants: bool,
     bell: Arc<Notify>,
     object: Feed<ProxyServer>,
     namespaces: BTreeMap<String, Namespace>,
@@ -53,22 +55,36 @@ pub struct Pilot {
     said_tx: watch::Sender<Arc<Said>>,
 }
 
-/// The two watches of a target namespace.
+/// The watches of a target namespace.
 struct Namespace {
     services: Feed<Service>,
     slices: Feed<EndpointSlice>,
+    /// What it lets others use; none where that is not asked.
+    grants: Option<Feed<ReferenceGrant>>,
     started: Instant,
 }
 
 impl Namespace {
     fn is_complete(&self) -> bool {
-        self.services.is_complete() && self.slices.is_complete()
+        let granted = self.grants.as_ref().is_none_or(Feed::is_complete);
+        self.is_closed() || (granted && self.services.is_complete() && self.slices.is_complete())
+    }
+
+    /// Whether it is certain that nothing is granted: the operator gives a proxy no right to look without a grant.
+    fn is_closed(&self) -> bool {
+        self.grants.as_ref().is_some_and(Feed::is_denied)
+    }
+
+    fn grants(&self) -> Vec<Arc<ReferenceGrant>> {
+        let feed = self.grants.as_ref().filter(|feed| !feed.is_denied());
+        feed.map(Feed::objects).unwrap_or_default()
     }
 
     fn trouble(&self) -> String {
         let of = |kind: &str, trouble: Option<String>| trouble.map(|t| format!("{kind} can't be read: {t}"));
         of("Services", self.services.trouble())
             .or_else(|| of("EndpointSlices", self.slices.trouble()))
+            .or_else(|| of("ReferenceGrants", self.grants.as_ref().and_then(Feed::trouble)))
             .unwrap_or_else(|| "the API server does not answer".to_owned())
     }
 }
@@ -91,6 +107,7 @@ impl Pilot {
             server_ip: args.server_ip,
             pod_ip: args.pod_ip,
             place: args.state_dir.as_ref().map(|dir| Place::new(dir, &args.namespace, &args.proxy_name)),
+            require_grants: args.grants.require_grants,
             bell,
             object,
             namespaces: BTreeMap::new(),
@@ -182,9 +199,15 @@ impl Pilot {
                 let all = watcher::Config::default().timeout(WATCH_SECONDS);
                 let services = Api::namespaced(self.client.clone(), name);
                 let slices = Api::namespaced(self.client.clone(), name);
+                let asks = self.require_grants && proxy.metadata.namespace.as_deref() != Some(name);
+                let grants = asks.then(|| {
+                    let grants = Api::namespaced(self.client.clone(), name);
+                    Feed::start(grants, all.clone(), Arc::clone(&self.bell))
+                });
                 let namespace = Namespace {
                     services: Feed::start(services, all.clone(), Arc::clone(&self.bell)),
                     slices: Feed::start(slices, all, Arc::clone(&self.bell)),
+                    grants,
                     started: Instant::now(),
                 };
                 self.namespaces.insert(name.to_owned(), namespace);
@@ -209,7 +232,11 @@ impl Pilot {
         let addresses = self.addresses(&proxy);
         let services = self.namespaces.values().flat_map(|n| n.services.objects());
         let slices = self.namespaces.values().flat_map(|n| n.slices.objects());
-        let mut made = translate(&proxy, &addresses.bind, &Targets::new(services, slices));
+        let mut targets = Targets::new(services, slices);
+        if self.require_grants {
+            targets = targets.granted_by(self.namespaces.values().flat_map(Namespace::grants).collect());
+        }
+        let mut made = translate(&proxy, &addresses.bind, &targets);
         self.recall(&proxy.spec.backends, &mut made);
         let runs = self.plan_tx.borrow().clone();
         let problems = match &runs {

@@ -1,5 +1,8 @@
 //! A `ProxyServer` the way its users meet it: what the operator makes of it, what an edit changes, what is left of it.
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
 use crate::harness::eventually::eventually;
 use crate::harness::kubectl::Kubectl;
 use crate::harness::server::PATIENCE;
@@ -21,6 +24,20 @@ spec:
     )
 }
 
+/// Lets ProxyServers of namespace `from` use every Service of the namespace that `kubectl` works in.
+fn grant(kubectl: &Kubectl, from: &str) {
+    let grant = format!(
+        "apiVersion: gateway.networking.k8s.io/v1
+kind: ReferenceGrant
+metadata: {{name: proxies}}
+spec:
+  from: [{{group: causeway.dev, kind: ProxyServer, namespace: {from}}}]
+  to: [{{group: '', kind: Service}}]
+"
+    );
+    kubectl.apply(&grant).ok();
+}
+
 fn names(kubectl: &Kubectl, kinds: &str) -> String {
     kubectl.ok(&["get", kinds, "-l", "causeway.dev/owner-name=lab", "-o", "name"])
 }
@@ -34,6 +51,7 @@ fn a_proxy_gets_its_objects_and_takes_them_along() {
     let server = shared();
     let elsewhere = server.namespace("proxy-targets");
     let kubectl = server.namespace("proxy-objects");
+    grant(&elsewhere, "proxy-objects");
     kubectl.apply(&proxy("proxy-targets", "")).ok();
     eventually("all objects are there", PATIENCE, || {
         let made = names(&kubectl, "sa,role,rolebinding,deployment,service");
@@ -92,6 +110,8 @@ fn edits_reach_the_objects() {
     let one = server.namespace("proxy-edit-one");
     let two = server.namespace("proxy-edit-two");
     let kubectl = server.namespace("proxy-edits");
+    grant(&one, "proxy-edits");
+    grant(&two, "proxy-edits");
     kubectl.apply(&proxy("proxy-edit-one", "")).ok();
     eventually("rights in the first namespace", PATIENCE, || names(&one, "role").contains("lab-proxy"));
     let generation = || kubectl.value("deployment/lab", ".metadata.generation");
@@ -177,5 +197,94 @@ fn reports_of_pods_are_summed_up_and_go_with_them() {
     eventually("the report of a pod that does not exist is removed", PATIENCE, || {
         !kubectl.value("proxyserver/lab", ".status.replicas[*].name").contains("lab-gone")
     });
+    kubectl.ok(&["delete", "proxyserver", "lab", "--timeout=60s"]);
+}
+
+/// A Service of that name whose only endpoint says the name to whoever connects, for as long as the tests run.
+fn speaking_service(kubectl: &Kubectl, name: &'static str) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.write_all(name.as_bytes());
+        }
+    });
+    let objects = format!(
+        "apiVersion: v1
+kind: Service
+metadata: {{name: {name}}}
+spec: {{ports: [{{port: 443, targetPort: {port}}}]}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: {name}-1, labels: {{kubernetes.io/service-name: {name}}}}}
+addressType: IPv4
+ports: [{{name: '', port: {port}}}]
+endpoints: [{{addresses: [127.0.0.1]}}]
+"
+    );
+    kubectl.apply(&objects).ok();
+}
+
+/// What the proxy's address says on this port; nothing if the connection is refused or ends.
+fn heard(port: u16) -> String {
+    let mut said = String::new();
+    if let Ok(mut stream) = TcpStream::connect(("127.77.0.9", port)) {
+        let _ = stream.read_to_string(&mut said);
+    }
+    said
+}
+
+#[test]
+fn a_service_elsewhere_needs_the_grant_of_its_namespace() {
+    let server = shared();
+    let elsewhere = server.namespace("grants-there");
+    let kubectl = server.namespace("grants-here");
+    speaking_service(&kubectl, "near");
+    speaking_service(&elsewhere, "far");
+    let backend = |name: &str, port: u16, namespace: &str| {
+        format!(
+            "    - {{name: {name}, hostname: {name}.test, port: {port}, targetService: {name}, targetPort: 443, \
+             targetNamespace: {namespace}}}\n"
+        )
+    };
+    // Every connection of a port goes to its backend, whatever it says.
+    let open = |name: &str, port: u16| {
+        format!(
+            "    - {{port: {port}, plaintext: {{backend: {name}}}, noSNI: {{backend: {name}}}, \
+             unknownSNI: {{backend: {name}}}}}\n"
+        )
+    };
+    let manifest = format!(
+        "apiVersion: causeway.dev/v1alpha1\nkind: ProxyServer\nmetadata: {{name: lab}}\nspec:\n  \
+         networkConfig: {{serverIP: 127.77.0.9}}\n  backends:\n{}{}  ports:\n{}{}",
+        backend("near", 10451, "grants-here"),
+        backend("far", 10452, "grants-there"),
+        open("near", 10451),
+        open("far", 10452),
+    );
+    kubectl.apply(&manifest).ok();
+    eventually("what is at home is carried", PATIENCE, || heard(10451) == "near");
+    eventually("the condition says what is missing", PATIENCE, || {
+        condition(&kubectl, "BackendsResolved", "reason") == "RefNotPermitted"
+            && condition(&kubectl, "Ready", "message") == "1 proxy serving 1 of 2 backends"
+    });
+    let message = condition(&kubectl, "BackendsResolved", "message");
+    assert!(message.contains("far: ") && message.contains("ReferenceGrant in grants-there"), "{message}");
+    assert_eq!(names(&elsewhere, "role,rolebinding"), "", "no rights without a grant");
+    assert_eq!(heard(10452), "");
+
+    grant(&elsewhere, "somewhere-else");
+    grant(&elsewhere, "grants-here");
+    eventually("what is granted is carried", PATIENCE, || heard(10452) == "far");
+    eventually("the condition follows", PATIENCE, || {
+        condition(&kubectl, "BackendsResolved", "reason") == "Resolved"
+    });
+
+    elsewhere.ok(&["delete", "referencegrant", "proxies"]);
+    eventually("what is no longer granted is no longer carried", PATIENCE, || heard(10452).is_empty());
+    eventually("the rights are gone", PATIENCE, || names(&elsewhere, "role,rolebinding").is_empty());
+    assert_eq!(condition(&kubectl, "Ready", "status"), "True");
+    assert_eq!(heard(10451), "near");
     kubectl.ok(&["delete", "proxyserver", "lab", "--timeout=60s"]);
 }

@@ -23,8 +23,9 @@ use serde::Serialize;
 use super::{
     CONFIG_MAP, DEPLOYMENT, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT, Settings,
     bootstrap::{XdsAddress, bootstrap},
+    references::is_permitted,
 };
-use crate::apply::Wanted;
+use crate::{apply::Wanted, grants::Grants};
 
 /// Prefix lengths of addresses that say none.
 const DEFAULT_PREFIX_V4: u8 = 24;
@@ -74,6 +75,8 @@ impl Desired {
 struct Subject<'a> {
     name: String,
     namespace: String,
+    /// The namespaces of the Services that it may forward to.
+    targets: BTreeSet<&'a str>,
     spec: &'a ProxyServerSpec,
     engine: Engine,
     settings: &'a Settings,
@@ -111,13 +114,19 @@ impl Subject<'_> {
     }
 }
 
-/// What this object asks for; its spec has no problems.
-pub fn desired(proxy: &ProxyServer, settings: &Settings) -> Desired {
+/// What this object asks for; its spec has no problems. Without `grants` it may forward to every Service.
+pub fn desired(proxy: &ProxyServer, settings: &Settings, grants: Option<&Grants>) -> Desired {
     let spec = &proxy.spec;
     let engine = spec.engine.unwrap_or(settings.engine);
     let subject = Subject {
         name: proxy.name_any(),
         namespace: proxy.namespace().unwrap_or_default(),
+        targets: spec
+            .backends
+            .iter()
+            .filter(|backend| is_permitted(proxy, backend, grants))
+            .map(|backend| backend.target_namespace.as_str())
+            .collect(),
         spec,
         engine,
         settings,
@@ -178,11 +187,6 @@ fn addresses(spec: &ProxyServerSpec) -> impl Iterator<Item = &str> {
         .chain(&network.additional_server_ips)
         .map(String::as_str)
         .take(usize::try_from(spec.replicas).unwrap_or(1))
-}
-
-/// The namespaces of the Services behind the proxy.
-fn target_namespaces(spec: &ProxyServerSpec) -> BTreeSet<&str> {
-    spec.backends.iter().map(|backend| backend.target_namespace.as_str()).collect()
 }
 
 /// An address and its prefix length, which is the usual one of its family if it is not written.

@@ -1,7 +1,11 @@
 //! ProxyServers for tests.
 
+use std::sync::Arc;
+
 use causeway_api::ProxyServer;
 use serde_json::{Value, json};
+
+use crate::grants::Grants;
 
 /// A ProxyServer `clusters/lab` of generation 2 with two backends, and these fields of the spec besides.
 pub fn proxy(fields: &Value) -> ProxyServer {
@@ -27,4 +31,18 @@ pub fn backend(name: &str, hostname: &str, namespace: &str) -> Value {
         "name": name, "hostname": hostname, "port": 443,
         "targetService": name, "targetPort": 8443, "targetNamespace": namespace,
     })
+}
+
+/// The grant of namespace `tools` that lets ProxyServers of `clusters` use this Service.
+pub fn grants(service: &str) -> Grants {
+    let grant = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "ReferenceGrant",
+        "metadata": { "name": "proxies", "namespace": "tools" },
+        "spec": {
+            "from": [{ "group": "causeway.dev", "kind": "ProxyServer", "namespace": "clusters" }],
+            "to": [{ "group": "", "kind": "Service", "name": service }],
+        },
+    });
+    Grants::read(&[Arc::new(serde_json::from_value(grant).expect("the fixture is an object"))])
 }

@@ -13,6 +13,8 @@ pub struct Settings {
     pub manager_image: String,
     /// Bind each proxy's account to OpenShift's `nonroot-v2` security context constraints.
     pub openshift: bool,
+    /// Backends in other namespaces need a ReferenceGrant there.
+    pub require_grants: bool,
 }
 
 impl Default for Settings {
@@ -22,6 +24,7 @@ impl Default for Settings {
             proxy_image: names::ENVOY_IMAGE.to_owned(),
             manager_image: names::own_image(env!("CARGO_PKG_VERSION")),
             openshift: false,
+            require_grants: true,
         }
     }
 }

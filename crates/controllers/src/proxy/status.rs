@@ -39,6 +39,8 @@ pub struct Input<'a> {
     pub desired: Option<&'a Desired>,
     /// Children that could not be brought to that.
     pub failures: Vec<&'a Error>,
+    /// Why Services in other namespaces are not used, for lack of a grant.
+    pub refusals: Vec<String>,
     /// Its surroundings.
     pub observed: &'a Observed,
 }

@@ -69,7 +69,7 @@ pub fn translate(proxy: &ProxyServer, bind: &[Bind], targets: &Targets) -> Trans
     let mut clusters = Vec::with_capacity(spec.backends.len());
     let mut backends = Vec::with_capacity(spec.backends.len());
     for backend in &spec.backends {
-        let found = targets.resolve(backend);
+        let found = targets.resolve(proxy, backend);
         let ready_endpoints = found.endpoints.iter().filter(|e| e.ready).count();
         clusters.push(cluster(&name, backend, found.endpoints));
         backends.push(BackendState { name: backend.name.clone(), ready_endpoints, message: found.message });

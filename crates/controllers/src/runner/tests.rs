@@ -1,6 +1,8 @@
 use causeway_api::{Infra, InfraSpec};
+use futures::stream;
 use kube::core::Status;
 use prometheus_client::registry::Registry;
+use serde_json::json;
 
 use super::*;
 use crate::apply;
@@ -90,8 +92,36 @@ async fn a_cache_that_is_never_filled_is_an_error_that_names_the_kind() {
         }),
         "default",
     );
-    let (children, _watches) = Children::watch(&client, None, &[kind]);
+    let (children, _watches) = Children::watch(&client, None, &[kind], &[]);
     let error = run(0).reconcile(infra("lab"), children).await.unwrap_err();
     assert_eq!((error.category(), error.retry()), (Category::NotSynced, Retry::Backoff));
     assert!(error.to_string().contains("Secret"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_nobody_has_defined_has_no_objects() {
+    let kind = ChildKind { group: "nobody.example", version: "v1", kind: "Thing", plural: "things" };
+    let client = Client::new(
+        tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            let status = json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "reason": "NotFound", "code": 404, "message": "404 page not found",
+            });
+            let body = kube::client::Body::from(status.to_string().into_bytes());
+            http::Response::builder().status(404).body(body)
+        }),
+        "default",
+    );
+    let filled = async |made: &[ChildKind], read: &[ChildKind]| {
+        let (children, watches) = Children::watch(&client, None, made, read);
+        let mut watches = stream::select_all(watches.into_iter().map(|(_, watch)| watch));
+        let polling = async { while watches.next().await.is_some() {} };
+        let ready = tokio::select! {
+            ready = children.ready(Duration::from_secs(5)) => ready.is_ok(),
+            () = polling => false,
+        };
+        (ready, children.all(kind).len())
+    };
+    assert_eq!(filled(&[], &[kind]).await, (true, 0), "what is only read may be missing");
+    assert_eq!(filled(&[kind], &[]).await, (false, 0), "what is made may not");
 }

@@ -1,5 +1,5 @@
 //! What a proxy may do: read its own object and write its status, by name, and read Services and EndpointSlices in the
-//! namespaces that it forwards to. Nothing else, and nowhere else.
+//! namespaces that it forwards to, and where those are not its own, what they grant. Nothing else, and nowhere else.
 
 use causeway_api::names;
 use k8s_openapi::{
@@ -7,7 +7,8 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-use super::{Subject, target_namespaces};
+use super::Subject;
+use crate::grants::REFERENCE_GRANT;
 
 const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 /// The least of OpenShift's constraints that let a pod choose its own non-root user; `restricted-v2` gives one of the
@@ -21,11 +22,16 @@ pub fn roles(subject: &Subject<'_>) -> Vec<Role> {
         rule(own, &["proxyservers"], &["get", "list", "watch"], Some(&subject.name)),
         rule(own, &["proxyservers/status"], &["patch"], Some(&subject.name)),
     ];
-    if target_namespaces(subject.spec).contains(subject.namespace.as_str()) {
+    if subject.targets.contains(subject.namespace.as_str()) {
         rules.extend(reading());
     }
     let mut roles = vec![Role { metadata: subject.metadata(subject.account()), rules: Some(rules) }];
-    roles.extend(elsewhere(subject).map(|metadata| Role { metadata, rules: Some(reading()) }));
+    let mut there = reading();
+    if subject.settings.require_grants {
+        let (group, grants) = (REFERENCE_GRANT.group, REFERENCE_GRANT.plural);
+        there.push(rule(group, &[grants], &["get", "list", "watch"], None));
+    }
+    roles.extend(elsewhere(subject).map(|metadata| Role { metadata, rules: Some(there.clone()) }));
     roles
 }
 
@@ -52,12 +58,11 @@ pub fn role_bindings(subject: &Subject<'_>) -> Vec<RoleBinding> {
 
 /// The objects' metadata in every other namespace that the proxy forwards to.
 fn elsewhere(subject: &Subject<'_>) -> impl Iterator<Item = ObjectMeta> {
-    target_namespaces(subject.spec).into_iter().filter(|namespace| *namespace != subject.namespace).map(
-        |namespace| ObjectMeta {
-            namespace: Some(namespace.to_owned()),
-            ..subject.metadata(remote_name(subject))
-        },
-    )
+    let others = subject.targets.iter().filter(|namespace| **namespace != subject.namespace);
+    others.map(|namespace| ObjectMeta {
+        namespace: Some((*namespace).to_owned()),
+        ..subject.metadata(remote_name(subject))
+    })
 }
 
 /// A name that no other proxy's Role has: a namespace has no dot in it, and neither has a proxy's name.

@@ -153,6 +153,9 @@ fn causeway(subject: &Subject<'_>, name: &str, image: &str, address: &str) -> Co
     flag("server-ip", &address);
     flag("state-dir", STATE_DIR);
     flag("admin-port", &spec.admin_port.to_string());
+    if !subject.settings.require_grants {
+        flag("require-grants", "false");
+    }
     if subject.engine == Engine::Envoy {
         flag("engine", "envoy");
         flag("xds-port", &spec.xds_port.to_string());

@@ -9,16 +9,17 @@ fn native() -> Settings {
         manager_image: "causeway.dev/causeway:1".into(),
         proxy_image: "envoyproxy/envoy:v1".into(),
         openshift: false,
+        require_grants: true,
     }
 }
 
 fn value(fields: &Value, settings: &Settings) -> Value {
-    serde_json::to_value(desired(&fixture::proxy(fields), settings)).unwrap()
+    serde_json::to_value(desired(&fixture::proxy(fields), settings, None)).unwrap()
 }
 
 #[test]
 fn a_native_proxy_becomes_its_children() {
-    insta::assert_yaml_snapshot!(desired(&fixture::proxy(&json!({})), &native()));
+    insta::assert_yaml_snapshot!(desired(&fixture::proxy(&json!({})), &native(), None));
 }
 
 #[test]
@@ -43,6 +44,31 @@ fn an_envoy_proxy_has_two_containers_and_a_start_configuration() {
     let binding = &desired["roleBindings"][2];
     assert_eq!(binding["metadata"]["name"], "lab-nonroot-scc");
     assert_eq!(binding["roleRef"]["name"], "system:openshift:scc:nonroot-v2");
+}
+
+#[test]
+fn rights_in_another_namespace_need_its_grant() {
+    let proxy = fixture::proxy(&json!({}));
+    let namespaces = |grants: Option<&Grants>| {
+        let desired = desired(&proxy, &native(), grants);
+        let roles = desired.roles.iter().map(|role| role.metadata.namespace.clone());
+        let bindings = desired.role_bindings.iter().map(|binding| binding.metadata.namespace.clone());
+        assert!(bindings.eq(roles.clone()), "each Role has its binding");
+        roles.collect::<Vec<_>>()
+    };
+    let both = [None, Some("tools".to_owned())];
+    assert_eq!(namespaces(None), both, "grants are not asked for");
+    assert_eq!(namespaces(Some(&Grants::default())), [None]);
+    assert_eq!(namespaces(Some(&fixture::grants("web"))), both);
+    assert_eq!(namespaces(Some(&fixture::grants("other"))), [None]);
+
+    let free = Settings { require_grants: false, ..native() };
+    let args = |settings: &Settings| {
+        value(&json!({}), settings)["deployments"][0]["spec"]["template"]["spec"]["containers"][0]["args"]
+            .to_string()
+    };
+    assert!(args(&free).contains(r#""--require-grants","false""#), "the proxies must know, too");
+    assert!(!args(&native()).contains("grants"));
 }
 
 #[test]

@@ -57,6 +57,9 @@ pub fn backends_resolved(input: &Input<'_>, backends: &[BackendStatus]) -> Findi
     if let Some(failed) = failed(input, false) {
         return failed;
     }
+    if !input.refusals.is_empty() {
+        return finding(Status::False, Reason::RefNotPermitted, input.refusals.join("; "));
+    }
     let missing: Vec<_> = backends.iter().filter(|backend| backend.ready_endpoints == 0).collect();
     if !missing.is_empty() {
         let each: Vec<_> = missing.iter().map(|backend| explain(backend)).collect();

@@ -3,11 +3,13 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp}
 use serde_json::{Value, json};
 
 use super::*;
+use crate::grants::Grants;
 use crate::proxy::{
     Settings,
     desired::desired,
     fixture,
     observe::{DeploymentState, PodState},
+    references,
 };
 
 fn at(second: i64) -> Time {
@@ -39,12 +41,13 @@ fn running(reports: Vec<ReplicaStatus>) -> Observed {
 
 fn judge(previous: &ProxyServerStatus, observed: &Observed, problems: &[Problem]) -> ProxyServerStatus {
     let proxy = fixture::proxy(&json!({}));
-    let desired = desired(&proxy, &Settings::default());
+    let desired = desired(&proxy, &Settings::default(), None);
     let input = Input {
         proxy: &proxy,
         problems,
         desired: problems.is_empty().then_some(&desired),
         failures: Vec::new(),
+        refusals: Vec::new(),
         observed,
     };
     next(previous, &input, &at(10))
@@ -137,6 +140,38 @@ fn one_backend_without_endpoints_harms_no_other() {
 }
 
 #[test]
+fn a_backend_that_is_not_granted_is_told_and_harms_no_other() {
+    let proxy = fixture::proxy(&json!({}));
+    let judge = |grants: &Grants, fields: &Value| {
+        let observed = running(vec![report(fields)]);
+        let desired = desired(&proxy, &Settings::default(), Some(grants));
+        let input = Input {
+            proxy: &proxy,
+            problems: &[],
+            desired: Some(&desired),
+            failures: Vec::new(),
+            refusals: references::refusals(&proxy, Some(grants)),
+            observed: &observed,
+        };
+        next(&ProxyServerStatus::default(), &input, &at(10))
+    };
+    let fields = json!({ "backends": [
+        { "name": "api", "readyEndpoints": 2, "connections": 3 },
+        { "name": "web", "readyEndpoints": 0, "message": "namespace tools does not let" },
+    ] });
+    let status = judge(&Grants::default(), &fields);
+    says(&status, "BackendsResolved", "False", "RefNotPermitted");
+    let message = &condition(&status, "BackendsResolved").message;
+    for part in ["web: ", "create a ReferenceGrant in tools", "ProxyServer, namespace clusters"] {
+        assert!(message.contains(part), "lacks {part}: {message}");
+    }
+    says(&status, "Ready", "True", "Ready");
+    assert_eq!(condition(&status, "Ready").message, "1 proxy serving 1 of 2 backends");
+    let granted = judge(&fixture::grants("web"), &json!({}));
+    says(&granted, "BackendsResolved", "True", "Resolved");
+}
+
+#[test]
 fn connections_add_up_and_the_fewest_endpoints_count() {
     let one = report(&json!({}));
     let two = report(&json!({ "name": "lab-y", "backends": [
@@ -185,7 +220,7 @@ fn the_proxies_own_reports_are_not_ours_to_write() {
 #[test]
 fn a_failure_elsewhere_concerns_the_backends_and_not_the_proxy() {
     let proxy = fixture::proxy(&json!({}));
-    let desired = desired(&proxy, &Settings::default());
+    let desired = desired(&proxy, &Settings::default(), None);
     let failure = |name: &str| Error::Apply {
         kind: "Role",
         name: name.into(),
@@ -202,6 +237,7 @@ fn a_failure_elsewhere_concerns_the_backends_and_not_the_proxy() {
             problems: &[],
             desired: Some(&desired),
             failures: vec![&error],
+            refusals: Vec::new(),
             observed: &observed,
         };
         let status = next(&ProxyServerStatus::default(), &input, &at(10));

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use causeway_api::{Backend, Protocol};
+use causeway_api::{Backend, Protocol, ProxyServer};
 use causeway_ir as ir;
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 use k8s_openapi::api::discovery::v1::{EndpointPort, EndpointSlice};
 use kube::ResourceExt;
+
+use crate::{grants::Grants, proxy::references};
 
 /// The label by which a slice names its Service.
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
@@ -21,6 +23,7 @@ type Key = (String, String);
 pub struct Targets {
     services: HashMap<Key, Arc<Service>>,
     slices: HashMap<Key, Vec<Arc<EndpointSlice>>>,
+    grants: Option<Grants>,
 }
 
 /// What stands behind one backend.
@@ -48,8 +51,23 @@ impl Targets {
         targets
     }
 
-    pub(super) fn resolve(&self, backend: &Backend) -> Resolved {
+    /// The same, but in other namespaces only what these grants name may be used.
+    #[must_use]
+    pub fn granted_by(mut self, grants: Grants) -> Self {
+        self.grants = Some(grants);
+        self
+    }
+
+    /// Whether the proxy may forward to the backend's Service.
+    pub fn permit(&self, proxy: &ProxyServer, backend: &Backend) -> bool {
+        references::is_permitted(proxy, backend, self.grants.as_ref())
+    }
+
+    pub(super) fn resolve(&self, proxy: &ProxyServer, backend: &Backend) -> Resolved {
         let none = |message: String| Resolved { endpoints: Vec::new(), message: Some(message) };
+        if !self.permit(proxy, backend) {
+            return none(references::refusal(proxy, backend));
+        }
         let full = format!("{}/{}", backend.target_namespace, backend.target_service);
         let key = (backend.target_namespace.clone(), backend.target_service.clone());
         let Some(service) = self.services.get(&key) else {

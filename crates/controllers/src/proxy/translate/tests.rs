@@ -3,7 +3,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 use super::*;
-use crate::infra::backends as infra_backends;
+use crate::{grants::Grants, infra::backends as infra_backends, proxy::fixture};
 
 fn bind(text: &str, place: Place) -> Bind {
     Bind { address: text.parse().unwrap(), place }
@@ -167,6 +167,28 @@ fn a_missing_service_leaves_the_others_alone() {
     assert!(made.plan.clusters[1].endpoints.is_empty());
     let message = made.backends[1].message.clone().unwrap();
     assert!(message.contains("there is no Service apps/gone"), "{message}");
+}
+
+#[test]
+fn a_service_elsewhere_that_is_not_granted_is_not_carried() {
+    let proxy = fixture::proxy(&json!({}));
+    let (services, slices): (Vec<_>, Vec<_>) = [
+        pair("clusters", "api", &[("", 8443, 8443)], &["10.0.0.1"]),
+        pair("tools", "web", &[("", 8443, 8443)], &["10.0.0.2"]),
+    ]
+    .into_iter()
+    .unzip();
+    let carried = |targets: Targets| {
+        let made = translate(&proxy, &[bind("127.0.0.1", Place::Pod)], &targets);
+        assert_eq!(made.plan.validate(), []);
+        let ready: Vec<_> = made.backends.iter().map(|b| b.ready_endpoints).collect();
+        (ready, made.backends[1].message.clone())
+    };
+    let (ready, message) = carried(read(&services, &slices).granted_by(Grants::default()));
+    assert_eq!(ready, [1, 0], "its own namespace needs no grant");
+    assert!(message.unwrap().contains("create a ReferenceGrant in tools"));
+    assert_eq!(carried(read(&services, &slices).granted_by(fixture::grants("db"))).0, [1, 0]);
+    assert_eq!(carried(read(&services, &slices).granted_by(fixture::grants("web"))), (vec![1, 1], None));
 }
 
 #[test]
