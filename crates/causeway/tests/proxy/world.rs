@@ -103,13 +103,20 @@ impl World {
 
     /// Starts a proxy without waiting.
     pub fn launch(&self) -> Proxy {
+        self.launch_with(&[])
+    }
+
+    /// The same, with further arguments.
+    pub fn launch_with(&self, args: &[&str]) -> Proxy {
         let log = self.root.path().join("proxy.log");
         let file = File::options().create(true).append(true).open(&log).unwrap();
         let child = Command::new(PROGRAM)
             .args(["proxy", "--namespace", NAMESPACE, "--proxy-name", "edge", "--pod-name", "edge-0"])
             .args(["--pod-ip", &self.address.to_string(), "--workers", "2", "--state-dir"])
             .arg(self.root.path().join("state"))
+            .args(args)
             .env("KUBECONFIG", self.server.kubeconfig())
+            .env_remove("CAUSEWAY_LOG")
             .stdin(Stdio::null())
             .stdout(file.try_clone().unwrap())
             .stderr(file)
