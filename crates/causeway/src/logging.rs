@@ -1,9 +1,10 @@
 //! Where log lines go: standard error, as text for people, at the level they ask for, which can change while the
-//! process runs.
+//! process runs: by request, or with the object that the process serves.
 
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 
+use causeway_api::LogLevel;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -14,9 +15,14 @@ use tracing_subscriber::{EnvFilter, Registry};
 const DEFAULT: &str = "warn,causeway=info,kube_client=off,kube_runtime::watcher=off";
 
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
+/// Somebody chose a filter at the start.
+static CHOSEN: OnceLock<()> = OnceLock::new();
 
 /// Sets logging up for this process. A filter that can't be read is reported and the default used.
 pub fn init(filter: Option<&str>) {
+    if filter.is_some() {
+        CHOSEN.get_or_init(|| ());
+    }
     let filter = match filter.map(|filter| EnvFilter::try_new(complete(filter))) {
         None => EnvFilter::new(DEFAULT),
         Some(Ok(filter)) => filter,
@@ -47,6 +53,22 @@ pub fn change(filter: Option<&str>) -> Result<String, String> {
         handle.reload(filter).map_err(|error| error.to_string())?;
     }
     handle.with_current(ToString::to_string).map_err(|error| error.to_string())
+}
+
+/// Takes the level that an object asks for, unless whoever started this process chose one.
+pub fn follow(level: LogLevel) {
+    let word = match level {
+        LogLevel::Trace => "trace",
+        LogLevel::Debug => "debug",
+        LogLevel::Info => "info",
+        LogLevel::Warning => "warn",
+        LogLevel::Error | LogLevel::Critical => "error",
+    };
+    if CHOSEN.get().is_none()
+        && let Err(error) = change(Some(word))
+    {
+        tracing::warn!("the log level stays as it is: {error}");
+    }
 }
 
 /// A bare level is meant for Causeway's own lines.

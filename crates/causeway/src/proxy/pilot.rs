@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_api::{Backend, ProxyServer};
+use causeway_api::{Backend, LogLevel, ProxyServer};
 use causeway_controllers::grants::ReferenceGrant;
 use causeway_controllers::proxy::translate::{Targets, Translation, cluster_name, translate};
 use causeway_controllers::proxy::validate::validate;
@@ -23,6 +23,7 @@ use super::addresses::{self, Addresses};
 use super::feed::Feed;
 use super::report::Said;
 use super::saved::{Place, Saved};
+use crate::logging;
 
 /// How long the API server may take before the saved state is used, and a namespace before it is done without.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -51,6 +52,8 @@ pub struct Pilot {
     saved: Option<Saved>,
     started: Instant,
     disk_tried: bool,
+    /// The level of the log that the object last asked for.
+    log_level: Option<LogLevel>,
     plan_tx: watch::Sender<Option<Arc<Plan>>>,
     said_tx: watch::Sender<Arc<Said>>,
 }
@@ -116,6 +119,7 @@ impl Pilot {
             saved: None,
             started: Instant::now(),
             disk_tried: false,
+            log_level: None,
             plan_tx,
             said_tx,
         }
@@ -137,6 +141,7 @@ impl Pilot {
                 }
             }
             self.read_object();
+            self.follow_log_level();
             self.follow_namespaces();
             self.plan().await;
         }
@@ -185,6 +190,15 @@ impl Pilot {
                     self.object.trouble().unwrap_or_default()
                 ),
             }
+        }
+    }
+
+    /// A level that was set by hand stays until the object asks for another one.
+    fn follow_log_level(&mut self) {
+        let asked = self.proxy.as_ref().map(|proxy| proxy.spec.log_level);
+        if let Some(level) = asked.filter(|_| asked != self.log_level) {
+            self.log_level = asked;
+            logging::follow(level);
         }
     }
 

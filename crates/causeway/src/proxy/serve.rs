@@ -1,6 +1,7 @@
 //! What a proxy shows over HTTP: health on the pod's address for the kubelet, state and metrics on loopback only.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -8,7 +9,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
 use causeway_engine::Handle;
-use causeway_engine::admin::router;
+use causeway_engine::admin::{router, with_logging};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
@@ -40,7 +41,8 @@ pub async fn health(listener: TcpListener, view: View) {
 }
 
 pub async fn admin(listener: TcpListener, handle: Handle) {
-    if let Err(error) = axum::serve(listener, router(handle)).await {
+    let router = with_logging(router(handle), Arc::new(crate::logging::change));
+    if let Err(error) = axum::serve(listener, router).await {
         tracing::warn!(%error, "admin is no longer served");
     }
 }

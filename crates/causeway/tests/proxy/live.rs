@@ -96,3 +96,25 @@ fn an_address_of_the_isolated_network_is_waited_for_and_then_used() {
     eventually("the proxy says that it is attached", PATIENCE, || world.replica()["attached"] == true);
     assert_eq!(one.connect(world.at(PORT), "one.test").unwrap().word, "one");
 }
+
+#[test]
+fn the_log_level_follows_the_object_without_a_restart() {
+    let world = World::new();
+    let one = TlsBackend::start("one", &["one.test"]);
+    world.service("one", &one);
+    world.proxy_server(&[backend("one", "one.test")]).ok();
+    let mut proxy = world.start();
+    let level = || get(world.at(9901), "/logging").map(|(_, text)| text).unwrap_or_default();
+    let ask = |level: &str| {
+        let patch = serde_json::json!({"spec": {"logLevel": level}}).to_string();
+        world.kubectl().ok(&["patch", "proxyserver", "edge", "--type", "merge", "-p", &patch]);
+    };
+    assert!(level().contains("causeway=info"), "{}", level());
+    let mut open = one.connect(world.at(PORT), "one.test").unwrap();
+    ask("debug");
+    eventually("the level is the new one", PATIENCE, || level().contains("causeway=debug"));
+    ask("warning");
+    eventually("and again", PATIENCE, || level().contains("causeway=warn"));
+    open.echo("still here").unwrap();
+    assert!(proxy.child.try_wait().unwrap().is_none());
+}

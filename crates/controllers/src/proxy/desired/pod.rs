@@ -1,5 +1,6 @@
 //! The Deployment of one address: a static address cannot be shared, so each has one pod, replaced and never doubled.
-//! Nothing of a backend is in here, so that an edit of backends restarts nothing.
+//! Nothing of a backend is in here, so that an edit of backends restarts nothing; nor the level of our own log, which a
+//! proxy reads from its object.
 
 use std::collections::BTreeMap;
 
@@ -176,11 +177,6 @@ fn causeway(subject: &Subject<'_>, name: &str, image: &str, address: &str) -> Co
             env("POD_NAME", "metadata.name"),
             env("POD_NAMESPACE", "metadata.namespace"),
             env("POD_IP", "status.podIP"),
-            EnvVar {
-                name: "CAUSEWAY_LOG".to_owned(),
-                value: Some(filter(spec.log_level).to_owned()),
-                ..EnvVar::default()
-            },
         ]),
         ports: Some(vec![ContainerPort {
             name: Some("health".to_owned()),
@@ -231,17 +227,6 @@ fn envoy(subject: &Subject<'_>) -> Container {
         }),
         volume_mounts: Some(vec![mount(BOOTSTRAP_VOLUME, BOOTSTRAP_DIR, true)]),
         ..Container::default()
-    }
-}
-
-/// The level as this program's log filter knows it.
-fn filter(level: LogLevel) -> &'static str {
-    match level {
-        LogLevel::Trace => "trace",
-        LogLevel::Debug => "debug",
-        LogLevel::Info => "info",
-        LogLevel::Warning => "warn",
-        LogLevel::Error | LogLevel::Critical => "error",
     }
 }
 

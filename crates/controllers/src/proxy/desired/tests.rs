@@ -122,6 +122,8 @@ fn an_edit_of_backends_changes_no_pod() {
         .collect();
     assert_eq!(ports, [json!(["proxy-53-udp", 53, "UDP"]), json!(["proxy", 443, "TCP"])]);
     assert_eq!(after["roles"].as_array().unwrap().len(), 1, "rights elsewhere go when nothing is there");
+    let louder = value(&json!({ "logLevel": "debug" }), &native());
+    assert_eq!(before["deployments"], louder["deployments"], "a proxy reads its log level from the object");
 }
 
 #[test]
