@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use causeway_controllers::proxy::bootstrap::{XdsAddress, bootstrap};
+use causeway_controllers::proxy::bootstrap::{Address, Start, bootstrap};
 use causeway_ir::Plan;
 use causeway_xds::{Door, Options, Server, Status, Tls};
 use tokio::net::TcpListener;
@@ -25,7 +25,8 @@ pub struct Args {
     /// Where Envoys connect to: an address and port, or the path of a Unix socket.
     #[arg(long, value_name = "ADDR:PORT|PATH", default_value = "127.0.0.1:18000")]
     listen: String,
-    /// Print the bootstrap file for an Envoy that connects here, and end.
+    /// Print the bootstrap file for an Envoy that connects here, and end. With --config, the plan's limit of connections is
+    /// in it.
     #[arg(long, requires = "node", requires = "admin")]
     print_bootstrap: bool,
     /// With --print-bootstrap: the name of the Envoy.
@@ -51,7 +52,10 @@ pub struct Args {
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let address = address(&args.listen)?;
     if let (true, Some(node), Some(admin)) = (args.print_bootstrap, &args.node, args.admin) {
-        println!("{:#}", bootstrap(node, &address, admin, !args.sotw));
+        let plan = args.config.as_deref().map(plan_file::read).transpose()?.unwrap_or_default();
+        let (admin, connection_limit) = (Address::Tcp(admin), plan.limits.connections);
+        let start = Start { node, xds: address, admin, delta: !args.sotw, connection_limit };
+        println!("{:#}", bootstrap(&start));
         return Ok(ExitCode::SUCCESS);
     }
     let path = args.config.context("--config is needed")?;
@@ -87,28 +91,28 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn address(at: &str) -> anyhow::Result<XdsAddress> {
+fn address(at: &str) -> anyhow::Result<Address> {
     if let Ok(address) = at.parse() {
-        return Ok(XdsAddress::Tcp(address));
+        return Ok(Address::Tcp(address));
     }
     let path = PathBuf::from(at);
     anyhow::ensure!(
         path.is_absolute() || at.starts_with('.'),
         "`{at}` is neither an address and port nor the path of a socket"
     );
-    Ok(XdsAddress::Unix(path))
+    Ok(Address::Unix(path))
 }
 
-async fn open(address: &XdsAddress) -> anyhow::Result<(Door, String)> {
+async fn open(address: &Address) -> anyhow::Result<(Door, String)> {
     match address {
-        XdsAddress::Tcp(address) => {
+        Address::Tcp(address) => {
             let listener = TcpListener::bind(address)
                 .await
                 .with_context(|| format!("can't serve xDS on {address}; choose another with --listen"))?;
             let place = listener.local_addr()?.to_string();
             Ok((Door::Tcp(listener), place))
         }
-        XdsAddress::Unix(path) => Ok((Door::Unix(unix_socket::listen(path)?), path.display().to_string())),
+        Address::Unix(path) => Ok((Door::Unix(unix_socket::listen(path)?), path.display().to_string())),
     }
 }
 

@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use super::{
     CONFIG_MAP, DEPLOYMENT, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT, Settings,
-    bootstrap::{XdsAddress, bootstrap},
+    bootstrap::{Address, Start, bootstrap},
     references::is_permitted,
 };
 use crate::{apply::Wanted, grants::Grants};
@@ -133,8 +133,13 @@ pub fn desired(proxy: &ProxyServer, settings: &Settings, grants: Option<&Grants>
     };
     let start = (engine == Engine::Envoy).then(|| {
         let loopback = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
-        let xds = XdsAddress::Tcp(loopback(spec.xds_port));
-        bootstrap(&subject.name, &xds, loopback(spec.admin_port), true)
+        bootstrap(&Start {
+            node: &subject.name,
+            xds: Address::Tcp(loopback(spec.xds_port)),
+            admin: Address::Tcp(loopback(spec.admin_port)),
+            delta: true,
+            connection_limit: spec.connection_limit.and_then(|limit| u32::try_from(limit).ok()),
+        })
     });
     let config_map = start.as_ref().map(|start| ConfigMap {
         metadata: subject.metadata(subject.bootstrap()),

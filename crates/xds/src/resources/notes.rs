@@ -9,8 +9,8 @@ pub fn notes(plan: &Plan) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(limit) = plan.limits.connections {
         notes.push(format!(
-            "limits.connections ({limit}) is not carried over: Envoy takes it from its bootstrap only (overload \
-             manager, envoy.resource_monitors.global_downstream_max_connections)"
+            "limits.connections ({limit}) comes from Envoy's bootstrap: print it with `--print-bootstrap --config`, and \
+             start Envoy anew when the limit changes"
         ));
     }
     let streams = plan.listeners.iter().filter(|l| l.protocol == Protocol::Tcp).count();

@@ -40,7 +40,8 @@ impl Envoy {
         let admin = Port::reserve(SocketAddr::from(([127, 0, 0, 1], 0)));
         let mut command = Command::new(CAUSEWAY);
         command.args(["xds", "--print-bootstrap", "--node", NODE, "--listen"]).arg(&socket);
-        let printed = command.args(["--admin", &admin.address.to_string()]).output().unwrap();
+        command.args(["--admin", &admin.address.to_string(), "--config"]).arg(&config);
+        let printed = command.output().unwrap();
         assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
         let bootstrap = directory.join("bootstrap.json");
         std::fs::write(&bootstrap, printed.stdout).unwrap();

@@ -138,6 +138,7 @@ fn another_start_configuration_makes_another_pod() {
     assert!(base.is_string());
     assert_eq!(base, hash(&json!({ "engine": "Envoy" })));
     assert_ne!(base, hash(&json!({ "engine": "Envoy", "xdsPort": 18001 })));
+    assert_ne!(base, hash(&json!({ "engine": "Envoy", "connectionLimit": 1000 })));
 }
 
 #[test]
