@@ -17,8 +17,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use causeway_controllers::proxy::bootstrap::{ADMIN_SOCKET, Address, XDS_SOCKET};
 use causeway_controllers::proxy::validate::HEALTH_PORT;
 use causeway_engine::AccessLog;
+use causeway_xds::Door;
 use kube::{Client, Config};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -26,6 +28,8 @@ use tokio::sync::watch;
 use carrier::Carrier;
 use pilot::Pilot;
 use report::Reporter;
+
+use crate::unix_socket;
 
 /// A connection to the API server that says nothing for longer than a watch lasts is dead.
 const SILENCE: Duration = Duration::from_secs(75);
@@ -56,12 +60,15 @@ pub struct Args {
     /// Port of /healthz and /ready on the pod's address.
     #[arg(long, default_value_t = HEALTH_PORT, value_name = "PORT")]
     pub health_port: u16,
-    /// Port of metrics and state, on a loopback address only; with Envoy, that of its own admin interface.
+    /// Port of metrics and state, on a loopback address only; with Envoy, those of its own admin interface.
     #[arg(long, default_value_t = 9901, value_name = "PORT")]
     pub admin_port: u16,
-    /// Port where Envoy fetches its configuration, on 127.0.0.1 only.
+    /// Port where Envoy fetches its configuration, on a loopback address only.
     #[arg(long, default_value_t = 18000, value_name = "PORT")]
     pub xds_port: u16,
+    /// Meet Envoy by the sockets xds.sock and admin.sock in this directory; the two ports lead to them.
+    #[arg(long, value_name = "DIR")]
+    pub socket_dir: Option<PathBuf>,
     #[command(flatten)]
     pub grants: crate::operator::Grants,
     /// Write a JSON line per connection to this file, `-` for standard output.
@@ -86,6 +93,23 @@ impl Args {
     }
 }
 
+/// Where Envoy fetches its configuration, and where it shows its state.
+async fn meet_envoy(args: &Args) -> anyhow::Result<(Door, Address)> {
+    let Some(dir) = &args.socket_dir else {
+        let door = serve::bind(Ipv4Addr::LOCALHOST.into(), args.xds_port, "--xds-port").await?;
+        return Ok((Door::Tcp(door), Address::Tcp((Ipv4Addr::LOCALHOST, args.admin_port).into())));
+    };
+    let (xds, admin) = (dir.join(XDS_SOCKET), dir.join(ADMIN_SOCKET));
+    let door = unix_socket::listen(&xds)?;
+    for (port, flag, socket) in
+        [(args.xds_port, "--xds-port", xds), (args.admin_port, "--admin-port", admin.clone())]
+    {
+        let listener = serve::bind(serve::loopback(args.pod_ip), port, flag).await?;
+        tokio::spawn(serve::relay(listener, socket));
+    }
+    Ok((Door::Unix(door), Address::Unix(admin)))
+}
+
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     crate::engine::raise_descriptors();
     let mut config = Config::infer().await.context(
@@ -103,8 +127,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let carrier = match args.engine {
         EngineArg::Native => Carrier::native(plan_rx, args.workers, access_log)?,
         EngineArg::Envoy => {
-            let door = serve::bind(Ipv4Addr::LOCALHOST.into(), args.xds_port, "--xds-port").await?;
-            let admin = (Ipv4Addr::LOCALHOST, args.admin_port).into();
+            let (door, admin) = meet_envoy(&args).await?;
             Carrier::envoy(plan_rx, door, admin)?
         }
     };

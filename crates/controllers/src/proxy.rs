@@ -16,7 +16,7 @@ pub mod validate;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use causeway_api::{ProxyServer, ProxyServerStatus};
+use causeway_api::{Backend, ProxyServer, ProxyServerStatus};
 use causeway_ir::Problem;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{Client, Resource, ResourceExt, api::DynamicObject};
@@ -166,8 +166,9 @@ impl Reconciler for Controller {
     }
 
     fn is_concerned(proxy: &ProxyServer, grant: &DynamicObject) -> bool {
-        let targets = &mut proxy.spec.backends.iter().map(|backend| &backend.target_namespace);
-        grant.namespace() != proxy.namespace() && targets.any(|target| grant.namespace().as_ref() == Some(target))
+        let there = grant.namespace();
+        let is_there = |backend: &Backend| Some(&backend.target_namespace) == there.as_ref();
+        there != proxy.namespace() && proxy.spec.backends.iter().any(is_there)
     }
 
     /// The proxies report in the status, and the summary follows them.

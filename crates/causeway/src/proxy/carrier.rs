@@ -4,14 +4,13 @@
 mod envoy;
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_api::Engine as Kind;
+use causeway_controllers::proxy::bootstrap::Address;
 use causeway_engine::{AccessLog, Engine, Handle, Options};
 use causeway_ir::Plan;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -100,10 +99,9 @@ impl Carrier {
     /// Feeds an Envoy that connects to `door`; `admin` is where it shows its state.
     pub fn envoy(
         plan_rx: watch::Receiver<Option<Arc<Plan>>>,
-        door: TcpListener,
-        admin: SocketAddr,
+        door: causeway_xds::Door,
+        admin: Address,
     ) -> anyhow::Result<Self> {
-        let door = causeway_xds::Door::Tcp(door);
         let server = causeway_xds::Server::start(plan_rx, door, causeway_xds::Options::default())?;
         let envoy = Envoy::new(server.handle(), admin);
         let view = View::new(Inner::Envoy(envoy));

@@ -1,6 +1,7 @@
 //! What a proxy shows over HTTP: health on the pod's address for the kubelet, state and metrics on loopback only.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +11,17 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use causeway_engine::Handle;
 use causeway_engine::admin::{router, with_logging};
-use tokio::net::TcpListener;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, UnixStream};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::carrier::{Phase, View};
+
+/// Relayed connections at a time.
+const MOST_RELAYED: usize = 64;
+/// After a connection that could not be taken: there may be no descriptor left.
+const RELAY_REST: Duration = Duration::from_millis(100);
 
 pub async fn bind(address: IpAddr, port: u16, flag: &str) -> anyhow::Result<TcpListener> {
     let at = SocketAddr::new(address, port);
@@ -44,6 +52,31 @@ pub async fn admin(listener: TcpListener, handle: Handle) {
     let router = with_logging(router(handle), Arc::new(crate::logging::change));
     if let Err(error) = axum::serve(listener, router).await {
         tracing::warn!(%error, "admin is no longer served");
+    }
+}
+
+/// Passes what comes here on to a socket in the file system and back: on one machine each pod has its own address, but
+/// Envoy is started before anybody knows which.
+pub async fn relay(listener: TcpListener, socket: PathBuf) {
+    let places = Arc::new(Semaphore::new(MOST_RELAYED));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let mut near = match listener.accept().await {
+            Ok((near, _)) => near,
+            Err(error) => {
+                tracing::warn!(%error, "a connection to {} is not taken", socket.display());
+                tokio::time::sleep(RELAY_REST).await;
+                continue;
+            }
+        };
+        let socket = socket.clone();
+        tokio::spawn(async move {
+            // Who finds nobody there sees the connection end.
+            if let Ok(mut far) = UnixStream::connect(&socket).await {
+                let _ = copy_bidirectional(&mut near, &mut far).await;
+            }
+            drop(place);
+        });
     }
 }
 

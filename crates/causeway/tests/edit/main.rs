@@ -40,6 +40,37 @@ fn an_edit_under_load_fails_no_request_with_envoy() {
     }
 }
 
+#[test]
+fn replicas_with_envoy_and_other_proxies_share_a_machine() {
+    let Some(envoy) = harness::envoy::program() else { return };
+    let program = format!("envoyproxy/envoy={}", envoy.display());
+    let server = Server::start(&["--program", &program]);
+    let kubectl = server.kubectl();
+    let authority = Authority::new();
+    kubectl.apply(&manifests::services(&authority)).ok();
+    let addresses: [SocketAddr; 3] =
+        ["127.78.0.12:8445", "127.78.0.13:8445", "127.78.0.14:8445"].map(|address| address.parse().unwrap());
+    let edge = manifests::proxy("Envoy", addresses[0]).replace(
+        "{serverIP: 127.78.0.12}",
+        "{serverIP: 127.78.0.12, additionalServerIPs: [127.78.0.13]}\n  replicas: 2",
+    );
+    kubectl.apply(&edge).ok();
+    let other = manifests::proxy("Envoy", addresses[2]).replace("{name: edge}", "{name: other}");
+    kubectl.apply(&other).ok();
+    kubectl.ok(&["wait", "--for=condition=Ready", "proxyserver/edge", "proxyserver/other", "--timeout=90s"]);
+    for address in addresses {
+        assert_eq!(Client::new(address, &authority).ask("old.example.test").unwrap(), "one", "{address}");
+    }
+    let pods =
+        kubectl.ok(&["get", "pods", "-l", "app=proxy-server", "-o", "jsonpath={.items[*].status.podIP}"]);
+    assert_eq!(pods.split_whitespace().count(), 3, "{pods}");
+    for pod in pods.split_whitespace() {
+        let admin = format!("http://{pod}:9901/clusters");
+        let shown = harness::kubectl::finish(std::process::Command::new("curl").args(["-sf", &admin])).ok();
+        assert!(shown.contains("xds_cluster::"), "{shown}");
+    }
+}
+
 fn edit_under_load(engine: &str, address: &str, up: &[&str]) {
     let address: SocketAddr = address.parse().unwrap();
     let server = Server::start(up);

@@ -5,7 +5,6 @@ mod access;
 mod pod;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use causeway_api::{Engine, Protocol, ProxyServer, ProxyServerSpec, names};
 use causeway_ir::Problem;
@@ -22,7 +21,7 @@ use serde::Serialize;
 
 use super::{
     CONFIG_MAP, DEPLOYMENT, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT, Settings,
-    bootstrap::{Address, Start, bootstrap},
+    bootstrap::{ADMIN_SOCKET, Address, Start, XDS_SOCKET, bootstrap},
     references::is_permitted,
 };
 use crate::{apply::Wanted, grants::Grants};
@@ -132,11 +131,11 @@ pub fn desired(proxy: &ProxyServer, settings: &Settings, grants: Option<&Grants>
         settings,
     };
     let start = (engine == Engine::Envoy).then(|| {
-        let loopback = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+        // By their names alone: both containers work in the directory where the sockets are.
         bootstrap(&Start {
             node: &subject.name,
-            xds: Address::Tcp(loopback(spec.xds_port)),
-            admin: Address::Tcp(loopback(spec.admin_port)),
+            xds: Address::Unix(XDS_SOCKET.into()),
+            admin: Address::Unix(ADMIN_SOCKET.into()),
             delta: true,
             connection_limit: spec.connection_limit.and_then(|limit| u32::try_from(limit).ok()),
         })

@@ -1,15 +1,15 @@
 //! An Envoy beside this process: what it took and refused, and what its admin interface says of connections.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
+use causeway_controllers::proxy::bootstrap::Address;
 use causeway_xds::{ClientStatus, Handle, Status};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
@@ -22,13 +22,13 @@ const DRAIN_LOOK: Duration = Duration::from_millis(250);
 #[derive(Clone)]
 pub struct Envoy {
     handle: Handle,
-    admin: SocketAddr,
+    admin: Address,
     /// It took a whole configuration before, and so carries traffic though it may refuse a newer one.
     carried: Arc<AtomicBool>,
 }
 
 impl Envoy {
-    pub fn new(handle: Handle, admin: SocketAddr) -> Self {
+    pub fn new(handle: Handle, admin: Address) -> Self {
         Self { handle, admin, carried: Arc::default() }
     }
 
@@ -87,7 +87,7 @@ impl Envoy {
     pub async fn drain(&self) {
         let plan = self.handle.status().plan.unwrap_or_default();
         let until = Instant::now() + plan.drain_timeout;
-        if let Err(error) = ask(self.admin, "POST", "/drain_listeners").await {
+        if let Err(error) = ask(&self.admin, "POST", "/drain_listeners").await {
             // It may have got the same signal and be gone already.
             tracing::debug!("Envoy can't be told to drain: {error:#}");
             return;
@@ -106,7 +106,7 @@ impl Envoy {
     /// Open connections by cluster.
     async fn connections(&self) -> anyhow::Result<HashMap<String, i64>> {
         let path = "/stats?filter=%5Ecluster%5C..*%5C.upstream_cx_active%24";
-        Ok(parse_counts(&ask(self.admin, "GET", path).await?))
+        Ok(parse_counts(&ask(&self.admin, "GET", path).await?))
     }
 }
 
@@ -121,16 +121,14 @@ fn parse_counts(text: &str) -> HashMap<String, i64> {
 }
 
 /// The body of an answer of Envoy's admin interface.
-async fn ask(at: SocketAddr, method: &str, path: &str) -> anyhow::Result<String> {
+async fn ask(at: &Address, method: &str, path: &str) -> anyhow::Result<String> {
+    let request =
+        format!("{method} {path} HTTP/1.1\r\nHost: envoy\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
     let exchange = async {
-        let mut stream = TcpStream::connect(at).await?;
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-        );
-        stream.write_all(request.as_bytes()).await?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).await?;
-        std::io::Result::Ok(String::from_utf8_lossy(&answer).into_owned())
+        match at {
+            Address::Tcp(at) => exchange(TcpStream::connect(at).await?, &request).await,
+            Address::Unix(path) => exchange(UnixStream::connect(path).await?, &request).await,
+        }
     };
     let answer =
         timeout(ADMIN_LIMIT, exchange).await.context("Envoy's admin interface does not answer")??;
@@ -139,6 +137,14 @@ async fn ask(at: SocketAddr, method: &str, path: &str) -> anyhow::Result<String>
     anyhow::ensure!(head.split(' ').nth(1) == Some("200"), "Envoy's admin interface says: {head}");
     let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
     Ok(if chunked { unchunk(body) } else { body.to_owned() })
+}
+
+/// Sends a request and gives everything that comes back.
+async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> std::io::Result<String> {
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 /// Joins the chunks of a body; stops at the first that makes no sense.

@@ -160,6 +160,7 @@ fn causeway(subject: &Subject<'_>, name: &str, image: &str, address: &str) -> Co
     if subject.engine == Engine::Envoy {
         flag("engine", "envoy");
         flag("xds-port", &spec.xds_port.to_string());
+        flag("socket-dir", ".");
     }
     let env = |name: &str, path: &str| EnvVar {
         name: name.to_owned(),
@@ -173,6 +174,7 @@ fn causeway(subject: &Subject<'_>, name: &str, image: &str, address: &str) -> Co
         name: name.to_owned(),
         image: Some(image.to_owned()),
         args: Some(args),
+        working_dir: Some(STATE_DIR.to_owned()),
         env: Some(vec![
             env("POD_NAME", "metadata.name"),
             env("POD_NAMESPACE", "metadata.namespace"),
@@ -210,7 +212,13 @@ fn envoy(subject: &Subject<'_>) -> Container {
         name: "envoy".to_owned(),
         image: Some(spec.proxy_image.as_ref().unwrap_or(&subject.settings.proxy_image).clone()),
         command: Some(vec!["/usr/local/bin/envoy".to_owned()]),
-        args: Some(["-c", &config, "-l", level, "--drain-time-s", &drain].map(str::to_owned).to_vec()),
+        // Nobody starts a second Envoy in this container, and those of other pods may share this machine's names.
+        args: Some(
+            ["-c", &config, "-l", level, "--drain-time-s", &drain, "--disable-hot-restart"]
+                .map(str::to_owned)
+                .to_vec(),
+        ),
+        working_dir: Some(STATE_DIR.to_owned()),
         resources: Some(resources("100m", "128Mi", "512Mi")),
         security_context: Some(confined()),
         // Envoy ends at once when it is told to; the manager, told at the same time, says when it may.
@@ -225,7 +233,10 @@ fn envoy(subject: &Subject<'_>) -> Container {
             }),
             ..Lifecycle::default()
         }),
-        volume_mounts: Some(vec![mount(BOOTSTRAP_VOLUME, BOOTSTRAP_DIR, true)]),
+        volume_mounts: Some(vec![
+            mount(BOOTSTRAP_VOLUME, BOOTSTRAP_DIR, true),
+            mount(STATE_VOLUME, STATE_DIR, false),
+        ]),
         ..Container::default()
     }
 }
