@@ -118,3 +118,26 @@ fn the_log_level_follows_the_object_without_a_restart() {
     open.echo("still here").unwrap();
     assert!(proxy.child.try_wait().unwrap().is_none());
 }
+
+#[test]
+fn another_namespace_is_reached_without_a_grant_only_if_none_is_asked_for() {
+    let world = World::new();
+    let far = TlsBackend::start("far", &["far.test"]);
+    World::service_in(&world.server.namespace("elsewhere"), "far", &far);
+    let mut entry = backend("far", "far.test");
+    entry["targetNamespace"] = "elsewhere".into();
+    world.proxy_server(&[entry]).ok();
+    let mut proxy = world.start();
+    eventually("the proxy says what is missing", PATIENCE, || {
+        let message = world.replica()["backends"][0]["message"].clone();
+        message.as_str().is_some_and(|text| text.contains("create a ReferenceGrant in elsewhere"))
+    });
+    assert!(far.connect(world.at(PORT), "far.test").is_err());
+    proxy.kill();
+
+    let proxy = world.launch_with(&["--require-grants=false"]);
+    proxy.wait_ready();
+    eventually("the Service is reached", PATIENCE, || {
+        far.connect(world.at(PORT), "far.test").is_ok_and(|client| client.word == "far")
+    });
+}

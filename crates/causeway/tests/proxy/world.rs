@@ -46,6 +46,11 @@ impl World {
 
     /// A Service of port 443 with one endpoint.
     pub fn service(&self, name: &str, backend: &TlsBackend) {
+        Self::service_in(&self.kubectl(), name, backend);
+    }
+
+    /// The same in the namespace that `kubectl` works in.
+    pub fn service_in(kubectl: &Kubectl, name: &str, backend: &TlsBackend) {
         let service = json!({
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
             "spec": {"ports": [{"name": "https", "port": 443, "targetPort": backend.address.port()}]},
@@ -56,8 +61,8 @@ impl World {
             "ports": [{"name": "https", "port": backend.address.port(), "protocol": "TCP"}],
             "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": true}}],
         });
-        self.kubectl().apply(&service.to_string()).ok();
-        self.kubectl().apply(&slice.to_string()).ok();
+        kubectl.apply(&service.to_string()).ok();
+        kubectl.apply(&slice.to_string()).ok();
     }
 
     /// Writes the object with these backends.
