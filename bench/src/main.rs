@@ -14,6 +14,7 @@ mod report;
 mod run;
 mod samples;
 mod soak;
+mod tunnel;
 mod watches;
 mod writes;
 mod xds;
@@ -74,6 +75,8 @@ enum Command {
     L4Backend,
     /// Runs the engine for long with everything in motion and looks whether it grows or fails.
     Soak(soak::Args),
+    /// Measures a tunnel beside rathole.
+    Tunnel(tunnel::Args),
     /// Measures how a change of one endpoint reaches Envoys.
     Xds(xds::Args),
 }
@@ -99,6 +102,7 @@ async fn main() -> anyhow::Result<()> {
         Some(Command::L4(args)) => return l4::run(args),
         Some(Command::L4Backend) => return l4::serve_backend(),
         Some(Command::Soak(args)) => return soak::run(args).await,
+        Some(Command::Tunnel(args)) => return tunnel::run(args),
         Some(Command::Xds(args)) => return xds::run(args).await,
     }
     let report = run::run(&args).await?;

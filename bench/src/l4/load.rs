@@ -15,7 +15,7 @@ use super::accounts::{Accounts, Spent, Window};
 pub type Figures = BTreeMap<&'static str, f64>;
 
 /// How often a load that waits looks at the clock.
-const TICK: Duration = Duration::from_millis(50);
+pub const TICK: Duration = Duration::from_millis(50);
 
 /// Warms up, then measures.
 pub struct Stopwatch {
@@ -57,7 +57,7 @@ impl Stopwatch {
 }
 
 /// Adds the quantiles of times in nanoseconds, as microseconds.
-fn quantiles(times: &mut [u32], figures: &mut Figures) {
+pub fn quantiles(times: &mut [u32], figures: &mut Figures) {
     times.sort_unstable();
     for (name, share) in [("p50Us", 0.5), ("p99Us", 0.99), ("p999Us", 0.999)] {
         let rank = (share * times.len() as f64).ceil() as usize;
@@ -68,7 +68,7 @@ fn quantiles(times: &mut [u32], figures: &mut Figures) {
 }
 
 /// Nanoseconds since a moment, as many as fit.
-fn nanos(since: Instant) -> u32 {
+pub fn nanos(since: Instant) -> u32 {
     u32::try_from(since.elapsed().as_nanos()).unwrap_or(u32::MAX)
 }
 
