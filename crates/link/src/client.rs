@@ -1,15 +1,16 @@
 //! The container's end: it listens for the host on two ports, does what the host says on the first, and carries the
 //! clients of its tunnels over the connections that the host makes to the second. It decides nothing by itself.
 
+use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -27,8 +28,9 @@ use entrance::Entrances;
 
 /// A handshake that takes longer is not from the host.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Handshakes at the same time: strangers can't use up the container's descriptors.
-const HANDSHAKES: usize = 64;
+/// Handshakes at the same time from one address: a stranger on the network can use up neither the container's
+/// descriptors nor the turns of the host, which comes from an address of its own.
+const HANDSHAKES: usize = 16;
 /// A pause after the kernel could not accept, for example for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -117,7 +119,7 @@ async fn accept<F>(
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
-    let handshakes = Arc::new(Semaphore::new(HANDSHAKES));
+    let handshakes = Arc::new(Handshakes::default());
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -132,13 +134,13 @@ async fn accept<F>(
             }
         };
         // Closed at once: the host comes again.
-        let Ok(permit) = handshakes.clone().try_acquire_owned() else { continue };
+        let Some(handshake) = handshakes.begin(from.ip()) else { continue };
         crate::socket::prepare(&socket);
         let acceptor = TlsAcceptor::from(lock(&end.tls).clone());
         let (end, serve, stop) = (end.clone(), serve.clone(), stop.clone());
         tokio::spawn(async move {
             let shaken = timeout(HANDSHAKE, acceptor.accept(socket)).await;
-            drop(permit);
+            drop(handshake);
             match shaken {
                 Ok(Ok(stream)) => {
                     tokio::select! {
@@ -152,6 +154,41 @@ async fn accept<F>(
                 Err(_) => tracing::warn!(%from, "refused a connection that did not finish its handshake"),
             }
         });
+    }
+}
+
+/// Handshakes under way, by address.
+#[derive(Default)]
+struct Handshakes(Mutex<HashMap<IpAddr, usize>>);
+
+impl Handshakes {
+    /// Counts one more, unless that address has too many.
+    fn begin(self: &Arc<Self>, from: IpAddr) -> Option<Handshake> {
+        let mut counts = lock(&self.0);
+        let count = counts.entry(from).or_default();
+        if *count == HANDSHAKES {
+            return None;
+        }
+        *count += 1;
+        Some(Handshake { all: self.clone(), from })
+    }
+}
+
+/// One handshake under way.
+struct Handshake {
+    all: Arc<Handshakes>,
+    from: IpAddr,
+}
+
+impl Drop for Handshake {
+    fn drop(&mut self) {
+        let mut counts = lock(&self.all.0);
+        if let Some(count) = counts.get_mut(&self.from) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.from);
+            }
+        }
     }
 }
 

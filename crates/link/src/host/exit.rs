@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::{HostEnd, TunnelState};
@@ -30,6 +31,8 @@ pub struct Exit {
     state: Mutex<State>,
     /// The target to begin with.
     turn: AtomicUsize,
+    /// The targets have changed.
+    moved: Arc<Notify>,
 }
 
 struct State {
@@ -49,8 +52,12 @@ impl Exit {
             Protocol::Udp => None,
         };
         let state = State { tunnel: tunnel.into(), fault, looking: false };
-        let exit =
-            Arc::new(Self { tally: Arc::default(), state: Mutex::new(state), turn: AtomicUsize::new(0) });
+        let exit = Arc::new(Self {
+            tally: Arc::default(),
+            state: Mutex::new(state),
+            turn: AtomicUsize::new(0),
+            moved: Arc::default(),
+        });
         exit.look(end, Duration::ZERO);
         exit
     }
@@ -66,6 +73,7 @@ impl Exit {
             moved
         };
         if moved {
+            self.moved.notify_one();
             self.look(end, Duration::ZERO);
         }
     }
@@ -105,7 +113,7 @@ impl Exit {
         }
         state.looking = true;
         drop(state);
-        tokio::spawn(search(Arc::downgrade(self), Arc::downgrade(end), pause));
+        tokio::spawn(search(Arc::downgrade(self), Arc::downgrade(end), self.moved.clone(), pause));
     }
 
     fn found_fault(self: &Arc<Self>, end: &Arc<HostEnd>, error: String) {
@@ -132,13 +140,26 @@ impl Exit {
 }
 
 /// Looks until somebody answers or the tunnel is gone.
-async fn search(exit: Weak<Exit>, end: Weak<HostEnd>, mut pause: Duration) {
+async fn search(exit: Weak<Exit>, end: Weak<HostEnd>, moved: Arc<Notify>, mut pause: Duration) {
     loop {
-        sleep(pause).await;
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = moved.notified() => {}
+        }
         let Some(this) = exit.upgrade() else { return };
         let tunnel = this.tunnel();
-        let answer =
-            if tunnel.targets.is_empty() { None } else { Some(this.connect(&tunnel).await.map(drop)) };
+        let answer = if tunnel.targets.is_empty() {
+            None
+        } else {
+            tokio::select! {
+                connected = this.connect(&tunnel) => Some(connected.map(drop)),
+                () = moved.notified() => {
+                    // The old targets do not matter any more.
+                    pause = Duration::ZERO;
+                    continue;
+                }
+            }
+        };
         let Some(end) = end.upgrade() else { return };
         let over = {
             let mut state = lock(&this.state);
