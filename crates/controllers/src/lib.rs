@@ -6,8 +6,10 @@
 pub mod apply;
 pub mod backoff;
 pub mod children;
+pub mod container_runtime;
 pub mod error;
 pub mod events;
+pub mod finalizer;
 pub mod grants;
 pub mod health;
 pub mod infra;

@@ -3,7 +3,6 @@
 
 pub mod bootstrap;
 pub mod desired;
-mod finalizer;
 #[cfg(test)]
 mod fixture;
 pub mod observe;
@@ -16,18 +15,19 @@ pub mod validate;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use causeway_api::{Backend, ProxyServer, ProxyServerStatus};
+use causeway_api::{Backend, ProxyServer, ProxyServerStatus, names};
 use causeway_ir::Problem;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{Client, Resource, ResourceExt, api::DynamicObject};
 
+use self::observe::Reports;
 pub use self::settings::Settings;
-use self::{finalizer::Finalizer, observe::Reports};
 use crate::{
     apply::{Applier, Owner, Report},
     children::{ChildKind, Children},
     error::Error,
     events::Recorder,
+    finalizer::Finalizer,
     grants::{Grants, REFERENCE_GRANT},
     runner::Reconciler,
     status::Writer,
@@ -64,7 +64,7 @@ const FIELD_MANAGER: &str = "causeway-proxy";
 pub struct Controller {
     settings: Settings,
     applier: Applier,
-    finalizer: Finalizer,
+    finalizer: Finalizer<ProxyServer>,
     reports: Reports,
     status: Writer<ProxyServerStatus>,
     events: Recorder,
@@ -76,7 +76,7 @@ impl Controller {
         Self {
             settings,
             applier: Applier::new(client.clone(), FIELD_MANAGER),
-            finalizer: Finalizer::new(client.clone()),
+            finalizer: Finalizer::new(client.clone(), names::FINALIZER_PROXY),
             reports: Reports::new(client.clone()),
             status: Writer::new(client.clone(), FIELD_MANAGER),
             events: Recorder::new(client, "causeway.dev/proxy", identity),
@@ -85,7 +85,7 @@ impl Controller {
 
     /// The objects in other namespaces first, then the finalizer; all else goes with the owner.
     async fn clean_up(&self, proxy: &ProxyServer, owner: &Owner) -> Result<(), Error> {
-        if !finalizer::is_on(proxy) {
+        if !self.finalizer.is_on(proxy) {
             return Ok(());
         }
         let kinds = [ROLE, ROLE_BINDING];
@@ -140,7 +140,7 @@ impl Reconciler for Controller {
             let desired = desired::desired(&proxy, &self.settings, grants.as_ref());
             // First the promise to clean up, then what has to be cleaned up.
             let is_promised =
-                !desired.reaches_out() || finalizer::is_on(&proxy) || self.finalizer.add(&proxy).await?;
+                !desired.reaches_out() || self.finalizer.is_on(&proxy) || self.finalizer.add(&proxy).await?;
             if !is_promised {
                 return Ok(());
             }
