@@ -8,7 +8,11 @@ use std::{
     time::Duration,
 };
 
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use futures::{
+    FutureExt, StreamExt,
+    future::BoxFuture,
+    stream::{self, BoxStream, FuturesUnordered},
+};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::DynamicObject,
@@ -33,6 +37,8 @@ use crate::{
 
 /// How long reconciles that run may go on after a stop.
 const STOP_GRACE: Duration = Duration::from_secs(3);
+/// How long a controller may take to let go of what it holds.
+const END_GRACE: Duration = Duration::from_secs(5);
 
 /// A controller: what it watches and how it reconciles one object.
 pub trait Reconciler: Send + Sync + 'static {
@@ -73,6 +79,16 @@ pub trait Reconciler: Send + Sync + 'static {
     /// Hears that an object is gone.
     fn forget(&self, object: &Self::Primary) {
         let _ = object;
+    }
+
+    /// Objects to reconcile for reasons that no watch shows. Asked for once per term.
+    fn wakes(&self) -> BoxStream<'static, ObjectRef<Self::Primary>> {
+        stream::pending().boxed()
+    }
+
+    /// The controller's term is over: let go of what it holds outside of the API.
+    fn end(&self) -> impl Future<Output = ()> + Send {
+        async {}
     }
 }
 
@@ -148,13 +164,12 @@ impl Runner {
         let aborts = AbortAll(running.iter().map(tokio::task::JoinHandle::abort_handle).collect());
         let given_up = async {
             stop.cancelled().await;
-            tokio::time::sleep(STOP_GRACE).await;
+            tokio::time::sleep(STOP_GRACE + END_GRACE).await;
         };
         let mut given_up = std::pin::pin!(given_up);
         loop {
             let ended = tokio::select! {
                 ended = running.next() => ended,
-                // A controller whose caches never filled does not end by itself.
                 () = &mut given_up => None,
             };
             let Some(ended) = ended else { break };
@@ -220,7 +235,8 @@ where
             .predicate_filter(R::wakes_on, PredicateConfig::default());
         let mut controller = Controller::for_stream(primary, cache)
             .with_config(controller::Config::default().concurrency(run.config.concurrency))
-            .graceful_shutdown_on(stop.cancelled_owned());
+            .reconcile_on(run.reconciler.wakes())
+            .graceful_shutdown_on(stop.clone().cancelled_owned());
         for (resource, watch) in watches {
             controller =
                 controller.watches_stream_with(watch, |child| owner_of::<R::Primary>(&child), resource);
@@ -233,7 +249,7 @@ where
             };
             controller = controller.watches_stream_with(watch, mapper, resource);
         }
-        let metrics = run.metrics.clone();
+        let (metrics, reconciler) = (run.metrics.clone(), run.reconciler.clone());
         let synced = {
             let (children, health) = (children.clone(), run.health.clone());
             async move {
@@ -260,9 +276,18 @@ where
                 }
                 std::future::ready(())
             });
+        // A controller whose caches never filled does not end by itself.
+        let given_up = async {
+            stop.cancelled().await;
+            tokio::time::sleep(STOP_GRACE).await;
+        };
         tokio::select! {
             () = reconciles => {}
             () = synced => {}
+            () = given_up => {}
+        }
+        if tokio::time::timeout(END_GRACE, reconciler.end()).await.is_err() {
+            tracing::warn!(controller = R::NAME, "a controller did not let go of what it holds in time");
         }
     }
 

@@ -1,5 +1,4 @@
 use causeway_api::{Infra, InfraSpec};
-use futures::stream;
 use kube::core::Status;
 use prometheus_client::registry::Registry;
 use serde_json::json;
