@@ -74,7 +74,9 @@ impl Runtime {
         plain_name("create network", &spec.name)?;
         // Docker before version 25 makes a second network of the same name without a word.
         match self.network(&spec.name).await {
-            Ok(_) => return Err(taken(what)),
+            Ok(found) if found.name == spec.name => return Err(taken(what)),
+            // The beginning of another one's id.
+            Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }

@@ -10,6 +10,8 @@ use crate::{ErrorKind, Identity, Result, Runtime};
 pub struct Swept {
     pub containers: Vec<String>,
     pub networks: Vec<String>,
+    /// Networks that are left over and stay, since containers use them.
+    pub in_use: Vec<String>,
 }
 
 impl Runtime {
@@ -34,7 +36,7 @@ impl Runtime {
             match self.remove_network(&network.id).await {
                 Ok(()) => swept.networks.push(network.name),
                 Err(error) if error.kind() == ErrorKind::InUse => {
-                    tracing::info!(network = network.name, "left-over network is in use and stays");
+                    swept.in_use.push(network.name);
                 }
                 Err(error) => return Err(error),
             }

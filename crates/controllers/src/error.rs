@@ -1,6 +1,8 @@
 //! What a reconcile can fail with, sorted two ways: the category, a closed set used as metric label and Event reason,
 //! and the retry class, which the runner's one error policy obeys. A bad spec is not an error: it is a condition.
 
+use std::sync::Arc;
+
 use prometheus_client::encoding::EncodeLabelValue;
 
 use crate::apply;
@@ -29,7 +31,7 @@ pub enum Category {
     Forbidden,
     /// The namespace is going away.
     Terminating,
-    /// The API server could not be reached or failed.
+    /// The API server or the container runtime could not be reached or failed.
     Unavailable,
 }
 
@@ -120,6 +122,12 @@ pub enum Error {
         /// What the API server answered.
         source: kube::Error,
     },
+    /// The container runtime did not do what it was asked for.
+    #[error("the container runtime failed")]
+    Runtime {
+        /// What was asked for, and what it said.
+        source: Arc<causeway_containers::Error>,
+    },
     /// The status could not be written.
     #[error("failed to write the status")]
     WriteStatus {
@@ -134,6 +142,7 @@ impl Error {
         match self {
             Self::NotSynced { .. } => Category::NotSynced,
             Self::Objects { source, .. } => source.category(),
+            Self::Runtime { .. } => Category::Unavailable,
             Self::ListRemote { source, .. }
             | Self::Finalizer { source }
             | Self::LookUpPod { source, .. }

@@ -15,6 +15,7 @@ pub mod health;
 pub mod infra;
 pub mod leader;
 pub mod metrics;
+pub mod network;
 pub mod operator;
 pub mod proxy;
 pub mod report;
