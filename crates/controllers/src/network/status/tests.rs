@@ -5,7 +5,7 @@ use causeway_containers::{Attached, Subnet};
 use super::*;
 
 fn now() -> Time {
-    Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH)
+    Time(jiff::Timestamp::UNIX_EPOCH)
 }
 
 fn network(id: &str) -> Network {
