@@ -86,7 +86,7 @@ pub enum NetworkMode {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerNetworkStatus {
-    /// Ready, RuntimeAvailable.
+    /// Ready, RuntimeAvailable; Deleting while it waits for its network to go.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,

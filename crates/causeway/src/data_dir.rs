@@ -8,6 +8,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use causeway_containers::Choice;
+use causeway_controllers::operator::Containers;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +52,23 @@ impl DataDirArg {
 
 pub fn kubeconfig(dir: &Path) -> PathBuf {
     dir.join("kubeconfig")
+}
+
+/// What the controllers need to run containers on this machine; the directory is made where it is missing.
+pub fn containers(dir: &Path, choice: Option<Choice>) -> anyhow::Result<Containers> {
+    let (node, directory) = (dir.join("node"), dir.join("tunnels"));
+    for dir in [&node, &directory] {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).with_context(|| {
+            format!(
+                "can't make the directory {}; choose another with --data-dir DIR, or do without containers with --container-runtime none",
+                dir.display()
+            )
+        })?;
+    }
+    // The node's pods run in the same runtime and carry the same id.
+    let instance = causeway_containers::instance(&node)
+        .with_context(|| format!("can't tell which containers belong to {}", dir.display()))?;
+    Ok(Containers { choice, directory, instance })
 }
 
 /// Makes the directory if needed and holds it, or says who does.

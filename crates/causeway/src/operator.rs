@@ -10,6 +10,8 @@ use prometheus_client::registry::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::container_runtime::ContainerRuntimeArg;
+use crate::data_dir::{self, DataDirArg};
 use crate::observe;
 
 #[derive(Debug, clap::Args)]
@@ -28,6 +30,10 @@ pub struct Args {
     observe: SocketAddr,
     #[command(flatten)]
     proxies: Proxies,
+    #[command(flatten)]
+    container_runtime: ContainerRuntimeArg,
+    #[command(flatten)]
+    data_dir: DataDirArg,
 }
 
 /// What a ProxyServer gets where it leaves it open.
@@ -98,6 +104,10 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         config.leader = None;
     }
     config.proxy = args.proxies.settings();
+    // Without a runtime nothing is kept, and no directory is needed.
+    if let Some(choice) = args.container_runtime.choice() {
+        config.containers = data_dir::containers(&args.data_dir.path()?, Some(choice))?;
+    }
     let mut registry = Registry::default();
     let operator = Operator::new(client, config, &mut registry);
     let shutdown = CancellationToken::new();

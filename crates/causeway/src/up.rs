@@ -92,7 +92,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         start_node(&mut parts, &server, &dir, &kubeconfig_path, &args, &shutdown)?;
     }
     if !args.no_operator {
-        start_operator(&mut parts, &server, args.grants, &shutdown);
+        start_operator(&mut parts, &server, &dir, &args, &shutdown)?;
     }
     let services = if args.no_services { Ok("off") } else { services::usable().map(|()| "on") };
     if matches!(services, Ok("on")) {
@@ -147,21 +147,24 @@ fn start_node(
 fn start_operator(
     parts: &mut JoinSet<Part>,
     server: &Arc<Server>,
-    grants: operator::Grants,
+    dir: &Path,
+    args: &Args,
     shutdown: &CancellationToken,
-) {
+) -> anyhow::Result<()> {
     let identity = node_name();
     let mut config = causeway_controllers::operator::Config::new(names::NAMESPACE, &identity);
     // Alone on its data directory, which is locked: there is nobody to elect a leader against.
     config.leader = None;
     config.proxy.engine = Engine::Native;
     config.proxy.manager_image = operator::own_image();
-    config.proxy.require_grants = grants.require_grants;
+    config.proxy.require_grants = args.grants.require_grants;
+    config.containers = data_dir::containers(dir, args.container_runtime.choice())?;
     let mut registry = Registry::default();
     let controllers = causeway_controllers::operator::Operator::new(server.client(), config, &mut registry);
     server.add_metrics(registry);
     let stop = shutdown.clone();
     parts.spawn(async move { ("operator", controllers.run(stop).await.map_err(anyhow::Error::from)) });
+    Ok(())
 }
 
 /// Reads `IMAGE=PATH`; the program must be there now, because a pod that fails for it much later tells less.

@@ -1,16 +1,20 @@
 //! The operator: all controllers behind one leader election. The binary makes one, serves its metrics and health, and
 //! runs it until told to stop; a replica that loses the lease stops its controllers and stands by again.
 
+use std::path::PathBuf;
+
+use causeway_containers::Choice;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    container_runtime::ContainerRuntime,
     health::{Health, Phase},
     infra, leader,
     metrics::Metrics,
-    proxy,
+    network, proxy,
     runner::{self, Runner},
 };
 
@@ -25,6 +29,19 @@ pub struct Config {
     pub runner: runner::Config,
     /// What ProxyServers get where they leave it open.
     pub proxy: proxy::Settings,
+    /// The container runtime for networks and tunnels.
+    pub containers: Containers,
+}
+
+/// Where containers are run, and by whom.
+#[derive(Clone, Debug, Default)]
+pub struct Containers {
+    /// Which runtime; none for no networks and tunnels at all.
+    pub choice: Option<Choice>,
+    /// Where tunnels keep what they remember.
+    pub directory: PathBuf,
+    /// The id of the data directory, which labels what is made.
+    pub instance: String,
 }
 
 impl Config {
@@ -35,6 +52,7 @@ impl Config {
             identity: identity.to_owned(),
             runner: runner::Config::default(),
             proxy: proxy::Settings::default(),
+            containers: Containers::default(),
         }
     }
 }
@@ -64,6 +82,9 @@ impl Operator {
         let mut runner = Runner::new(client.clone(), config.runner.clone(), metrics.clone(), health.clone());
         runner.register(infra::Controller::new(client.clone(), &config.identity));
         runner.register(proxy::Controller::new(client.clone(), config.proxy.clone(), &config.identity));
+        let containers = &config.containers;
+        let runtime = ContainerRuntime::new(containers.choice.clone(), containers.instance.clone());
+        runner.register(network::Controller::new(client.clone(), runtime, &config.identity));
         Self { client, config, runner, metrics, health }
     }
 

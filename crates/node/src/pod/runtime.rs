@@ -3,7 +3,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fs, io,
+    io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -71,19 +71,9 @@ pub struct Containers {
 impl Containers {
     /// Nothing is looked for yet; the data directory gets an id by which its containers are known.
     pub fn new(choice: Option<Choice>, data_dir: &Path) -> io::Result<Self> {
-        let path = data_dir.join("instance");
-        let instance = match fs::read_to_string(&path) {
-            Ok(text) if !text.trim().is_empty() => text.trim().to_owned(),
-            _ => {
-                // The kernel's generator of UUIDs is as good as any.
-                let fresh = fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned();
-                fs::write(&path, &fresh)?;
-                fresh
-            }
-        };
         Ok(Self {
             choice,
-            instance,
+            instance: causeway_containers::instance(data_dir)?,
             data_dir: data_dir.to_owned(),
             connected: AsyncMutex::default(),
             pulls: Arc::default(),
