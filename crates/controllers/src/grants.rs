@@ -30,6 +30,23 @@ pub struct Users<'a> {
     pub namespace: &'a str,
 }
 
+/// An object that others may want to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target<'a> {
+    /// Its API group; empty for the core group.
+    pub group: &'a str,
+    /// Its kind.
+    pub kind: &'a str,
+    /// Its name.
+    pub name: &'a str,
+}
+
+impl<'a> Target<'a> {
+    fn service(name: &'a str) -> Self {
+        Self { group: "", kind: "Service", name }
+    }
+}
+
 /// Grants, by the namespace that gives them.
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
@@ -57,37 +74,46 @@ impl Grants {
 
     /// Whether the users may forward to this Service.
     pub fn permit(&self, users: Users<'_>, namespace: &str, service: &str) -> bool {
+        self.permit_object(users, namespace, Target::service(service))
+    }
+
+    /// Whether the users may use this object of `namespace`.
+    pub fn permit_object(&self, users: Users<'_>, namespace: &str, target: Target<'_>) -> bool {
         users.namespace == namespace
             || self
                 .by_namespace
                 .get(namespace)
-                .is_some_and(|grants| grants.iter().any(|grant| gives(&grant.spec, users, service)))
+                .is_some_and(|grants| grants.iter().any(|grant| gives(&grant.spec, users, target)))
     }
 }
 
-fn gives(grant: &ReferenceGrantSpec, users: Users<'_>, service: &str) -> bool {
+fn gives(grant: &ReferenceGrantSpec, users: Users<'_>, target: Target<'_>) -> bool {
     grant
         .from
         .iter()
         .any(|from| from.group == users.group && from.kind == users.kind && from.namespace == users.namespace)
         && grant.to.iter().any(|to| {
-            // The core group has the empty name.
-            to.group.is_empty()
-                && to.kind == "Service"
-                && to.name.as_deref().is_none_or(|name| name == service)
+            to.group == target.group
+                && to.kind == target.kind
+                && to.name.as_deref().is_none_or(|name| name == target.name)
         })
 }
 
-/// What to do where a grant is missing.
+/// What to do where a grant is missing for Services.
 pub fn advice(users: Users<'_>, namespace: &str, services: &BTreeSet<&str>) -> String {
     let services: Vec<_> = services.iter().copied().collect();
-    let noun = if services.len() == 1 { "Service" } else { "Services" };
+    advice_for(users, namespace, "Service", &services)
+}
+
+/// What to do where a grant is missing for objects of this kind.
+pub fn advice_for(users: Users<'_>, namespace: &str, kind: &str, names: &[&str]) -> String {
+    let plural = if names.len() == 1 { "" } else { "s" };
     format!(
-        "namespace {namespace} does not let {}s of namespace {} use its {noun} {}: create a ReferenceGrant in \
-         {namespace} from group {}, kind {}, namespace {} to Service",
+        "namespace {namespace} does not let {}s of namespace {} use its {kind}{plural} {}: create a ReferenceGrant in \
+         {namespace} from group {}, kind {}, namespace {} to {kind}",
         users.kind,
         users.namespace,
-        services.join(", "),
+        names.join(", "),
         users.group,
         users.kind,
         users.namespace,

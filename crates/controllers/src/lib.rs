@@ -21,5 +21,6 @@ pub mod proxy;
 pub mod report;
 pub mod runner;
 pub mod status;
+pub mod tunnel;
 
 pub use operator::Operator;

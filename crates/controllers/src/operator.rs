@@ -16,6 +16,7 @@ use crate::{
     metrics::Metrics,
     network, proxy,
     runner::{self, Runner},
+    tunnel,
 };
 
 /// What an operator needs to know.
@@ -84,7 +85,12 @@ impl Operator {
         runner.register(proxy::Controller::new(client.clone(), config.proxy.clone(), &config.identity));
         let containers = &config.containers;
         let runtime = ContainerRuntime::new(containers.choice.clone(), containers.instance.clone());
-        runner.register(network::Controller::new(client.clone(), runtime, &config.identity));
+        runner.register(network::Controller::new(client.clone(), runtime.clone(), &config.identity));
+        let settings = tunnel::Settings {
+            directory: containers.directory.clone(),
+            require_grants: config.proxy.require_grants,
+        };
+        runner.register(tunnel::Controller::new(client.clone(), runtime, settings, &config.identity));
         Self { client, config, runner, metrics, health }
     }
 

@@ -1,0 +1,114 @@
+//! How a tunnel proxy stands, as its actor tells the reconciler. Plain data; equal states say nothing new.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use causeway_api::conditions::Reason;
+use causeway_link::host::{LinkState, TunnelState};
+use causeway_link::{Counters, TunnelId};
+use jiff::Timestamp;
+
+/// How a tunnel proxy stands.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct State {
+    /// What it is about to do.
+    pub phase: Phase,
+    /// What keeps it from getting further; it tries again.
+    pub trouble: Option<Trouble>,
+    /// The container runtime.
+    pub runtime: RuntimeState,
+    /// The client's image, once it is there.
+    pub image: Option<String>,
+    /// The client's container, while it runs.
+    pub client: Option<ClientState>,
+    /// Since when the host's end runs.
+    pub host_since: Option<Timestamp>,
+    /// Whether both ends talk to each other.
+    pub link: LinkState,
+    /// What the link says of each tunnel, by name.
+    pub tunnels: BTreeMap<String, CarriedTunnel>,
+}
+
+/// What a tunnel proxy is about to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// It waits for its network or for a runtime.
+    #[default]
+    Waiting,
+    /// It sees to the client's image.
+    BuildingImage,
+    /// It sees to the client's container.
+    Starting,
+    /// Its container runs, and the host's end dials it or talks to it.
+    Linked,
+    /// It clears up.
+    Ending,
+    /// Nothing is left of it.
+    Gone,
+}
+
+/// Something that went wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// For programs.
+    pub reason: Reason,
+    /// For people.
+    pub why: String,
+    /// Whether it stays so until a person changes something.
+    pub is_permanent: bool,
+}
+
+/// What is known of the container runtime.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RuntimeState {
+    /// Nobody has looked yet.
+    #[default]
+    Unknown,
+    /// None answers, and why.
+    Unavailable(String),
+    /// Which one answers.
+    Available(String),
+}
+
+/// The client's container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientState {
+    /// The runtime's id.
+    pub id: String,
+    /// The host's port that leads to its control port.
+    pub control_port: u16,
+    /// The host's port that leads to its data port.
+    pub data_port: u16,
+    /// Its addresses on the proxy's network.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// A tunnel that the link was asked to carry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CarriedTunnel {
+    /// Its number.
+    pub id: TunnelId,
+    /// How it stands.
+    pub state: TunnelState,
+    /// What it has carried.
+    pub counters: Counters,
+}
+
+impl CarriedTunnel {
+    /// The container's port, if it has one.
+    pub fn port(&self) -> Option<u16> {
+        match self.state {
+            TunnelState::Listening { port }
+            | TunnelState::Unreachable { port, .. }
+            | TunnelState::NoTargets { port } => Some(port),
+            TunnelState::Pending | TunnelState::Failed { .. } => None,
+        }
+    }
+}
+
+impl Trouble {
+    /// Trouble that may pass by itself.
+    pub fn transient(why: impl Into<String>) -> Self {
+        Self { reason: Reason::NotReady, why: why.into(), is_permanent: false }
+    }
+}
