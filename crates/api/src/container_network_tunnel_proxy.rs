@@ -163,7 +163,7 @@ pub struct ContainerNetworkTunnelProxyStatus {
     /// When that process started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_proxy_startup_timestamp: Option<MicroTime>,
-    /// File with its standard output.
+    /// File with its journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_proxy_std_out_file: Option<String>,
     /// File with its standard error.
