@@ -148,6 +148,23 @@ impl Options {
     pub fn other(&self, key: &str) -> Option<&str> {
         self.others.iter().rev().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }
+
+    /// Whether such an option is given and not switched off.
+    pub fn flag(&self, key: &str) -> bool {
+        self.other(key).is_some_and(|v| v != "false" && v != "0")
+    }
+
+    /// Such an option as a number from 0.
+    pub fn whole(&self, key: &str) -> Result<Option<u64>, ApiError> {
+        match self.other(key) {
+            None | Some("") => Ok(None),
+            Some(text) => text.parse().map(Some).map_err(|_| {
+                ApiError::bad_request(format!(
+                    "{key}: Invalid value: {text:?}: write a whole number of at least 0"
+                ))
+            }),
+        }
+    }
 }
 
 fn boolean(value: &str) -> bool {

@@ -2,6 +2,7 @@
 
 mod body;
 pub mod delete;
+pub mod logs;
 mod names;
 mod patch;
 pub mod pods;
@@ -386,6 +387,7 @@ async fn other_subresource(
             let binding = call.decode(&bytes)?;
             pods::bind(call, name, binding).await
         }
+        (_, logs::LOG, &Method::GET) => logs::log(call, name).await,
         ("namespaces", "finalize", &Method::PUT) => object(call, name, Part::Main, method, body).await,
         ("serviceaccounts", "token", &Method::POST) => {
             let bytes = body::read(body).await?;

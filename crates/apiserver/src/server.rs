@@ -1,6 +1,6 @@
 //! The server as a whole: its parts, its start and its doors.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +21,7 @@ use crate::cluster_ip::ClusterIps;
 use crate::metrics::Metrics;
 use crate::node_port::NodePorts;
 use crate::pki::{self, Pki};
+use crate::rest::logs::{LOG, ObjectLogs};
 use crate::rest::pods::PodLogs;
 use crate::store::{OpenError, Store, Stored};
 use crate::{bootstrap, builtin, crd, lifecycle, object, openapi, rest};
@@ -64,6 +65,8 @@ pub struct Server {
     pub(crate) shutdown: CancellationToken,
     background: TaskTracker,
     pod_logs: OnceLock<Arc<dyn PodLogs>>,
+    /// By group and plural.
+    object_logs: RwLock<HashMap<(String, String), Arc<dyn ObjectLogs>>>,
     ready: AtomicBool,
     /// CRDs that are being deleted, as (group, plural): no new objects for them.
     going_away: RwLock<HashSet<(String, String)>>,
@@ -91,6 +94,7 @@ impl Server {
             shutdown,
             background: TaskTracker::new(),
             pod_logs: OnceLock::new(),
+            object_logs: RwLock::default(),
             ready: AtomicBool::new(false),
             going_away: RwLock::default(),
         });
@@ -150,6 +154,18 @@ impl Server {
         self.pod_logs.get()
     }
 
+    /// Names who has the logs of a custom kind's objects; from then on it has the subresource `log`.
+    pub fn set_object_logs(&self, group: &str, plural: &str, logs: Arc<dyn ObjectLogs>) {
+        let kind = (group.to_owned(), plural.to_owned());
+        self.object_logs.write().expect("no panic while holding the logs").insert(kind, logs);
+        self.load_crds();
+    }
+
+    pub(crate) fn object_logs(&self, group: &str, plural: &str) -> Option<Arc<dyn ObjectLogs>> {
+        let logs = self.object_logs.read().expect("no panic while holding the logs");
+        logs.get(&(group.to_owned(), plural.to_owned())).cloned()
+    }
+
     pub(crate) fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire)
     }
@@ -174,7 +190,12 @@ impl Server {
         self.note_going_away(crd, gone);
         let resources = if gone || !crd::is_accepted(crd) { Ok(Vec::new()) } else { crd::resources(crd) };
         match resources {
-            Ok(resources) => self.catalog.replace(&group, &plural, resources),
+            Ok(mut resources) => {
+                if self.object_logs(&group, &plural).is_some() {
+                    resources.iter_mut().for_each(|r| r.subresources.others.push(LOG.to_owned()));
+                }
+                self.catalog.replace(&group, &plural, resources);
+            }
             Err(errors) => {
                 tracing::error!(crd = object::name(crd), ?errors, "a stored CRD can't be served");
             }

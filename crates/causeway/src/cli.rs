@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    completions, demo, doctor, down, echo, engine, operator, proxy, routes, status, tunnel, up, xds,
+    completions, demo, doctor, down, echo, engine, logs, operator, proxy, routes, status, tunnel, up, xds,
 };
 
 /// The subcommand that keeps a pod's process; it is not for people and so not in the help.
@@ -40,11 +40,13 @@ pub enum Command {
     Proxy(proxy::Args),
     /// Show where each port and name of a proxy leads, and how it is there.
     Routes(routes::Args),
+    /// Show the life of a tunnel proxy.
+    Logs(logs::Args),
     /// Find out what is wrong with a proxy, step by step, and what to do.
     Doctor(doctor::Args),
     /// Play a crossing on this machine, each step shown and checked.
     Demo(demo::Args),
-    /// Answer TCP, TLS and HTTP, to try a crossing against.
+    /// Answer TCP, TLS, HTTP and UDP, to try a crossing against, or check such a server.
     Echo(echo::Args),
     /// Print a completion script for a shell.
     Completions(completions::Args),

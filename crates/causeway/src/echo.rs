@@ -1,5 +1,7 @@
 //! `causeway echo`: a server to aim a crossing at. It sends back every byte it gets; to an HTTP request it says what
-//! arrived and from where. With a certificate it does so in TLS.
+//! arrived and from where. With a certificate it does so in TLS. With `--check` it is the other side, and checks one.
+
+mod check;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,7 +12,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_rustls::TlsAcceptor;
 
@@ -28,16 +30,59 @@ pub struct Args {
     /// The certificate's private key (PEM).
     #[arg(long, requires = "tls_cert", value_name = "FILE")]
     tls_key: Option<PathBuf>,
+    /// Datagrams in place of connections.
+    #[arg(long, conflicts_with_all = ["tls_cert", "tls_key"])]
+    udp: bool,
+    /// Dial this echo server and check what comes back, in place of being one.
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["listen", "tls_cert", "tls_key"])]
+    check: Option<String>,
+    /// Go on checking, and answer HTTP here with what was found.
+    #[arg(long, requires = "check", value_name = "ADDR:PORT")]
+    report: Option<SocketAddr>,
 }
 
 pub async fn run(args: Args) -> anyhow::Result<()> {
+    match (args.check.clone(), args.report) {
+        (Some(target), None) => check::once(&target, args.udp).await,
+        (Some(target), Some(report)) => check::keep(target, args.udp, report).await,
+        (None, _) if args.udp => serve_datagrams(&args).await,
+        (None, _) => serve(args).await,
+    }
+}
+
+/// Sends every datagram back to where it came from.
+async fn serve_datagrams(args: &Args) -> anyhow::Result<()> {
+    let socket = UdpSocket::bind(args.listen).await.with_context(|| busy(args.listen))?;
+    println!("{} listening on {}", args.name, socket.local_addr()?);
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        tokio::select! {
+            received = socket.recv_from(&mut buffer) => {
+                let (length, peer) = received?;
+                if let Err(error) = socket.send_to(&buffer[..length], peer).await {
+                    println!("{peer} can't be answered: {error}");
+                }
+            }
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+        }
+    }
+    println!("{} stopped", args.name);
+    Ok(())
+}
+
+fn busy(listen: SocketAddr) -> String {
+    format!("can't listen on {listen}; choose another with --listen ADDR:PORT")
+}
+
+async fn serve(args: Args) -> anyhow::Result<()> {
     let tls = match (&args.tls_cert, &args.tls_key) {
         (Some(certificate), Some(key)) => Some(acceptor(certificate, key)?),
         _ => None,
     };
-    let listener = TcpListener::bind(args.listen).await.with_context(|| {
-        format!("can't listen on {}; choose another with --listen ADDR:PORT", args.listen)
-    })?;
+    let listener = TcpListener::bind(args.listen).await.with_context(|| busy(args.listen))?;
     println!("{} listening on {}", args.name, listener.local_addr()?);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

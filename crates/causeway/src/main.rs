@@ -10,6 +10,7 @@ mod down;
 mod echo;
 mod engine;
 mod logging;
+mod logs;
 mod observe;
 mod operator;
 mod plan_file;
@@ -19,6 +20,7 @@ mod routes;
 mod services;
 mod status;
 mod tunnel;
+mod tunnel_log;
 mod unix_socket;
 mod up;
 mod xds;
@@ -62,6 +64,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Tunnel(args) => return tunnel::run(args).await,
             Command::Proxy(args) => return proxy::run(args).await,
             Command::Routes(args) => routes::run(args).await?,
+            Command::Logs(args) => logs::run(args).await?,
             Command::Doctor(args) => return doctor::run(args).await,
             Command::Demo(args) => demo::run(args).await?,
             Command::Echo(args) => echo::run(args).await?,

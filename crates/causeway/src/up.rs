@@ -26,6 +26,7 @@ use crate::data_dir::{self, DataDirArg};
 use crate::operator;
 use crate::pod_logs::NodeLogs;
 use crate::services;
+use crate::tunnel_log::TunnelLogs;
 
 /// How long the parts have to stop before they are left behind.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -159,6 +160,8 @@ fn start_operator(
     config.proxy.manager_image = operator::own_image();
     config.proxy.require_grants = args.grants.require_grants;
     config.containers = data_dir::containers(dir, args.container_runtime.choice())?;
+    let logs = Arc::new(TunnelLogs::new(&config.containers.directory));
+    server.set_object_logs(names::GROUP, "containernetworktunnelproxies", logs);
     let mut registry = Registry::default();
     let controllers = causeway_controllers::operator::Operator::new(server.client(), config, &mut registry);
     server.add_metrics(registry);

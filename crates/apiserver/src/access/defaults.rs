@@ -113,6 +113,7 @@ fn cluster_roles() -> Vec<Value> {
             vec![
                 rule(READ, &["causeway.dev"], CAUSEWAY),
                 rule(READ, &["causeway.dev"], &with_status(CAUSEWAY)),
+                rule(READ, &["causeway.dev"], &["containernetworktunnelproxies/log"]),
             ],
         ),
     ]

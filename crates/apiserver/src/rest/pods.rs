@@ -55,13 +55,13 @@ pub async fn log(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
     let pod = read::view(call.resource, &*read::require(call, &call.key(name))?);
     let options = LogOptions {
         container: pick_container(&pod, call.options.other("container").unwrap_or_default())?,
-        follow: flag(call, "follow"),
-        previous: flag(call, "previous"),
-        timestamps: flag(call, "timestamps"),
-        tail_lines: number(call, "tailLines")?,
-        since_seconds: number(call, "sinceSeconds")?,
+        follow: call.options.flag("follow"),
+        previous: call.options.flag("previous"),
+        timestamps: call.options.flag("timestamps"),
+        tail_lines: call.options.whole("tailLines")?,
+        since_seconds: call.options.whole("sinceSeconds")?,
         since_time: call.options.other("sinceTime").map(str::to_owned),
-        limit_bytes: number(call, "limitBytes")?,
+        limit_bytes: call.options.whole("limitBytes")?,
     };
     let Some(logs) = call.server.pod_logs() else {
         return Err(ApiError::new(
@@ -95,21 +95,6 @@ fn kept_from_starting(pod: &Value, options: &LogOptions) -> Option<ApiError> {
         options.container,
         object::name(pod)
     )))
-}
-
-fn flag(call: &Call<'_>, key: &str) -> bool {
-    call.options.other(key).is_some_and(|v| v != "false" && v != "0")
-}
-
-fn number(call: &Call<'_>, key: &str) -> Result<Option<u64>, ApiError> {
-    match call.options.other(key) {
-        None | Some("") => Ok(None),
-        Some(text) => text.parse().map(Some).map_err(|_| {
-            ApiError::bad_request(format!(
-                "{key}: Invalid value: {text:?}: write a whole number of at least 0"
-            ))
-        }),
-    }
 }
 
 /// The container that is meant, in Kubernetes' words when that is not clear.

@@ -6,6 +6,7 @@ mod access;
 mod cluster;
 mod custom;
 mod lifecycle;
+mod logs;
 mod patches;
 mod reads;
 mod watches;

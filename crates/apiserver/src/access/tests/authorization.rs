@@ -150,6 +150,7 @@ fn default_roles_grant_what_their_names_say() {
         ("list pods in apps", [true, true, true]),
         ("list infras.causeway.dev in apps", [true, true, true]),
         ("get proxyservers/status.causeway.dev in apps", [true, true, true]),
+        ("get containernetworktunnelproxies/log.causeway.dev in apps", [true, true, true]),
         ("list endpointslices.discovery.k8s.io in apps", [true, true, true]),
         ("create deployments.apps in apps", [true, true, false]),
         ("create interceptrequests.causeway.dev in apps", [true, true, false]),

@@ -1,0 +1,177 @@
+//! The other side of an echo server: dials it, checks that what comes back is what was sent, and says so. Once, with an
+//! exit code, or again and again with the result on an HTTP port, so that it can be asked from outside of a container.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use axum::Router;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use http::StatusCode;
+use serde::Serialize;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UdpSocket, lookup_host};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How long one round may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two rounds.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Lines of a round.
+const LINES: usize = 5;
+
+/// What was found so far.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// What is dialled.
+    pub target: String,
+    /// Rounds in which everything came back.
+    pub passed: u64,
+    /// Rounds in which not.
+    pub failed: u64,
+    /// How the last round failed; absent if it passed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// How long the last round took.
+    pub millis: u64,
+}
+
+/// Checks once; an error says what is wrong.
+pub async fn once(target: &str, udp: bool) -> anyhow::Result<()> {
+    let took = round(target, udp).await?;
+    println!("{target} echoes: {LINES} lines came back in {} ms", took.as_millis());
+    Ok(())
+}
+
+/// Checks until told to stop, and answers HTTP with what was found: 200 if the last round passed, else 503.
+pub async fn keep(target: String, udp: bool, report: SocketAddr) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(report)
+        .await
+        .with_context(|| format!("can't listen on {report}; choose another with --report ADDR:PORT"))?;
+    println!("checking {target}, report on {}", listener.local_addr()?);
+    let found = Arc::new(Mutex::new(Report { target: target.clone(), ..Report::default() }));
+    let shown = found.clone();
+    let router = Router::new().fallback(get(move || async move { answer(&lock(&shown)) }));
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        served = axum::serve(listener, router) => served.context("the report can't be served"),
+        () = check(&target, udp, &found) => Ok(()),
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+    }
+}
+
+async fn check(target: &str, udp: bool, found: &Mutex<Report>) {
+    let mut pause = tokio::time::interval(PAUSE);
+    pause.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        pause.tick().await;
+        let outcome = round(target, udp).await;
+        let mut report = lock(found);
+        match outcome {
+            Ok(took) => {
+                report.passed += 1;
+                report.millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+                report.error = None;
+            }
+            Err(error) => {
+                report.failed += 1;
+                report.error = Some(format!("{error:#}"));
+            }
+        }
+    }
+}
+
+fn lock(report: &Mutex<Report>) -> std::sync::MutexGuard<'_, Report> {
+    report.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn answer(report: &Report) -> impl IntoResponse + use<> {
+    let well = report.passed > 0 && report.error.is_none();
+    let status = if well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let text = serde_json::to_string(report).unwrap_or_default() + "\n";
+    (status, [(http::header::CONTENT_TYPE, "application/json")], text)
+}
+
+async fn round(target: &str, udp: bool) -> anyhow::Result<Duration> {
+    let start = Instant::now();
+    let work = async {
+        let address = lookup_host(target)
+            .await
+            .with_context(|| format!("can't find {target}"))?
+            .next()
+            .with_context(|| format!("{target} has no address"))?;
+        if udp { datagrams(address).await } else { lines(address).await }
+    };
+    match tokio::time::timeout(PATIENCE, work).await {
+        Ok(checked) => checked?,
+        Err(_) => bail!("{target} did not echo within {} s", PATIENCE.as_secs()),
+    }
+    Ok(start.elapsed())
+}
+
+fn line(number: usize) -> String {
+    format!("line {number} of {LINES}, sent by process {}\n", std::process::id())
+}
+
+async fn lines(address: SocketAddr) -> anyhow::Result<()> {
+    let mut stream =
+        TcpStream::connect(address).await.with_context(|| format!("can't connect to {address}"))?;
+    for number in 1..=LINES {
+        let sent = line(number).into_bytes();
+        stream.write_all(&sent).await.with_context(|| format!("can't send line {number}"))?;
+        let mut back = vec![0; sent.len()];
+        stream.read_exact(&mut back).await.with_context(|| format!("line {number} did not come back"))?;
+        ensure!(back == sent, "line {number} came back changed");
+    }
+    stream.shutdown().await.context("can't end the connection")?;
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).await.context("the connection did not end well")?;
+    ensure!(rest.is_empty(), "{} bytes came that nobody sent", rest.len());
+    Ok(())
+}
+
+async fn datagrams(address: SocketAddr) -> anyhow::Result<()> {
+    let any: SocketAddr = if address.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
+    let socket = UdpSocket::bind(any).await?;
+    socket.connect(address).await.with_context(|| format!("can't reach {address}"))?;
+    for number in 1..=LINES {
+        let sent = line(number).into_bytes();
+        socket.send(&sent).await.with_context(|| format!("can't send datagram {number}"))?;
+        let mut back = [0; 2048];
+        let length = socket.recv(&mut back).await.with_context(|| format!("datagram {number} is lost"))?;
+        ensure!(back[..length] == sent[..], "datagram {number} came back changed");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_comes_back_changed_is_an_error() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let target = listener.local_addr().unwrap().to_string();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut buffer = [0; 1024];
+            let length = stream.read(&mut buffer).await.unwrap();
+            buffer[0] ^= 1;
+            stream.write_all(&buffer[..length]).await.unwrap();
+        });
+        let error = once(&target, false).await.unwrap_err();
+        assert_eq!(format!("{error:#}"), "line 1 came back changed");
+    }
+
+    #[tokio::test]
+    async fn nobody_there_is_an_error_that_names_the_address() {
+        let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let error = format!("{:#}", once(&gone.to_string(), false).await.unwrap_err());
+        assert!(error.starts_with(&format!("can't connect to {gone}")), "{error}");
+    }
+}
