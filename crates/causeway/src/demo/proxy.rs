@@ -12,18 +12,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use causeway_api::ProxyServer;
 use causeway_api::conditions::{self, ConditionType};
+use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use kube::{Client, ResourceExt};
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::cluster::{PATIENCE, apply_all, poll};
 use super::control_plane::ControlPlane;
 use super::story::Story;
 use manifests::{NAMESPACE, PORT, PROXY, SERVER_IP};
 use visitor::Visitor;
 
-/// For pods to start and conditions to turn; nothing waits this long when all is well.
-const PATIENCE: Duration = Duration::from_mins(1);
 /// What the documentation promises for a live change.
 const LIVE: Duration = Duration::from_secs(1);
 
@@ -179,26 +178,6 @@ async fn move_shop(client: &Client, visitor: &Visitor) -> anyhow::Result<((), Ve
     ))
 }
 
-async fn apply_all(client: &Client, objects: &[Value], show: bool) -> anyhow::Result<()> {
-    for object in objects {
-        if show {
-            println!("{}", serde_saphyr::to_string(object).unwrap_or_default());
-        }
-        let parsed: DynamicObject = serde_json::from_value(object.clone())?;
-        let types = parsed.types.clone().context("a manifest has no kind")?;
-        let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types)?);
-        let api: Api<DynamicObject> = match parsed.namespace() {
-            Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
-            None => Api::all_with(client.clone(), &resource),
-        };
-        let name = parsed.name_any();
-        api.patch(&name, &PatchParams::apply("demo").force(), &Patch::Apply(object))
-            .await
-            .with_context(|| format!("can't apply {} {name}", types.kind))?;
-    }
-    Ok(())
-}
-
 async fn wait_for_endpoint(client: &Client, service: &str) -> anyhow::Result<()> {
     let gvk = GroupVersionKind::gvk("discovery.k8s.io", "v1", "EndpointSlice");
     let api: Api<DynamicObject> =
@@ -229,15 +208,4 @@ async fn wait_until_ready(client: &Client) -> anyhow::Result<ProxyServer> {
         Ok(ready.then_some(proxy))
     })
     .await
-}
-
-async fn poll<T>(what: &str, mut look: impl AsyncFnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look().await? {
-            return Ok(found);
-        }
-        ensure!(Instant::now() < deadline, "waited {} s for {what}", PATIENCE.as_secs());
-        tokio::time::sleep(Duration::from_millis(25)).await;
-    }
 }

@@ -1,0 +1,82 @@
+//! The resources that the demo applies.
+
+use serde_json::{Value, json};
+
+pub const NAMESPACE: &str = "demo";
+pub const NETWORK: &str = "app";
+pub const TUNNEL: &str = "to-host";
+pub const ALIAS: &str = "host-services";
+/// The Service that stands for the program on the host.
+const SERVER: &str = "echo-on-host";
+/// The Service that stands for it on the container network.
+pub const CLIENT: &str = "echo";
+pub const VISITOR: &str = "visitor";
+/// Where the visitor's report is inside of its container.
+const REPORT: u16 = 8080;
+
+pub fn namespace() -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+}
+
+/// A Service with an EndpointSlice that leads to this port of the host's loopback.
+pub fn server_service(port: u16) -> [Value; 2] {
+    [
+        service(SERVER, port),
+        json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+            "metadata": {"name": SERVER, "namespace": NAMESPACE, "labels": {"kubernetes.io/service-name": SERVER}},
+            "addressType": "IPv4",
+            "ports": [{"port": port}],
+            "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": true}}],
+        }),
+    ]
+}
+
+/// The Service that gets the address on the container network.
+pub fn client_service(port: u16) -> Value {
+    service(CLIENT, port)
+}
+
+fn service(name: &str, port: u16) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"ports": [{"port": port}]},
+    })
+}
+
+pub fn network() -> Value {
+    json!({
+        "apiVersion": "causeway.dev/v1alpha1", "kind": "ContainerNetwork",
+        "metadata": {"name": NETWORK, "namespace": NAMESPACE}, "spec": {"mode": "session"},
+    })
+}
+
+pub fn tunnel_proxy() -> Value {
+    json!({
+        "apiVersion": "causeway.dev/v1alpha1", "kind": "ContainerNetworkTunnelProxy",
+        "metadata": {"name": TUNNEL, "namespace": NAMESPACE},
+        "spec": {
+            "containerNetworkName": NETWORK,
+            "aliases": [ALIAS],
+            "tunnels": [{"name": "echo", "serverServiceName": SERVER, "clientServiceName": CLIENT}],
+        },
+    })
+}
+
+/// A container on the network that dials the alias, checks the echo and reports on this port of the host.
+pub fn visitor(network: &str, image: &str, target: &str, report: u16) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": VISITOR, "namespace": NAMESPACE, "annotations": {"causeway.dev/networks": network},
+        },
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{
+                "name": VISITOR, "image": image, "imagePullPolicy": "Never",
+                "args": ["echo", "--check", target, "--report", format!("0.0.0.0:{REPORT}")],
+                "ports": [{"containerPort": REPORT, "hostPort": report, "hostIP": "127.0.0.1"}],
+            }],
+        },
+    })
+}
