@@ -1,0 +1,134 @@
+//! Whatever breaks is made again, under the same name and on the same ports, without anybody touching the resource.
+
+use std::time::{Duration, Instant};
+
+use causeway_api::conditions::ConditionType;
+use kube::ResourceExt;
+
+use crate::bed::Bed;
+use crate::echo::{Echo, dial, echoes, round};
+use crate::testbed::Daemon;
+use crate::world::{World, proxy, server_service};
+
+fn tunnel_to(world: &World, echo: &Echo) {
+    world.network("app", "{}");
+    world.kubectl.apply(&server_service("api", echo.address, "TCP")).ok();
+    world.make(&proxy("to-host", "app", ", aliases: [api]", &[("api", "api", "")]), "to-host");
+}
+
+/// Waits until the tunnel carries again; it must be where it was, but for its address.
+fn until_carried(world: &World, what: &str, port: u16) {
+    world.until(what, || {
+        let status = world.tunnel("to-host", "api");
+        !status.client_proxy_addresses.is_empty()
+            && round(world.address("to-host", "api"), "x").is_ok_and(|answer| answer == "x")
+    });
+    world.until_ready("to-host");
+    assert_eq!(world.address("to-host", "api").port(), port, "the same port: {what}");
+}
+
+pub fn a_container_that_is_killed_or_removed(daemon: Daemon) {
+    let Some(world) = World::start(daemon) else { return };
+    let echo = Echo::start();
+    tunnel_to(&world, &echo);
+    let port = world.address("to-host", "api").port();
+    let first = world.container("to-host").expect("a container");
+    let ways: [(&str, fn(&World, &str)); 4] = [
+        ("killed", |world, id| world.bed.ask(async |runtime| runtime.kill(id, "SIGKILL").await)),
+        ("removed", |world, id| world.bed.ask(async |runtime| runtime.remove(id).await)),
+        ("stopped", |world, id| {
+            world.bed.ask(async |runtime| runtime.stop(id, Duration::from_secs(5)).await);
+        }),
+        ("frozen for a moment", |world, id| {
+            world.bed.ask(async |runtime| runtime.kill(id, "SIGSTOP").await);
+            world.bed.ask(async |runtime| runtime.kill(id, "SIGCONT").await);
+        }),
+    ];
+    for (what, act) in ways {
+        let container = world.container("to-host").expect("a container");
+        act(&world, &container.id);
+        until_carried(&world, what, port);
+        let now = world.container("to-host").expect("a container");
+        assert_eq!(now.name, first.name, "{what}");
+        assert_eq!(world.bed.containers_of(&world.proxy("to-host").uid().unwrap()).len(), 1, "{what}");
+        world.until("the EndpointSlice follows", || {
+            let ip = world.address("to-host", "api").ip().to_string();
+            world.endpoints("api-client") == [(ip, i32::from(port))]
+        });
+    }
+    let log = world.logs("to-host");
+    assert!(log.lines().count() > 5, "every change is in the log: {log}");
+}
+
+pub fn a_control_plane_that_crashed(daemon: Daemon) {
+    let Some(mut world) = World::start(daemon) else { return };
+    let echo = Echo::start();
+    tunnel_to(&world, &echo);
+    let (address, before) = (world.address("to-host", "api"), world.container("to-host").unwrap());
+    world.crash();
+    // Without the host's end, clients are refused in place of left hanging.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while dial(address).is_ok_and(|mut stream| echoes(&mut stream, "x").is_ok()) {
+        assert!(Instant::now() < deadline, "somebody carries although nobody is there");
+    }
+    world.start_again();
+    until_carried(&world, "after a crash", address.port());
+    let after = world.container("to-host").unwrap();
+    assert_eq!(
+        (&after.id, &after.name),
+        (&before.id, &before.name),
+        "the container is adopted, not made anew"
+    );
+
+    // The container goes while nobody looks.
+    world.crash();
+    world.bed.ask(async |runtime| runtime.remove(&before.id).await);
+    world.start_again();
+    until_carried(&world, "after a crash without its container", address.port());
+    assert_eq!(world.container("to-host").unwrap().name, before.name);
+}
+
+pub fn a_runtime_that_is_restarted(daemon: Daemon) {
+    let Some(bed) = Bed::own(daemon) else { return };
+    let world = World::on(bed);
+    let echo = Echo::start();
+    tunnel_to(&world, &echo);
+    let (port, name) = (world.address("to-host", "api").port(), world.container("to-host").unwrap().name);
+    world.bed.restart();
+    until_carried(&world, "after a restart of the runtime", port);
+    assert_eq!(world.container("to-host").unwrap().name, name);
+
+    // While it is gone, the condition says so.
+    world.bed.stop();
+    world.until("the runtime is missed", || {
+        let why = world.why("to-host", ConditionType::RuntimeAvailable);
+        why.starts_with("RuntimeUnavailable") && why.contains("runtime.sock")
+    });
+    world.bed.start();
+    until_carried(&world, "after the runtime came back", port);
+    world.delete("cntp/to-host");
+    world.delete("containernetwork/app");
+}
+
+pub fn a_name_that_is_used_again(daemon: Daemon) {
+    let Some(world) = World::start(daemon) else { return };
+    let echo = Echo::start();
+    world.network("app", "{}");
+    world.kubectl.apply(&server_service("api", echo.address, "TCP")).ok();
+    // The second tunnel can't have the Service's own port: what it gets must be remembered.
+    let yaml = proxy("to-host", "app", "", &[("api", "api", ""), ("again", "api", "")]);
+    world.make(&yaml, "to-host");
+    let ports = [world.address("to-host", "api").port(), world.address("to-host", "again").port()];
+    let (uid, open) =
+        (world.proxy("to-host").uid().unwrap(), dial(world.address("to-host", "again")).unwrap());
+    let start = Instant::now();
+    world.delete("cntp/to-host");
+    assert!(start.elapsed() < Duration::from_secs(30), "an idle stream does not hold a delete for ever");
+    drop(open);
+    assert_eq!(world.bed.containers_of(&uid), []);
+    world.make(&yaml, "to-host");
+    assert_ne!(world.proxy("to-host").uid().unwrap(), uid);
+    let now = [world.address("to-host", "api").port(), world.address("to-host", "again").port()];
+    assert_eq!(now, ports, "the ports are those of the last time");
+    assert_eq!(round(world.address("to-host", "again"), "x").unwrap(), "x");
+}

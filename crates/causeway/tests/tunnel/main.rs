@@ -1,0 +1,60 @@
+//! Tunnels from containers to the host through the outer door: `causeway up` with real Docker and real Podman, kubectl,
+//! and containers that dial. The image is built by the program itself, without a registry.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[allow(dead_code, reason = "other test programs use the rest")]
+#[path = "../harness"]
+mod harness {
+    pub mod eventually;
+    pub mod kubectl;
+    pub mod server;
+}
+
+#[path = "../../../containers/tests/testbed/daemon.rs"]
+mod testbed;
+
+mod bad_input;
+mod bed;
+mod carries;
+mod demo;
+mod echo;
+mod faults;
+mod firewall;
+mod heals;
+mod load;
+mod no_runtime;
+mod reaches;
+mod strangers;
+mod world;
+
+use testbed::Daemon;
+
+macro_rules! on_both {
+    ($($module:ident: $($name:ident),+;)+) => {
+        mod docker {$($(
+            #[test]
+            fn $name() {
+                crate::$module::$name(crate::Daemon::Docker);
+            }
+        )+)+}
+
+        mod podman {$($(
+            #[test]
+            fn $name() {
+                crate::$module::$name(crate::Daemon::Podman);
+            }
+        )+)+}
+    };
+}
+
+on_both! {
+    bad_input: a_network_that_comes_later, bad_services_and_ports_stop_nobody_else;
+    carries: tunnels_come_and_go, a_service_that_goes_and_comes_and_moves, ipv6_too, a_base_image_counts;
+    demo: the_demo_tells_its_story;
+    faults: each_end_killed_again_and_again_under_load, packets_lost_for_a_while, nothing_grows;
+    heals: a_container_that_is_killed_or_removed, a_control_plane_that_crashed, a_runtime_that_is_restarted,
+        a_name_that_is_used_again;
+    reaches: a_container_reaches_the_host_by_name;
+    strangers: strangers_on_the_network_get_nothing, what_was_recorded_is_worth_nothing;
+}
