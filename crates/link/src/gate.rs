@@ -32,6 +32,8 @@ impl Gate {
 
     /// Takes connections from now on.
     pub fn open(&self) -> io::Result<TcpListener> {
+        // Connections that were taken before have the same port.
+        sockopt::set_socket_reuseaddr(&self.socket, true)?;
         rustix::net::listen(&self.socket, BACKLOG)?;
         TcpListener::from_std(self.socket.try_clone()?.into())
     }
@@ -40,6 +42,7 @@ impl Gate {
     pub fn close(&self) {
         // A listener that is shut down keeps its port. It fails only if it did not listen, which is what is wanted.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Read);
+        let _ = reserve(&self.socket);
     }
 }
 
@@ -115,9 +118,15 @@ fn bind_address(protocol: Protocol, address: SocketAddr) -> io::Result<(OwnedFd,
         // With SO_REUSEADDR the kernel lets two share a port until one listens: this tells a port that is taken.
         rustix::net::listen(&socket, BACKLOG)?;
         rustix::net::shutdown(&socket, rustix::net::Shutdown::Read)?;
+        reserve(&socket)?;
     }
     let bound: SocketAddr = rustix::net::getsockname(&socket)?.try_into()?;
     Ok((socket, bound.port()))
+}
+
+/// Keeps others from the port of a socket that does not listen: as long as it would share, they could have it too.
+fn reserve(socket: &OwnedFd) -> io::Result<()> {
+    Ok(sockopt::set_socket_reuseaddr(socket, false)?)
 }
 
 #[cfg(test)]
@@ -143,8 +152,23 @@ mod tests {
             drop(listener);
             gate.close();
         }
-        let taken = Gate::bind(Port::Preferred(gate.port())).expect("another port");
-        drop(taken);
+        assert!(Gate::bind(Port::Fixed(gate.port())).is_err(), "a closed gate has its port for itself");
+        let other = Gate::bind(Port::Preferred(gate.port())).expect("another port");
+        assert_ne!(other.port(), gate.port());
+    }
+
+    #[tokio::test]
+    async fn opens_again_while_connections_of_the_last_time_are_open() {
+        let gate = Gate::bind(Port::Any).expect("a port");
+        let listener = gate.open().expect("opens");
+        let (open, accepted) = tokio::join!(connect(gate.port()), listener.accept());
+        drop(listener);
+        gate.close();
+        assert!(Gate::bind(Port::Fixed(gate.port())).is_err(), "closed, with a connection that is open");
+        let listener = gate.open().expect("opens again");
+        let (again, _) = tokio::join!(connect(gate.port()), listener.accept());
+        again.expect("open");
+        drop((open, accepted));
     }
 
     #[tokio::test]
