@@ -12,7 +12,7 @@ pub fn instance(directory: &Path) -> io::Result<String> {
     }
     // The kernel's generator of UUIDs is as good as any.
     let fresh = fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned();
-    let written = directory.join(format!("instance.{}", std::process::id()));
+    let written = directory.join(format!("instance.{fresh}"));
     File::create(&written)?.write_all(fresh.as_bytes())?;
     // Whoever comes second takes the first one's.
     let linked = match fs::hard_link(&written, &path) {
@@ -47,6 +47,17 @@ mod tests {
         assert_eq!(instance(a.path()).unwrap(), id);
         assert_ne!(instance(b.path()).unwrap(), id);
         assert_eq!(fs::read_dir(a.path()).unwrap().count(), 1, "nothing else is left there");
+    }
+
+    #[test]
+    fn all_who_ask_at_once_get_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let ids: Vec<_> = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..8).map(|_| scope.spawn(|| instance(dir.path()).unwrap())).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else is left there");
     }
 
     #[test]
