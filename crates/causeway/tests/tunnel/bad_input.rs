@@ -84,8 +84,6 @@ pub fn bad_services_and_ports_stop_nobody_else(daemon: Daemon) {
         .kubectl
         .apply(&[client_service("selecting-client"), client_service("nowhere-client")].concat())
         .ok();
-    let without = r#"[{"op": "remove", "path": "/spec/selector"}]"#;
-    world.kubectl.ok(&["patch", "service", "selecting-client", "--type=json", "-p", without]);
     world.until_tunnel("mixed", "selecting", TunnelState::Ready);
     world.kubectl.apply(&server_service("no-such-service", echo.address, "TCP")).ok();
     world.until_tunnel("mixed", "nowhere", TunnelState::Ready);
