@@ -263,7 +263,8 @@ impl Worker {
                 };
                 established?;
             }
-            None if is_up => {}
+            // The container may be well all the same, and the link comes back by itself.
+            None if self.host.is_some() => {}
             None => {
                 self.wait(Phase::Waiting).await;
                 return Ok(());
@@ -405,8 +406,11 @@ impl Worker {
                     }
                 }
                 () = tokio::time::sleep_until(down_since + LINK_PATIENCE) => {
-                    self.replace_container().await;
-                    return Ok(());
+                    if let Some(runtime) = self.runtime() {
+                        self.give_up_container(&runtime).await;
+                        return Ok(());
+                    }
+                    down_since = Instant::now();
                 }
                 _ = figures.tick() => {}
             }
@@ -459,11 +463,10 @@ impl Worker {
         if said.is_empty() { String::new() } else { format!("; it said last: {}", said.join(" | ")) }
     }
 
-    async fn replace_container(&mut self) {
-        let Some(runtime) = self.runtime() else { return };
+    async fn give_up_container(&mut self, runtime: &Runtime) {
         let seconds = LINK_PATIENCE.as_secs();
         self.home.journal.say(&format!("the link is down for {seconds} s: making another container"));
-        if let Err(error) = client::remove(&runtime, &self.owner).await {
+        if let Err(error) = client::remove(runtime, &self.owner).await {
             self.home.journal.say(&error.report());
         }
     }
