@@ -81,10 +81,9 @@ pub fn next(
     now: &Time,
 ) -> ContainerNetworkStatus {
     let mut next = match outcome {
-        Outcome::Running(network) => seen(network),
+        Outcome::Running(network) | Outcome::InUse(network) => seen(network),
         // Nobody looked, or nobody could: what was seen last stays.
         Outcome::Waiting | Outcome::Failed(_) | Outcome::Invalid(_) => previous.clone(),
-        Outcome::InUse(network) => seen(network),
         Outcome::Missing | Outcome::Removed | Outcome::Conflict(_) => ContainerNetworkStatus::default(),
     };
     next.state = Some(state(previous, outcome));

@@ -9,6 +9,7 @@ use crate::apply;
 /// Fails as often as it is told to, and then works.
 struct Fake {
     failures_left: Mutex<u32>,
+    ended: Arc<Mutex<bool>>,
 }
 
 impl Reconciler for Fake {
@@ -23,6 +24,10 @@ impl Reconciler for Fake {
         }
         *left -= 1;
         Err(unavailable())
+    }
+
+    async fn end(&self) {
+        *self.ended.lock().unwrap() = true;
     }
 }
 
@@ -42,7 +47,7 @@ fn answer(code: u16) -> kube::Error {
 
 fn run(failures: u32) -> Run<Fake> {
     Run {
-        reconciler: Arc::new(Fake { failures_left: Mutex::new(failures) }),
+        reconciler: Arc::new(Fake { failures_left: Mutex::new(failures), ended: Arc::default() }),
         config: Config::default(),
         metrics: Metrics::register(&mut Registry::default()),
         health: Health::default(),
@@ -82,15 +87,31 @@ fn only_what_a_retry_can_help_is_retried_soon() {
     assert!(run.failures().is_empty(), "a refused object waits for a change");
 }
 
+/// A client of an API server that never answers.
+fn no_answer() -> Client {
+    let service = tower::service_fn(|_: http::Request<kube::client::Body>| {
+        std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
+    });
+    Client::new(service, "default")
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_term_is_told_even_if_no_cache_was_ever_filled() {
+    let run = run(0);
+    let ended = run.reconciler.ended.clone();
+    let stop = CancellationToken::new();
+    let term = tokio::spawn(run.until(no_answer(), stop.clone()));
+    tokio::task::yield_now().await;
+    assert!(!*ended.lock().unwrap());
+    stop.cancel();
+    term.await.unwrap();
+    assert!(*ended.lock().unwrap());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_cache_that_is_never_filled_is_an_error_that_names_the_kind() {
     let kind = ChildKind { group: "", version: "v1", kind: "Secret", plural: "secrets" };
-    let client = Client::new(
-        tower::service_fn(|_: http::Request<kube::client::Body>| {
-            std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
-        }),
-        "default",
-    );
+    let client = no_answer();
     let (children, _watches) = Children::watch(&client, None, &[kind], &[]);
     let error = run(0).reconcile(infra("lab"), children).await.unwrap_err();
     assert_eq!((error.category(), error.retry()), (Category::NotSynced, Retry::Backoff));

@@ -1,0 +1,6 @@
+//! What a ContainerNetwork leads to.
+
+mod faults;
+mod leftovers;
+mod modes;
+mod outside;
