@@ -1,6 +1,6 @@
 //! A control plane and a fake runtime for one test, with an operator that can be started and stopped.
 
-use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, future::Future, path::Path, sync::Arc, time::Duration};
 
 use causeway_api::{
     ContainerNetwork, ContainerNetworkState, ContainerNetworkStatus,
@@ -35,6 +35,7 @@ pub struct Testbed {
     _server: Arc<Server>,
     pub client: Client,
     pub fake: Fake,
+    directory: tempfile::TempDir,
     operator: Option<(CancellationToken, JoinHandle<()>)>,
 }
 
@@ -50,7 +51,8 @@ impl Testbed {
         let server = Server::start(Storage::Memory, CancellationToken::new()).await.unwrap();
         let fake = Fake::start(kind);
         fake.add_image(IMAGE);
-        Self { client: server.client(), _server: server, fake, operator: None }
+        let directory = tempfile::tempdir().unwrap();
+        Self { client: server.client(), _server: server, fake, directory, operator: None }
     }
 
     pub fn start_operator(&mut self) {
@@ -60,7 +62,8 @@ impl Testbed {
     pub fn start_operator_with(&mut self, choice: Option<Choice>) {
         let mut config = Config::new("default", "test");
         config.leader = None;
-        config.containers = Containers { choice, instance: INSTANCE.to_owned(), ..Containers::default() };
+        let directory = self.directory().to_owned();
+        config.containers = Containers { choice, directory, instance: INSTANCE.to_owned() };
         let operator = Operator::new(self.client.clone(), config, &mut Registry::default());
         let stop = CancellationToken::new();
         let shutdown = stop.clone();
@@ -72,6 +75,11 @@ impl Testbed {
         let (stop, task) = self.operator.take().unwrap();
         stop.cancel();
         task.await.unwrap();
+    }
+
+    /// Where tunnels keep what they remember.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     pub fn api(&self) -> Api<ContainerNetwork> {
