@@ -84,6 +84,20 @@ impl Entrances {
         }
     }
 
+    /// Tries to have the ports that others had; true when there is one that is had now.
+    pub fn retry(&self, end: &Arc<ContainerEnd>) -> bool {
+        let mut inner = lock(&self.0);
+        let connected = inner.connected;
+        let mut had = false;
+        for entrance in inner.tunnels.values_mut().filter(|entrance| entrance.door.is_err()) {
+            let listen = entrance.rules.borrow().clone();
+            *entrance = Entrance::new(end, listen);
+            entrance.adjust(end, connected);
+            had |= entrance.door.is_ok();
+        }
+        had
+    }
+
     /// Somebody answers on the host, or nobody does any longer.
     pub fn gate(&self, end: &Arc<ContainerEnd>, tunnel: TunnelId, open: bool) {
         let mut inner = lock(&self.0);

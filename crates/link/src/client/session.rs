@@ -75,7 +75,12 @@ async fn serve(
                 heed(end, message, &mut renewal)?
             }
             _ = changed.changed() => Some(report(end)),
-            _ = beat.tick() => Some(ToHost::Beat),
+            _ = beat.tick() => {
+                if end.entrances.retry(end) {
+                    end.changed.send_replace(());
+                }
+                Some(ToHost::Beat)
+            }
             () = turn.over.cancelled() => return Err(Ended::Replaced),
         };
         if let Some(said) = said {

@@ -263,9 +263,11 @@ async fn ports_are_as_asked() {
     let TunnelState::Failed { error } = state else { unreachable!("waited for it") };
     assert!(error.contains(&port.to_string()), "{error}");
     assert_ne!(pair.listening(2).await, port);
-    drop(taken);
-    // Asked again it works, and the other one keeps the port it has.
     let other = pair.listening(2).await;
+    drop(taken);
+    // It is had as soon as it can be, and the other one keeps the port it has.
+    assert_eq!(pair.listening(1).await, port);
+    echoes(&mut dial(port).await, "at last").await;
     pair.host.carry(vec![Tunnel { max_streams: 5, ..fixed }, preferred]);
     assert_eq!(pair.listening(1).await, port);
     assert_eq!(pair.listening(2).await, other);
