@@ -192,7 +192,9 @@ impl Server {
         match resources {
             Ok(mut resources) => {
                 if self.object_logs(&group, &plural).is_some() {
-                    resources.iter_mut().for_each(|r| r.subresources.others.push(LOG.to_owned()));
+                    for resource in &mut resources {
+                        resource.subresources.others.push(LOG.to_owned());
+                    }
                 }
                 self.catalog.replace(&group, &plural, resources);
             }
