@@ -1,9 +1,6 @@
 //! What the prior system got wrong, one test for each.
 
-use std::{
-    net::{Ipv4Addr, TcpListener},
-    time::{Duration, Instant},
-};
+use std::net::{Ipv4Addr, TcpListener};
 
 use causeway_api::{TunnelProxyState, TunnelState, conditions::ConditionType};
 use causeway_containers::{
@@ -14,7 +11,7 @@ use causeway_containers::{
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::servers::{Echo, ask, connections_to};
+use super::servers::{Echo, ask, connections_to, taken_port};
 use super::world::{NETWORK, World, answers, is_silent, named, port, to, tunnel};
 use crate::testbed::{BOTH, INSTANCE, until};
 
@@ -126,8 +123,7 @@ async fn a_tunnel_that_failed_gets_another_chance_under_its_name() {
     for kind in BOTH {
         let world = World::start(kind).await;
         let _web = world.server("web").await;
-        let taken = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0")).unwrap();
-        let wanted = taken.local_addr().unwrap().port();
+        let (taken, wanted) = taken_port();
         let mut fixed = to("web");
         fixed["clientPort"] = json!(wanted);
         world.create_proxy("lab", std::slice::from_ref(&fixed)).await;
@@ -196,7 +192,6 @@ async fn one_dead_server_delays_no_other_tunnel() {
     let mut tunnels = vec![to("mute"), to("dead")];
     tunnels.extend((0..20).map(|number| named(&format!("web-{number}"), "web")));
     world.create_proxy("lab", &tunnels).await;
-    let began = Instant::now();
     let ready = |now: &causeway_api::ContainerNetworkTunnelProxyStatus| {
         now.tunnel_statuses.iter().filter(|one| one.name.starts_with("web-")).count() == 20
             && now
@@ -214,10 +209,10 @@ async fn one_dead_server_delays_no_other_tunnel() {
         }
     };
     tokio::select! {
-        _ = stuck => panic!("a server that never answers did"),
+        // It gives up after 10 s.
+        _ = stuck => panic!("the others were held up by a server that never answers"),
         () = others => {}
     }
-    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     world.end().await;
 }
 
@@ -312,7 +307,7 @@ async fn a_container_that_is_started_again_has_a_fresh_certificate() {
     world.ready("lab").await;
     let identities = || {
         let files = world.container(&proxy).map(|found| found.files).unwrap_or_default();
-        files.into_iter().filter(|file| file.path.ends_with("identity.pem")).last().map(|file| file.content)
+        files.into_iter().rfind(|file| file.path.ends_with("identity.pem")).map(|file| file.content)
     };
     let before = identities().unwrap();
     world.bed.fake.exit(&world.container(&proxy).unwrap().name, 1);

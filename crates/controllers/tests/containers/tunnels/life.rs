@@ -1,13 +1,11 @@
 //! The life of a tunnel proxy, from its creation to its end.
 
-use std::net::TcpListener;
-
 use causeway_api::{TunnelProxyState, TunnelState, conditions::ConditionType, names};
 use causeway_containers::{Kind, fake::Operation, labels};
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::servers::{ask, connections_to, free_port};
+use super::servers::{ask, connections_to, free_port, taken_port};
 use super::world::{NETWORK, World, answers, is_silent, named, port, to, tunnel};
 use crate::testbed::{BOTH, INSTANCE};
 
@@ -155,8 +153,7 @@ async fn a_preferred_port_that_is_taken_is_replaced() {
     let world = World::start(Kind::Docker).await;
     let _web = world.server("web").await;
     // Somebody else in the container has the port of the Service.
-    let taken = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0")).unwrap();
-    let wanted = taken.local_addr().unwrap().port();
+    let (_taken, wanted) = taken_port();
     world.service("web", wanted).await;
     world.create_proxy("lab", &[to("web")]).await;
     let status = world.ready("lab").await;
@@ -186,9 +183,9 @@ async fn a_tunnel_that_fails_harms_no_other() {
     for kind in BOTH {
         let world = World::start(kind).await;
         let _web = world.server("web").await;
-        let taken = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0")).unwrap();
+        let (taken, wanted) = taken_port();
         let mut blocked = named("blocked", "web");
-        blocked["clientPort"] = json!(taken.local_addr().unwrap().port());
+        blocked["clientPort"] = json!(wanted);
         world.create_proxy("lab", &[blocked, to("web")]).await;
         let failed = world.tunnel("lab", "blocked", TunnelState::Failed).await;
         assert!(failed.timestamp.is_some() && failed.error_message.is_some(), "{failed:?}");
@@ -197,6 +194,11 @@ async fn a_tunnel_that_fails_harms_no_other() {
         world.running("lab").await;
         let message = world.condition("lab", ConditionType::TunnelsReady, "False", "NotReady").await;
         assert!(message.contains("1 of 2") && message.contains("blocked"), "{message}");
+
+        // Whoever had the port gives it back, and nobody has to touch anything.
+        drop(taken);
+        world.ready("lab").await;
+        assert_eq!(ask(wanted).await.unwrap(), "web");
         world.end().await;
     }
 }

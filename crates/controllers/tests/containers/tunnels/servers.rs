@@ -1,6 +1,11 @@
 //! Servers on the host, and what a container would do to reach them.
 
-use std::{io, net::Ipv4Addr, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::atomic::{AtomicU16, Ordering},
+    time::Duration,
+};
 
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -57,16 +62,31 @@ pub async fn ask(port: u16) -> io::Result<String> {
             writer.write_all(&sent).await?;
             writer.shutdown().await
         });
-        (read?, written?);
+        read?;
+        written?;
         assert_eq!(back.len(), sent.len(), "every byte comes back");
         Ok(name.trim_end().to_owned())
     };
     tokio::time::timeout(Duration::from_secs(10), asked).await?
 }
 
-/// A port that nobody has at the moment.
+/// A port that nobody has, and that the kernel gives to nobody who does not ask for it by number.
 pub fn free_port() -> u16 {
-    std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+    taken_port().1
+}
+
+/// A port that somebody has on every address.
+pub fn taken_port() -> (std::net::TcpListener, u16) {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 12_000 + (std::process::id() % 200) as u16 * 100;
+    loop {
+        let port = first + NEXT.fetch_add(1, Ordering::Relaxed) % 5_000;
+        let on = |address: IpAddr| std::net::TcpListener::bind((address, port));
+        let bound = on(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| on(Ipv4Addr::UNSPECIFIED.into()));
+        if let Ok(listener) = bound {
+            return (listener, port);
+        }
+    }
 }
 
 /// Established TCP connections of this machine to this port of loopback.
