@@ -118,6 +118,28 @@ pub fn a_service_that_goes_and_comes_and_moves(daemon: Daemon) {
     world.until("it carries again", || round(address, "x").is_ok_and(|answer| answer == "old x"));
 }
 
+pub fn only_the_sources_that_are_allowed(daemon: Daemon) {
+    let Some(world) = World::start(daemon) else { return };
+    let echo = Echo::start();
+    let network = world.network("app", "{}");
+    let subnet = world.network_object("app").status.unwrap().subnets.remove(0);
+    world.kubectl.apply(&server_service("api", echo.address, "TCP")).ok();
+    let ours = format!(", allowedSources: ['{subnet}']");
+    let tunnels =
+        [("ours", "api", ours.as_str()), ("theirs", "api", ", allowedSources: [192.0.2.7, '2001:db8::/32']")];
+    world.make(&proxy("to-host", "app", ", aliases: [api]", &tunnels), "to-host");
+    let check = |tunnel: &str| {
+        let port = world.address("to-host", tunnel).port();
+        world.bed.run(&network, &["echo", "--check", &format!("api:{port}")])
+    };
+    let (code, said) = check("ours");
+    assert_eq!(code, 0, "{said}");
+    let before = echo.accepted();
+    let (code, said) = check("theirs");
+    assert_ne!(code, 0, "{said}");
+    assert_eq!(echo.accepted(), before, "nothing of it reached the host");
+}
+
 pub fn ipv6_too(daemon: Daemon) {
     let Some(world) = World::start(daemon) else { return };
     if std::net::TcpListener::bind("[::1]:0").is_err() {

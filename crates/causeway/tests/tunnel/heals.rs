@@ -110,6 +110,43 @@ pub fn a_runtime_that_is_restarted(daemon: Daemon) {
     world.delete("containernetwork/app");
 }
 
+pub fn a_network_that_is_removed(daemon: Daemon) {
+    let Some(world) = World::start(daemon) else { return };
+    let echo = Echo::start();
+    tunnel_to(&world, &echo);
+    let (port, container) = (world.address("to-host", "api").port(), world.container("to-host").unwrap());
+    let before = world.network_object("app").status.unwrap();
+    let name = before.network_name.clone().unwrap();
+    world.bed.ask(async |runtime| runtime.detach(&container.id, &name).await);
+    world.bed.ask(async |runtime| runtime.remove_network(&name).await);
+    world.until("another network of that name is there", || {
+        let now = world.network_object("app").status.unwrap();
+        now.state == before.state
+            && now.network_name == before.network_name
+            && now.id.is_some()
+            && world.bed.networks_of(&world.network_object("app").uid().unwrap()) == [name.clone()]
+    });
+    until_carried(&world, "after its network was removed", port);
+    let now = world.container("to-host").unwrap();
+    assert_eq!(now.name, container.name);
+    assert_eq!(now.networks.keys().collect::<Vec<_>>(), [&name]);
+}
+
+pub fn what_a_dead_owner_left(daemon: Daemon) {
+    let Some(mut world) = World::start(daemon) else { return };
+    let echo = Echo::start();
+    tunnel_to(&world, &echo);
+    let (proxy, network) =
+        (world.proxy("to-host").uid().unwrap(), world.network_object("app").uid().unwrap());
+    world.crash();
+    // The objects are lost, and with them all knowledge of what was made for them.
+    std::fs::remove_file(world.server.data_dir().join("store.log")).unwrap();
+    world.start_again();
+    world.until("its container and network are removed", || {
+        world.bed.containers_of(&proxy).is_empty() && world.bed.networks_of(&network).is_empty()
+    });
+}
+
 pub fn a_name_that_is_used_again(daemon: Daemon) {
     let Some(world) = World::start(daemon) else { return };
     let echo = Echo::start();

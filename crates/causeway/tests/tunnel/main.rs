@@ -23,6 +23,8 @@ mod faults;
 mod firewall;
 mod heals;
 mod load;
+mod logs;
+mod networks;
 mod no_runtime;
 mod reaches;
 mod strangers;
@@ -50,11 +52,13 @@ macro_rules! on_both {
 
 on_both! {
     bad_input: a_network_that_comes_later, bad_services_and_ports_stop_nobody_else;
-    carries: tunnels_come_and_go, a_service_that_goes_and_comes_and_moves, ipv6_too, a_base_image_counts;
+    carries: tunnels_come_and_go, a_service_that_goes_and_comes_and_moves, only_the_sources_that_are_allowed, ipv6_too,
+        a_base_image_counts;
     demo: the_demo_tells_its_story;
     faults: each_end_killed_again_and_again_under_load, packets_lost_for_a_while, nothing_grows;
     heals: a_container_that_is_killed_or_removed, a_control_plane_that_crashed, a_runtime_that_is_restarted,
-        a_name_that_is_used_again;
+        a_name_that_is_used_again, a_network_that_is_removed, what_a_dead_owner_left;
+    networks: networks_of_every_mode;
     reaches: a_container_reaches_the_host_by_name;
     strangers: strangers_on_the_network_get_nothing, what_was_recorded_is_worth_nothing;
 }
