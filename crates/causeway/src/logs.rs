@@ -80,13 +80,10 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 
 /// Prints the log that the API server has; an error of the API if it has none.
 async fn print_log(client: &Client, args: &Args) -> Result<(), kube::Error> {
-    let mut query = format!("timestamps=true&follow={}", args.follow);
-    if let Some(tail) = args.tail {
-        query += &format!("&tailLines={tail}");
-    }
+    let tail = args.tail.map_or_else(String::new, |tail| format!("&tailLines={tail}"));
     let path = format!(
-        "/apis/{GROUP}/{VERSION}/namespaces/{}/containernetworktunnelproxies/{}/log?{query}",
-        args.namespace, args.name
+        "/apis/{GROUP}/{VERSION}/namespaces/{}/containernetworktunnelproxies/{}/log?timestamps=true&follow={}{tail}",
+        args.namespace, args.name, args.follow
     );
     let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
     let mut lines = client.request_stream(request).await?.lines();
