@@ -1,6 +1,6 @@
 //! What tunnels carry, and what stays the same while they and their Services come, go and move.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use causeway_api::TunnelState;
 use causeway_containers::{Build, BuildFile, Content};
@@ -151,10 +151,10 @@ pub fn ipv6_too(daemon: Daemon) {
     world.kubectl.apply(&server_service("api", echo.address, "TCP")).ok();
     world.make(&proxy("to-host", "app", "", &[("api", "api", "")]), "to-host");
     let tunnel = world.tunnel("to-host", "api");
-    let addresses: Vec<std::net::IpAddr> =
+    let addresses: Vec<IpAddr> =
         tunnel.client_proxy_addresses.iter().map(|address| address.parse().unwrap()).collect();
-    assert!(addresses.iter().any(|address| address.is_ipv4()), "{addresses:?}");
-    assert!(addresses.iter().any(|address| address.is_ipv6()), "{addresses:?}");
+    assert!(addresses.iter().any(IpAddr::is_ipv4), "{addresses:?}");
+    assert!(addresses.iter().any(IpAddr::is_ipv6), "{addresses:?}");
     let port = u16::try_from(tunnel.client_proxy_port.unwrap()).unwrap();
     for ip in addresses {
         world.until("the tunnel carries over both families", || {

@@ -76,7 +76,7 @@ pub fn datagrams() -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     std::thread::spawn(move || {
-        let mut buffer = [0; 65536];
+        let mut buffer = vec![0; 65536];
         while let Ok((length, peer)) = socket.recv_from(&mut buffer) {
             let _ = socket.send_to(&buffer[..length], peer);
         }

@@ -27,13 +27,16 @@ fn until_carried(world: &World, what: &str, port: u16) {
     assert_eq!(world.address("to-host", "api").port(), port, "the same port: {what}");
 }
 
+/// Something done to a container of this id.
+type Act = fn(&World, &str);
+
 pub fn a_container_that_is_killed_or_removed(daemon: Daemon) {
     let Some(world) = World::start(daemon) else { return };
     let echo = Echo::start();
     tunnel_to(&world, &echo);
     let port = world.address("to-host", "api").port();
     let first = world.container("to-host").expect("a container");
-    let ways: [(&str, fn(&World, &str)); 4] = [
+    let ways: [(&str, Act); 4] = [
         ("killed", |world, id| world.bed.ask(async |runtime| runtime.kill(id, "SIGKILL").await)),
         ("removed", |world, id| world.bed.ask(async |runtime| runtime.remove(id).await)),
         ("stopped", |world, id| {

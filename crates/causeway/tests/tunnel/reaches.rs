@@ -42,7 +42,7 @@ pub fn a_container_reaches_the_host_by_name(daemon: Daemon) {
         "the Service's own port is free"
     );
     let ip = container.networks[&network].ipv4.unwrap().to_string();
-    assert_eq!(tunnel.client_proxy_addresses, [ip.clone()]);
+    assert_eq!(tunnel.client_proxy_addresses, [ip.as_str()]);
     assert_eq!(world.endpoints("echo-client"), [(ip, i32::from(echo.address.port()))]);
     for kind in ["RuntimeAvailable", "ImageBuilt", "LinkUp", "TunnelsReady", "Ready"] {
         let known = status.conditions.iter().any(|one| one.type_ == kind && one.status == "True");
