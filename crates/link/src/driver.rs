@@ -103,10 +103,7 @@ impl<S: Side> Driver<S> {
 
     /// Whether the link was told to leave and everything on it is over and sent.
     fn is_done(&self) -> bool {
-        self.link.is_leaving()
-            && self.link.len() == 0
-            && self.link.outbox.is_empty()
-            && !self.tls.wants_write()
+        self.link.has_left() && self.link.outbox.is_empty() && !self.tls.wants_write()
     }
 
     /// Moves something each way; says whether anything moved.
@@ -224,7 +221,8 @@ fn hear<S: Side>(link: &Arc<Link>, side: &S, latest: &mut Latest, frame: Frame<'
         }
         Frame::Open { stream, tunnel, source } => side.open(link, stream, tunnel, source)?,
         // The container sends a client's bytes without waiting for this.
-        Frame::Accept { .. } | Frame::Pong => {}
+        Frame::Accept { .. } => {}
+        Frame::Pong => link.answered.notify_one(),
         Frame::Refuse { stream, reason } => {
             if let Some(stream) = link.stream(stream) {
                 stream.tally.failed(reason.to_owned());

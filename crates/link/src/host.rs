@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -126,6 +127,7 @@ impl Host {
             data_links: options.data_links.max(1),
             renewal: options.renewal,
             exits: Mutex::default(),
+            asked: AtomicBool::new(false),
             links: Mutex::default(),
             observed: Mutex::default(),
             changed: watch::channel(()).0,
@@ -135,9 +137,11 @@ impl Host {
         Self { end, addresses, task }
     }
 
-    /// Makes `tunnels` the ones that are carried. Streams of a tunnel that stays are not touched.
+    /// Makes `tunnels` the ones that are carried. Streams of a tunnel that stays are not touched. Before the first call
+    /// the container keeps what it has from a host before this one.
     pub fn carry(&self, tunnels: Vec<Tunnel>) {
         let mut exits = lock(&self.end.exits);
+        self.end.asked.store(true, Relaxed);
         let mut old = std::mem::take(&mut *exits);
         for tunnel in tunnels {
             let id = tunnel.id;
@@ -190,6 +194,8 @@ struct HostEnd {
     data_links: usize,
     renewal: Duration,
     exits: Mutex<BTreeMap<TunnelId, Arc<Exit>>>,
+    /// Whether anybody has said what to carry.
+    asked: AtomicBool,
     links: Mutex<Vec<Arc<Link>>>,
     observed: Mutex<Observed>,
     /// What the container is told has changed.
@@ -205,9 +211,10 @@ struct Observed {
 }
 
 impl HostEnd {
-    /// What the container should listen on.
-    fn listens(&self) -> Vec<Listen> {
-        lock(&self.exits).values().map(|exit| exit.listen()).collect()
+    /// What the container should listen on, once somebody has said so.
+    fn listens(&self) -> Option<Vec<Listen>> {
+        let exits = lock(&self.exits);
+        self.asked.load(Relaxed).then(|| exits.values().map(|exit| exit.listen()).collect())
     }
 
     /// Something that the container or the status depends on has changed.

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use crate::counters::Tally;
 use crate::frame::{self, Frame, MAX_PAYLOAD};
 use crate::outbox::Outbox;
@@ -71,10 +73,12 @@ pub struct Link {
     /// Takes no new streams; ends with its last one.
     leaving: AtomicBool,
     closed: AtomicBool,
+    /// The other end has answered a ping.
+    pub answered: Notify,
 }
 
 impl Link {
-    /// A stream that this end opens for a client of `tunnel`.
+    /// A stream that this end opens for a client of `tunnel`; a link that takes no new ones gives the client back.
     pub fn open(
         self: &Arc<Self>,
         tunnel: TunnelId,
@@ -82,12 +86,20 @@ impl Link {
         socket: Socket,
         tally: Arc<Tally>,
         idle: Duration,
-    ) -> Arc<Stream> {
+    ) -> Result<Arc<Stream>, Socket> {
         let id = self.last_id.fetch_add(1, Relaxed) + 1;
-        let stream = self.insert(id, tunnel, tally, idle);
+        let stream = Arc::new(Stream::new(id, tunnel, self.clone(), tally, idle));
+        {
+            let mut streams = lock(&self.streams);
+            // Under the lock: a link that leaves either waits for this stream or never had it.
+            if !self.is_usable() {
+                return Err(socket);
+            }
+            streams.insert(id, stream.clone());
+        }
         stream.attach(socket);
         self.outbox.put(&Frame::Open { stream: id, tunnel, source });
-        stream
+        Ok(stream)
     }
 
     /// A stream that the other end opened.
@@ -124,6 +136,12 @@ impl Link {
 
     pub fn len(&self) -> usize {
         lock(&self.streams).len()
+    }
+
+    /// Whether it was told to leave and its last stream has ended; no other can come then.
+    pub fn has_left(&self) -> bool {
+        let streams = lock(&self.streams);
+        self.is_leaving() && streams.is_empty()
     }
 
     /// Streams for which `which` holds.

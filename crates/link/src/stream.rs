@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures::task::AtomicWaker;
+use rustix::io::Errno;
 use rustix::net::{SendFlags, send, sendto};
 use tokio::net::{TcpStream, UdpSocket};
 
@@ -160,7 +161,11 @@ impl Stream {
             }
             Some(Socket::Tcp(_)) | None => self.keep(&mut inbound, piece),
             Some(Socket::Session(socket)) => {
-                inbound.whole(piece, last, |datagram| send(socket, datagram, SendFlags::DONTWAIT));
+                inbound.whole(piece, last, |datagram| match send(socket, datagram, SendFlags::DONTWAIT) {
+                    // The refusal is that of an earlier datagram, and this one has not been sent.
+                    Err(Errno::CONNREFUSED) => send(socket, datagram, SendFlags::DONTWAIT),
+                    sent => sent,
+                });
             }
             Some(Socket::Peer(socket, peer)) => {
                 inbound.whole(piece, last, |datagram| sendto(socket, datagram, SendFlags::DONTWAIT, peer));

@@ -20,7 +20,7 @@ use crate::datagram::{self, Sessions};
 use crate::frame::MAX_PAYLOAD;
 use crate::gate::{Gate, bind_datagrams};
 use crate::mux::lock;
-use crate::stream::Socket;
+use crate::stream::{Socket, Stream};
 use crate::tunnel::{Port, Protocol, TunnelId};
 use crate::{pump, socket};
 
@@ -217,16 +217,42 @@ async fn accept(
 }
 
 fn admit(end: &ContainerEnd, rules: &Listen, tally: &Arc<Tally>, socket: TcpStream, source: SocketAddr) {
-    let link = if may_enter(rules, tally, source.ip()) { end.pick() } else { None };
-    let Some(link) = link else {
-        tally.refused.fetch_add(1, Relaxed);
-        socket::reset_on_close(&socket);
-        return;
+    let socket = Socket::Tcp(socket);
+    let opened = if may_enter(rules, tally, source.ip()) {
+        open(end, rules, tally, socket, source)
+    } else {
+        Err(socket)
     };
-    tally.open.fetch_add(1, Relaxed);
+    match opened {
+        Ok(stream) => drop(tokio::spawn(pump::run(stream))),
+        Err(socket) => {
+            tally.refused.fetch_add(1, Relaxed);
+            if let Socket::Tcp(socket) = &socket {
+                socket::reset_on_close(socket);
+            }
+        }
+    }
+}
+
+/// Opens a stream on one of the links; without any the client comes back.
+fn open(
+    end: &ContainerEnd,
+    rules: &Listen,
+    tally: &Arc<Tally>,
+    mut socket: Socket,
+    source: SocketAddr,
+) -> Result<Arc<Stream>, Socket> {
     let idle = Duration::from_millis(rules.idle_timeout_millis);
-    let stream = link.open(rules.id, canonical(source), Socket::Tcp(socket), tally.clone(), idle);
-    tokio::spawn(pump::run(stream));
+    tally.open.fetch_add(1, Relaxed);
+    // The one that was picked may have been told to leave meanwhile.
+    while let Some(link) = end.pick() {
+        match link.open(rules.id, canonical(source), socket, tally.clone(), idle) {
+            Ok(stream) => return Ok(stream),
+            Err(back) => socket = back,
+        }
+    }
+    tally.open.fetch_sub(1, Relaxed);
+    Err(socket)
 }
 
 /// Takes the datagrams of one tunnel.
@@ -251,15 +277,16 @@ async fn receive(
         let stream = if let Some(stream) = sessions.find(source) {
             stream
         } else {
-            let link = if rules.open && may_enter(&rules, &tally, source.ip()) { end.pick() } else { None };
-            let Some(link) = link else {
+            let peer = Socket::Peer(socket.clone(), source);
+            let opened = if rules.open && may_enter(&rules, &tally, source.ip()) {
+                open(&end, &rules, &tally, peer, source)
+            } else {
+                Err(peer)
+            };
+            let Ok(stream) = opened else {
                 tally.refused.fetch_add(1, Relaxed);
                 continue;
             };
-            tally.open.fetch_add(1, Relaxed);
-            let peer = Socket::Peer(socket.clone(), source);
-            let idle = Duration::from_millis(rules.idle_timeout_millis);
-            let stream = link.open(rules.id, canonical(source), peer, tally.clone(), idle);
             sessions.insert(source, &stream);
             tokio::spawn(datagram::watch(stream.clone(), sessions.clone(), source));
             stream

@@ -132,7 +132,9 @@ async fn session(
     // Told before the data connections are there: the ports are bound meanwhile.
     let mut changed = end.changed.subscribe();
     let mut told = end.listens();
-    send(&mut output, &ToContainer::Carry { tunnels: told.clone() }).await?;
+    if let Some(tunnels) = told.clone() {
+        send(&mut output, &ToContainer::Carry { tunnels }).await?;
+    }
     let (renew, renewals) = watch::channel(());
     let mut data_links = JoinSet::new();
     for _ in 0..end.data_links {
@@ -174,7 +176,7 @@ async fn session(
             }
             _ = changed.changed() => {
                 let wanted = end.listens();
-                let said = changes(&told, &wanted);
+                let said = changes(told.as_deref(), wanted.as_deref());
                 told = wanted;
                 said
             }
@@ -200,10 +202,9 @@ fn reported(end: &HostEnd, links: usize, tunnels: Vec<(TunnelId, Result<Door, St
 }
 
 /// What to say so that the container comes from what it was told to what is wanted.
-fn changes(told: &[Listen], wanted: &[Listen]) -> Vec<ToContainer> {
-    if told == wanted {
-        return Vec::new();
-    }
+fn changes(told: Option<&[Listen]>, wanted: Option<&[Listen]>) -> Vec<ToContainer> {
+    let Some(wanted) = wanted.filter(|_| told != wanted) else { return Vec::new() };
+    let Some(told) = told else { return vec![ToContainer::Carry { tunnels: wanted.to_vec() }] };
     let known: BTreeMap<TunnelId, &Listen> = told.iter().map(|listen| (listen.id, listen)).collect();
     let same_but_gate = |new: &&Listen| {
         known.get(&new.id).is_some_and(|old| Listen { open: new.open, ..(*old).clone() } == **new)
@@ -231,8 +232,8 @@ async fn keep_data_link(
             Ok(link) => {
                 attempt = 0;
                 if let Some(old) = current.replace(link) {
+                    // The container ends it, after all that it opened there before it heard this.
                     old.link.outbox.put(&Frame::Leave);
-                    old.link.leave();
                     leaving.push(old);
                 }
                 leaving.retain(|old| !old.task.0.is_finished());
@@ -271,14 +272,20 @@ impl DataLink {
         let (socket, tls) = connect(end, address).await?.into_inner();
         let link = Arc::new(Link::default());
         link.outbox.put(&Frame::Hello { session: session.as_bytes() });
+        link.outbox.put(&Frame::Ping);
         let driver = Driver::new(socket, tls.into(), link.clone(), Arc::new(DataSide(end.clone())));
         let registered = Registered::new(end, &link);
-        let task = Abort(tokio::spawn(async move {
+        let mut task = Abort(tokio::spawn(async move {
             let broken = driver.run().await;
             tracing::debug!(reason = chain(&broken), "a data connection ended");
             drop(registered);
         }));
-        Ok(Self { link, task })
+        // Once it answers, the container has heard the greeting and puts clients on this link.
+        tokio::select! {
+            () = link.answered.notified() => Ok(Self { link, task }),
+            _ = &mut task.0 => Err(Ended::Greeting),
+            () = sleep(PATIENCE) => Err(Ended::Silent),
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use causeway_link::host::{Host, LinkState, Options};
 use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
 
 use crate::pair::{Container, Pair, dial_soon, echo, echoes, listening, tunnel, until, within};
 
@@ -67,8 +68,17 @@ async fn the_host_follows_the_container_to_other_ports() {
     let moved = Container::start(&pair.authority, crate::pair::any(), crate::pair::any()).await;
     pair.host.redial(moved.control, moved.data);
     pair.container.end().await;
-    let port = listening(&pair.host, 1).await;
-    echoes(&mut dial_soon(port).await, "hello").await;
+    let mut client = within("the other container", async {
+        loop {
+            // The host may not know yet that the first one is gone.
+            let port = listening(&pair.host, 1).await;
+            if let Ok(client) = TcpStream::connect(("127.0.0.1", port)).await {
+                break client;
+            }
+        }
+    })
+    .await;
+    echoes(&mut client, "hello").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
