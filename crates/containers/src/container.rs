@@ -20,6 +20,10 @@ use crate::network::address;
 use crate::runtime::plain_name;
 use crate::{Error, ErrorKind, Result, Runtime};
 
+/// How often, and after which time, an answer is asked for again that can't be read.
+const UNREADABLE_TRIES: u32 = 60;
+const UNREADABLE_PAUSE: Duration = Duration::from_millis(50);
+
 /// The runtime's id of a container.
 pub type ContainerId = String;
 
@@ -178,19 +182,7 @@ impl Runtime {
     /// Looks a container up by id or name.
     pub async fn container(&self, id_or_name: &str) -> Result<Container> {
         let name = plain_name("inspect container", id_or_name)?;
-        // Podman has passing states that Docker's API has no word for ("stopped", before its clean-up has run);
-        // the answer cannot be read until they have passed.
-        for _ in 0..20 {
-            match self.inspect(name).await {
-                Err(error)
-                    if error.kind() == ErrorKind::Other && error.report().contains("unknown variant") =>
-                {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-                other => return other,
-            }
-        }
-        self.inspect(name).await
+        readable(|| self.inspect(name)).await
     }
 
     async fn inspect(&self, name: &str) -> Result<Container> {
@@ -210,9 +202,10 @@ impl Runtime {
             filters: Some(filter(labels)),
             ..ListContainersOptions::default()
         };
-        let found = self
-            .call("list containers", self.limits.call, self.docker.list_containers(Some(options)))
-            .await?;
+        let list = || {
+            self.call("list containers", self.limits.call, self.docker.list_containers(Some(options.clone())))
+        };
+        let found = readable(list).await?;
         stream::iter(found.into_iter().filter_map(|container| container.id))
             .map(|id| async move {
                 match self.container(&id).await {
@@ -244,6 +237,20 @@ impl Runtime {
             }
         }
     }
+}
+
+/// Asks until the answer can be read: Podman has passing states that Docker's API has no word for ("stopped", before its
+/// clean-up has run).
+async fn readable<T, F: Future<Output = Result<T>>>(mut ask: impl FnMut() -> F) -> Result<T> {
+    for _ in 0..UNREADABLE_TRIES {
+        match ask().await {
+            Err(error) if error.kind() == ErrorKind::Other && error.report().contains("unknown variant") => {
+                tokio::time::sleep(UNREADABLE_PAUSE).await;
+            }
+            other => return other,
+        }
+    }
+    ask().await
 }
 
 impl From<ContainerInspectResponse> for Container {

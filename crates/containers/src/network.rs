@@ -128,7 +128,17 @@ impl Runtime {
 
     /// Removes a network; one that is gone already is fine, one with containers is [`ErrorKind::InUse`].
     pub async fn remove_network(&self, name_or_id: &str) -> Result<()> {
-        let name = plain_name("remove network", name_or_id)?;
+        let mut name = plain_name("remove network", name_or_id)?;
+        // Podman looks for the users of a network by its name: asked by id it removes one that is in use, and leaves the
+        // rules of its containers' ports behind.
+        let found;
+        if self.kind() == Kind::Podman {
+            found = match self.network(name).await {
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+                other => other?,
+            };
+            name = &found.name;
+        }
         let removed = self
             .call(format!("remove network {name}"), self.limits.call, self.docker.remove_network(name))
             .await;

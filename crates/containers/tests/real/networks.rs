@@ -100,7 +100,9 @@ async fn a_network_in_use_stays(bed: &Bed) {
     .await;
     assert_eq!(attached.id, id);
     assert!(attached.ipv4.is_some());
-    assert_eq!(bed.runtime.remove_network(&spec.name).await.unwrap_err().kind(), ErrorKind::InUse);
+    for name in [&spec.name, &network.id] {
+        assert_eq!(bed.runtime.remove_network(name).await.unwrap_err().kind(), ErrorKind::InUse, "{name}");
+    }
     bed.runtime.remove(&id).await.unwrap();
     bed.runtime.remove_network(&spec.name).await.unwrap();
 }
