@@ -33,16 +33,6 @@ fn a_log_is_followed_to_the_end_of_its_object() {
 #[test]
 fn where_there_are_no_logs_there_are_events() {
     let server = Server::start(&["--no-operator", "--no-node"]);
-    let crds = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../deploy/crds/causeway.dev_containernetworktunnelproxies.yaml"
-    );
-    server.kubectl().ok(&["apply", "--server-side", "-f", crds]);
-    server.kubectl().ok(&[
-        "wait",
-        "--for=condition=Established",
-        "crd/containernetworktunnelproxies.causeway.dev",
-    ]);
     server.kubectl().apply(&proxy("to-host", "app", "", &[])).ok();
     let uid = server.kubectl().value("cntp/to-host", ".metadata.uid");
     for (name, time, message) in [
