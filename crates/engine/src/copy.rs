@@ -233,66 +233,46 @@ impl Half {
         Poll::Ready(Ok(bytes.len()))
     }
 
-    /// Fills the pipe with all that there is; `None` if there is no pipe. What is gathered goes out in one call, and
-    /// the next look waits for an event: many small rounds cost more than a few large ones.
+    /// Fills the pipe; `None` if there is none.
     fn poll_splice(
         &mut self,
         cx: &mut Context<'_>,
         source: &TcpStream,
         workspace: &Workspace,
     ) -> Option<Poll<io::Result<usize>>> {
-        if self.pipe.is_none() {
-            let spare = workspace.pipes.borrow_mut().pop();
-            self.pipe = Some(Box::new(match spare {
-                Some(pipe) => pipe,
-                None => Pipe::new().ok()?,
-            }));
-        }
-        let pipe = self.pipe.as_ref()?;
-        let mut ended = None;
-        while self.piped < PIPE {
-            let room = PIPE - self.piped;
-            let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
-            let fill = || Ok(splice(source, None, &pipe.write, None, room, flags)?);
-            // Once there is something in it, "would block" may mean the pipe: the source's readiness must outlive that,
-            // or a source that waits to be read would never be looked at again.
-            let filled = if self.piped == 0 { source.try_io(Interest::READABLE, fill) } else { fill() };
+        loop {
+            if self.pipe.is_none() {
+                let spare = workspace.pipes.borrow_mut().pop();
+                self.pipe = Some(Box::new(match spare {
+                    Some(pipe) => pipe,
+                    None => Pipe::new().ok()?,
+                }));
+            }
+            let pipe = self.pipe.as_ref()?;
+            let filled = source.try_io(Interest::READABLE, || {
+                let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
+                Ok(splice(source, None, &pipe.write, None, PIPE, flags)?)
+            });
             match filled {
-                Ok(0) => {
-                    ended = Some(Ok(0));
-                    break;
-                }
-                Ok(count) => self.piped += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if self.piped > 0 {
-                        break;
+                Ok(count) => {
+                    self.piped = count;
+                    self.small = if count < SMALL { self.small + 1 } else { 0 };
+                    if self.small >= SMALL_READS {
+                        self.bulk = false;
                     }
+                    return Some(Poll::Ready(Ok(count)));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.release_pipe(workspace);
                     match source.poll_read_ready(cx) {
-                        Poll::Pending => {
-                            self.release_pipe(workspace);
-                            return Some(Poll::Pending);
-                        }
+                        Poll::Pending => return Some(Poll::Pending),
                         Poll::Ready(Ok(())) => {}
                         Poll::Ready(Err(error)) => return Some(Poll::Ready(Err(error))),
                     }
                 }
-                Err(error) => {
-                    ended = Some(Err(error));
-                    break;
-                }
+                Err(error) => return Some(Poll::Ready(Err(error))),
             }
         }
-        if self.piped == 0
-            && let Some(ended) = ended
-        {
-            return Some(Poll::Ready(ended));
-        }
-        // An end that came after bytes is met again when they are sent.
-        self.small = if self.piped < SMALL { self.small + 1 } else { 0 };
-        if self.small >= SMALL_READS {
-            self.bulk = false;
-        }
-        Some(Poll::Ready(Ok(self.piped)))
     }
 
     /// Gives an empty pipe back; one that still holds bytes of this stream is closed.
