@@ -7,7 +7,14 @@ use causeway_api::{
     conditions::{self, ConditionType},
 };
 use causeway_apiserver::server::{Server, Storage};
-use causeway_controllers::{Operator, health::Health, operator::Config};
+use causeway_controllers::{
+    Operator,
+    health::Health,
+    infra,
+    metrics::Metrics,
+    operator::Config,
+    runner::{self, Runner},
+};
 use kube::{
     Api, Client, Resource,
     api::{Patch, PatchParams, PostParams},
@@ -61,12 +68,19 @@ impl Cluster {
         Self { server, client }
     }
 
-    /// A lone operator with a quick resync.
+    /// The controller of Infras with a quick resync, alone: here the test says how the children stand, and their own
+    /// controllers would take that back.
     pub fn operator(&self, identity: &str) -> Running {
-        let mut config = Config::new("default", identity);
-        config.leader = None;
-        config.runner.resync = Duration::from_millis(200);
-        self.run(config)
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(registry.sub_registry_with_prefix("causeway_operator"));
+        let health = Health::default();
+        let config = runner::Config { resync: Duration::from_millis(200), ..runner::Config::default() };
+        let mut runner = Runner::new(self.client.clone(), config, metrics, health.clone());
+        runner.register(infra::Controller::new(self.client.clone(), identity));
+        let stop = CancellationToken::new();
+        let shutdown = stop.clone();
+        let task = tokio::spawn(async move { runner.run(&shutdown).await });
+        Running { health, registry, stop, task }
     }
 
     /// An operator that takes part in the election, with a quick clock.
