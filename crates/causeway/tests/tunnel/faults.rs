@@ -64,7 +64,9 @@ pub fn each_end_killed_again_and_again_under_load(daemon: Daemon) {
         worst[0] = worst[0].max(recovered(&world, &load));
     }
     stays_well(&load);
-    for _ in 0..kills {
+    // The host's end is the same whatever the runtime: to kill it as often with both would only take longer.
+    let crashes = if daemon == Daemon::Docker { kills } else { kills.div_ceil(4) };
+    for _ in 0..crashes {
         world.crash();
         world.start_again();
         worst[1] = worst[1].max(recovered(&world, &load));
@@ -74,8 +76,8 @@ pub fn each_end_killed_again_and_again_under_load(daemon: Daemon) {
     assert_eq!(world.address("to-host", "api").port(), address.port(), "the same port through all of it");
     let (passed, broken) = load.end();
     let said = format!(
-        "{daemon:?}: {kills} kills of each end, {passed} streams passed, {broken} broke; worst outage {:?} for the \
-         container, {:?} for the host's end\n",
+        "{daemon:?}: {kills} kills of the container, worst outage {:?}, {crashes} of the host's end, worst outage {:?}; \
+         {passed} streams passed, {broken} broke\n",
         worst[0], worst[1]
     );
     say(&said);
