@@ -15,7 +15,7 @@ mod translate;
 pub mod wish;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     hash::{DefaultHasher, Hash, Hasher},
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -65,6 +65,9 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// How long they may go on when the operator ends; it ends soon.
 const SHORT_DRAIN: Duration = Duration::from_millis(500);
 
+/// Objects that went and are remembered; more than reconciles can be under way.
+const MOST_DEPARTED: usize = 256;
+
 /// What the controller needs to know.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -85,6 +88,8 @@ pub struct Controller {
     events: Recorder,
     wakes: Arc<Wakes>,
     actors: Mutex<HashMap<String, Actor>>,
+    /// Uids of the objects that went last: a reconcile that began before must not start an actor again.
+    departed: Mutex<VecDeque<String>>,
 }
 
 impl Controller {
@@ -99,6 +104,7 @@ impl Controller {
             events: Recorder::new(client.clone(), "causeway.dev/tunnel", identity),
             wakes: Arc::default(),
             actors: Mutex::default(),
+            departed: Mutex::default(),
             client,
         }
     }
@@ -109,6 +115,9 @@ impl Controller {
         if let Some(actor) = actors.get(uid(proxy)) {
             actor.order(order);
             return actor.state();
+        }
+        if self.departed().iter().any(|departed| departed == uid(proxy)) {
+            return State { phase: Phase::Gone, ..State::default() };
         }
         let owner = client::Owner {
             uid: uid(proxy).to_owned(),
@@ -132,6 +141,22 @@ impl Controller {
         self.actors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn departed(&self) -> MutexGuard<'_, VecDeque<String>> {
+        self.departed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing is left of the object; its actor, if one is still there, is given back.
+    fn depart(&self, proxy: &ContainerNetworkTunnelProxy) -> Option<Actor> {
+        let mut actors = self.actors();
+        let mut departed = self.departed();
+        departed.push_back(uid(proxy).to_owned());
+        if departed.len() > MOST_DEPARTED {
+            departed.pop_front();
+        }
+        self.wakes.end(uid(proxy));
+        actors.remove(uid(proxy))
+    }
+
     /// First nobody is sent to the tunnels any more, then they are closed, then the object may go.
     async fn clean_up(
         &self,
@@ -148,8 +173,7 @@ impl Controller {
             here.failures().chain(elsewhere.failures()).map(|error| report::chain(error)).collect();
         let state = self.order(proxy, Order::End { drain: DRAIN, forget: true });
         if state.phase == Phase::Gone && failures.is_empty() {
-            self.actors().remove(uid(proxy));
-            self.wakes.end(uid(proxy));
+            drop(self.depart(proxy));
             return self.finalizer.remove(proxy).await;
         }
         let previous = status::own_part(&self.status.latest(proxy).unwrap_or_default());
@@ -256,9 +280,7 @@ impl Reconciler for Controller {
     /// Usually nothing is left by then; a finalizer that somebody removed by hand leaves the actor.
     fn forget(&self, proxy: &ContainerNetworkTunnelProxy) {
         self.status.forget(uid(proxy));
-        self.wakes.end(uid(proxy));
-        let actor = self.actors().remove(uid(proxy));
-        if let Some(actor) = actor {
+        if let Some(actor) = self.depart(proxy) {
             tokio::spawn(actor.end(DRAIN, true));
         }
     }

@@ -175,6 +175,7 @@ async fn live(
     let worker = Worker {
         owner,
         home,
+        kept: ledger.clone(),
         ledger,
         authority,
         order_rx,
@@ -204,6 +205,8 @@ struct Worker {
     owner: Owner,
     home: Home,
     ledger: Ledger,
+    /// What of the ledger is on disk.
+    kept: Ledger,
     authority: Authority,
     order_rx: watch::Receiver<Order>,
     availability_rx: watch::Receiver<Availability>,
@@ -233,7 +236,10 @@ impl Worker {
                 Err(trouble) => {
                     failures += 1;
                     self.voice.state.trouble = Some(trouble);
-                    self.tell();
+                    if !self.is_up() {
+                        self.voice.state.client = None;
+                    }
+                    self.look();
                     self.pause(RETRY.delay(failures, backoff::random())).await;
                 }
             }
@@ -243,17 +249,19 @@ impl Worker {
     /// Does what is asked for as long as nothing changes that needs another look.
     async fn serve(&mut self, wish: &Wish) -> Result<(), Trouble> {
         let is_up = self.is_up();
+        // Once, so that no change is missed while something is waited for below.
+        let runtime = self.runtime();
         let network = match (&wish.network, &self.network) {
             (Ok(network), _) => network.clone(),
             // Traffic passes, and nobody says that the network is gone.
             (Err(lack), Some(network)) if is_up && is_doubt(lack) => network.clone(),
             (Err(lack), _) => {
-                self.leave_network(lack).await;
+                self.leave_network(lack, runtime.as_ref()).await?;
                 self.wait(Phase::Waiting).await;
                 return Ok(());
             }
         };
-        match self.runtime() {
+        match runtime {
             Some(runtime) => {
                 // An end does not wait for a build.
                 let mut order_rx = self.order_rx.clone();
@@ -276,14 +284,14 @@ impl Worker {
     }
 
     /// Lets go of a network; one that is gone for certain would be held by the container.
-    async fn leave_network(&mut self, lack: &Lack) {
+    async fn leave_network(&mut self, lack: &Lack, runtime: Option<&Runtime>) -> Result<(), Trouble> {
         self.home.journal.say(&format!("waiting: {}", lack.message));
         self.unlink();
-        if !is_doubt(lack)
-            && let Some(runtime) = self.runtime()
-            && let Err(error) = client::remove(&runtime, &self.owner).await
-        {
-            self.home.journal.say(&error.report());
+        match runtime.filter(|_| !is_doubt(lack)) {
+            Some(runtime) => {
+                client::remove(runtime, &self.owner).await.map_err(|error| Trouble::transient(error.report()))
+            }
+            None => Ok(()),
         }
     }
 
@@ -315,11 +323,10 @@ impl Worker {
             aliases: &wish.aliases,
             authority: &self.authority,
         };
-        let known = self.ledger.clone();
         let journal = &mut self.home.journal;
         let client =
             client::ensure(runtime, &wanted, &mut self.ledger, &mut |line: &str| journal.say(line)).await;
-        self.keep_if_changed(&known)?;
+        self.keep_if_changed()?;
         let client = client.inspect_err(|_| {
             // Whatever it was, the image may be gone too: it is looked for again.
             self.voice.state.image = None;
@@ -356,13 +363,12 @@ impl Worker {
     /// Tells the link what to carry.
     fn carry(&mut self, wish: &Wish) -> Result<(), Trouble> {
         let Some(host) = &self.host else { return Ok(()) };
-        let known = self.ledger.clone();
         let tunnels: Vec<_> =
             wish.tunnels.iter().filter_map(|wanted| link_tunnel(wanted, &mut self.ledger)).collect();
         self.ledger.trim(wish.tunnels.iter().map(|wanted| wanted.spec.name.as_str()));
         self.carried = tunnels.iter().map(|tunnel| (tunnel.id, tunnel.name.clone())).collect();
         host.carry(tunnels);
-        self.keep_if_changed(&known)
+        self.keep_if_changed()
     }
 
     /// Follows the link, the container and the orders until one of them needs more than that.
@@ -425,8 +431,12 @@ impl Worker {
         // Events were missed: look at everything.
         let Ok(event) = event else { return Some(Ok(())) };
         let Event::Container { id, name, action, exit_code, .. } = event else { return None };
-        let own = self.voice.state.client.as_ref().map(|client| client.id.as_str());
-        if own != Some(id.as_str()) && name != self.owner.container_name() {
+        // The name alone is also that of the container before this one, whose end may be heard of late.
+        let is_own = match &self.voice.state.client {
+            Some(client) => client.id == id,
+            None => name == self.owner.container_name(),
+        };
+        if !is_own {
             return None;
         }
         match action {
@@ -474,7 +484,6 @@ impl Worker {
     /// Takes over what the link says, and remembers the ports that tunnels got.
     fn observe(&mut self, status: host::Status) -> Result<(), Trouble> {
         let Some(host) = &self.host else { return Ok(()) };
-        let known = self.ledger.clone();
         self.voice.state.link = status.link;
         self.voice.state.tunnels.clear();
         for (id, name) in &self.carried {
@@ -489,14 +498,16 @@ impl Worker {
             }
             self.voice.state.tunnels.insert(name.clone(), carried);
         }
-        self.keep_if_changed(&known)
+        self.keep_if_changed()
     }
 
-    fn keep_if_changed(&self, before: &Ledger) -> Result<(), Trouble> {
-        if *before == self.ledger {
+    fn keep_if_changed(&mut self) -> Result<(), Trouble> {
+        if self.kept == self.ledger {
             return Ok(());
         }
-        self.home.keep(&self.ledger).map_err(|error| Trouble::transient(report::chain(&error)))
+        self.home.keep(&self.ledger).map_err(|error| Trouble::transient(report::chain(&error)))?;
+        self.kept.clone_from(&self.ledger);
+        Ok(())
     }
 
     fn is_up(&self) -> bool {
@@ -527,7 +538,6 @@ impl Worker {
 
     /// Waits for another order or another runtime.
     async fn wait(&mut self, phase: Phase) {
-        self.runtime();
         self.voice.state.trouble = None;
         self.enter(phase);
         tokio::select! {
@@ -536,13 +546,33 @@ impl Worker {
         }
     }
 
-    /// Waits before the next try, unless something changes that may help.
+    /// Waits before the next try, unless something changes that may help. What the link says is told meanwhile.
     async fn pause(&mut self, delay: Duration) {
-        tokio::select! {
-            () = sleep(delay) => {}
-            _ = self.order_rx.changed() => {}
-            _ = self.availability_rx.changed() => {}
+        let until = Instant::now() + delay;
+        let mut status_rx = self.host.as_ref().map(Host::status);
+        loop {
+            let said = async {
+                match &mut status_rx {
+                    Some(status_rx) => drop(status_rx.changed().await),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => return,
+                _ = self.order_rx.changed() => return,
+                _ = self.availability_rx.changed() => return,
+                () = said => self.look(),
+            }
         }
+    }
+
+    /// Tells what the link says now.
+    fn look(&mut self) {
+        let status = self.host.as_ref().map(|host| host.status().borrow().clone());
+        if let Some(Err(trouble)) = status.map(|status| self.observe(status)) {
+            self.voice.state.trouble = Some(trouble);
+        }
+        self.tell();
     }
 
     /// Lets streams end, then removes everything that was made but the memory of the ports.
@@ -558,15 +588,14 @@ impl Worker {
             Ok(Ok(found)) => found.runtime().cloned(),
             _ => None,
         };
-        let removed = match &runtime {
-            Some(runtime) => timeout(REMOVE_PATIENCE, self.remove_container(runtime)).await.is_ok(),
-            None => false,
+        let outcome = match &runtime {
+            None => "no container runtime answers: what is left of the container is removed when one does",
+            Some(runtime) => match timeout(REMOVE_PATIENCE, self.remove_container(runtime)).await {
+                Ok(()) => "the container is removed",
+                Err(_) => "the container can't be removed now: that is tried again",
+            },
         };
-        self.home.journal.say(if removed {
-            "the container is removed"
-        } else {
-            "no container runtime answers: what is left of the container is removed when one does"
-        });
+        self.home.journal.say(outcome);
         if forget && let Err(error) = self.home.leave() {
             self.home.journal.say(&report::chain(&error));
         }

@@ -11,6 +11,9 @@ use causeway_link::{Authority, identity};
 use super::journal::{self, Journal};
 use super::ledger::Ledger;
 
+/// Homes of a namespace that are kept after their objects went.
+const MOST_LEFT: usize = 256;
+
 /// Why a place on disk is of no use.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -96,12 +99,17 @@ impl Home {
         Ok(authority)
     }
 
-    /// The object is gone: its keys go with it.
+    /// The object is gone: its keys go with it, and the oldest of the homes that were left when there are too many.
     pub fn leave(&self) -> Result<(), Error> {
         let path = self.authority_path();
         match fs::remove_file(&path) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => Err(Error::Write { path, source }),
-            _ => Ok(()),
+            _ => {
+                if let Some(namespace) = self.directory.parent() {
+                    clear_out(namespace, MOST_LEFT);
+                }
+                Ok(())
+            }
         }
     }
 
@@ -111,6 +119,22 @@ impl Home {
 
     fn authority_path(&self) -> PathBuf {
         self.directory.join("authority.pem")
+    }
+}
+
+/// Removes the oldest of a namespace's homes that objects have left, but for `most` of them. Names that are made up for
+/// each run would fill the disk otherwise; what can't be removed is tried with the next.
+fn clear_out(namespace: &Path, most: usize) {
+    let Ok(homes) = fs::read_dir(namespace) else { return };
+    let left = homes.flatten().map(|home| home.path()).filter(|home| !home.join("authority.pem").exists());
+    let mut left: Vec<_> = left
+        .filter_map(|home| Some((fs::metadata(home.join("journal.log")).ok()?.modified().ok()?, home)))
+        .collect();
+    left.sort_unstable();
+    for (_, home) in left.iter().take(left.len().saturating_sub(most)) {
+        if let Err(error) = fs::remove_dir_all(home) {
+            tracing::warn!(path = %home.display(), %error, "can't remove what a tunnel proxy left");
+        }
     }
 }
 
@@ -162,6 +186,25 @@ mod tests {
         home.leave().unwrap();
         assert!(!home.authority_path().exists());
         home.leave().expect("leaving twice is fine");
+    }
+
+    #[test]
+    fn the_oldest_of_those_that_were_left_go() {
+        let (directory, mut home) = home("left");
+        home.authority("one").unwrap();
+        home.journal.say("begins");
+        for name in ["a", "b", "c"] {
+            let mut left = Home::open(&directory, "lab", name).unwrap();
+            left.journal.say("ends");
+            let age = std::time::SystemTime::now()
+                - std::time::Duration::from_secs(100 - u64::from(name.as_bytes()[0] - b'a'));
+            fs::File::open(left.journal.path()).unwrap().set_modified(age).unwrap();
+        }
+        clear_out(&directory.join("lab"), 1);
+        let mut names: Vec<_> =
+            fs::read_dir(directory.join("lab")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["c", "web"], "the newest, and the one that is lived in");
     }
 
     #[test]

@@ -44,7 +44,8 @@ fn slice(
     let own_namespace = proxy.namespace().unwrap_or_default();
     let (namespace, service) = client_of(&own_namespace, &wanted.spec);
     let proxy_name = proxy.name_any();
-    let name = slice_name(&proxy_name, &wanted.spec.name, family);
+    let elsewhere = (namespace != own_namespace).then_some(own_namespace.as_str());
+    let name = slice_name(elsewhere, &proxy_name, &wanted.spec.name, family);
     let mut labels =
         vec![(SERVICE_NAME.to_owned(), service.to_owned()), (MANAGED_BY.to_owned(), names::GROUP.to_owned())];
     // A label's value is shorter than a name may be.
@@ -82,12 +83,14 @@ fn slice(
     }
 }
 
-fn slice_name(proxy: &str, tunnel: &str, family: &str) -> String {
+/// A name that no other proxy gives. In another namespace than its own (`elsewhere`) it may meet namesakes.
+fn slice_name(elsewhere: Option<&str>, proxy: &str, tunnel: &str, family: &str) -> String {
     let name = format!("{proxy}.{tunnel}.{}", family.to_ascii_lowercase());
-    if name.len() <= LONGEST {
+    if elsewhere.is_none() && name.len() <= LONGEST {
         return name;
     }
-    let apart = digest(&serde_json::Map::from_iter([(name.clone(), true.into())]));
+    let whole = format!("{}/{name}", elsewhere.unwrap_or_default());
+    let apart = digest(&serde_json::Map::from_iter([(whole, true.into())]));
     let cut: String = name.chars().take(LONGEST - apart.len() - 1).collect();
     format!("{}-{apart}", cut.trim_end_matches(['.', '-']))
 }
@@ -154,9 +157,16 @@ mod tests {
     #[test]
     fn long_names_are_cut_and_still_differ() {
         let proxy = "p".repeat(250);
-        let (web, db) = (slice_name(&proxy, "web", "IPv4"), slice_name(&proxy, "db", "IPv4"));
+        let (web, db) = (slice_name(None, &proxy, "web", "IPv4"), slice_name(None, &proxy, "db", "IPv4"));
         assert!(web.len() <= LONGEST);
         assert_ne!(web, db);
-        assert_eq!(slice_name("lab", "web", "IPv4"), "lab.web.ipv4");
+        assert_eq!(slice_name(None, "lab", "web", "IPv4"), "lab.web.ipv4");
+    }
+
+    #[test]
+    fn namesakes_of_two_namespaces_do_not_meet_in_a_third() {
+        let [one, other] = ["dev", "ops"].map(|from| slice_name(Some(from), "lab", "web", "IPv4"));
+        assert_ne!(one, other);
+        assert!(one.starts_with("lab.web.ipv4-"), "{one}");
     }
 }

@@ -113,7 +113,18 @@ pub fn deleting(
     let now = whole_seconds(now);
     let conditions = &mut next.conditions;
     api::set(conditions, ConditionType::Deleting, Status::True, reason, message.clone(), generation, &now);
-    api::set(conditions, ConditionType::Ready, Status::False, reason, message, generation, &now);
+    api::set(conditions, ConditionType::Ready, Status::False, reason, message.clone(), generation, &now);
+    let is_up = state.link == LinkState::Up;
+    let reason = Reason::DeletionInProgress;
+    let ends = "it is being deleted";
+    api::set(conditions, ConditionType::LinkUp, is_up.into(), reason, ends, generation, &now);
+    api::set(conditions, ConditionType::TunnelsReady, Status::False, reason, ends, generation, &now);
+    let client = state.client.as_ref();
+    next.state = Some(proxy_state(state));
+    next.message = Some(message);
+    next.client_proxy_container_id = client.map(|client| client.id.clone());
+    next.server_proxy_process_id = state.host_since.map(|_| std::process::id().into());
+    next.server_proxy_startup_timestamp = state.host_since.map(MicroTime);
     next.tunnel_statuses.clear();
     next.observed_generation = Some(generation);
     next

@@ -1,8 +1,8 @@
 //! Wakes the reconciler for what actors tell, and, whenever a runtime begins to answer, removes the containers of tunnel
-//! proxies that are gone: those that went while the operator or the runtime was away.
+//! proxies that are gone: those that went while the operator or the runtime was away, or that could not be removed.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use causeway_api::ContainerNetworkTunnelProxy;
@@ -11,7 +11,7 @@ use futures::{Stream, stream};
 use kube::api::ListParams;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Client, ResourceExt as _};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::client::KIND;
@@ -28,7 +28,9 @@ pub struct Wakes {
     // actors → reconciler, for the current term
     wake_tx: Mutex<Option<mpsc::UnboundedSender<ObjectRef<ContainerNetworkTunnelProxy>>>>,
     /// Uids of objects with an actor: one made since the API server was asked must not be taken for gone.
-    living: std::sync::Arc<Mutex<HashSet<String>>>,
+    living: Arc<Mutex<HashSet<String>>>,
+    /// An object is gone, and something of it may be left.
+    ended: Arc<Notify>,
 }
 
 impl Wakes {
@@ -40,6 +42,7 @@ impl Wakes {
     /// An object is gone.
     pub fn end(&self, uid: &str) {
         lock(&self.living).remove(uid);
+        self.ended.notify_one();
     }
 
     /// Has an object reconciled.
@@ -59,8 +62,12 @@ impl Wakes {
         let (wake_tx, wake_rx) = mpsc::unbounded_channel();
         *lock(&self.wake_tx) = Some(wake_tx);
         let mut sweeps = JoinSet::new();
-        let sweeper =
-            Sweeper { client, instance: runtime.instance().to_owned(), living: self.living.clone() };
+        let sweeper = Sweeper {
+            client,
+            instance: runtime.instance().to_owned(),
+            living: self.living.clone(),
+            ended: self.ended.clone(),
+        };
         sweeps.spawn(sweeper.run(runtime.availability()));
         stream::unfold((wake_rx, sweeps), |(mut wake_rx, sweeps)| async move {
             let woken = wake_rx.recv().await?;
@@ -72,11 +79,12 @@ impl Wakes {
 struct Sweeper {
     client: Client,
     instance: String,
-    living: std::sync::Arc<Mutex<HashSet<String>>>,
+    living: Arc<Mutex<HashSet<String>>>,
+    ended: Arc<Notify>,
 }
 
 impl Sweeper {
-    /// Sweeps each time that a runtime begins to answer; ends with the runtime's follower.
+    /// Sweeps each time that a runtime begins to answer or an object is gone; ends with the runtime's follower.
     async fn run(self, mut availability_rx: watch::Receiver<Availability>) {
         let mut failures = 0;
         loop {
@@ -98,6 +106,7 @@ impl Sweeper {
                         return;
                     }
                 }
+                () = self.ended.notified() => {}
                 () = again => {}
             }
         }

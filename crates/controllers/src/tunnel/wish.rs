@@ -175,6 +175,11 @@ impl Lookup<'_> {
             })?);
         }
         let (namespace, name) = server_of(self.namespace, &tunnel);
+        if client_of(self.namespace, &tunnel) == (namespace, name) {
+            let message =
+                format!("Service {namespace}/{name} is both ends of the tunnel: name another client Service");
+            return Err(Lack::fault(Reason::InvalidSpec, message));
+        }
         let server = self.service(namespace, name)?;
         let Some(port) = port_of(&server, tunnel.protocol, None) else {
             let message = format!("Service {namespace}/{name} has no {} port", protocol(tunnel.protocol));

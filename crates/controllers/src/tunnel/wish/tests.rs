@@ -111,6 +111,12 @@ fn what_is_missing_is_named_and_what_a_person_must_fix_is_told_apart() {
         (json!({ "protocol": "UDP" }), Reason::InvalidSpec, true, "Service dev/web has no UDP port"),
         (json!({ "allowedSources": ["rubbish"] }), Reason::InvalidSpec, true, "\"rubbish\" is neither"),
         (
+            json!({ "serverServiceNamespace": "dev", "clientServiceName": "web" }),
+            Reason::InvalidSpec,
+            true,
+            "both ends of the tunnel",
+        ),
+        (
             json!({ "serverServiceNamespace": "ops" }),
             Reason::RefNotPermitted,
             true,
