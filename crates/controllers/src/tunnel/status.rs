@@ -141,11 +141,20 @@ pub fn notes(
         let condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition = condition;
         condition.status != Status::Unknown.as_str() && condition.reason != Reason::Progressing.as_str()
     };
+    let was_true =
+        |kind: &str| previous.conditions.iter().any(|old| old.type_ == kind && old.status == "True");
     let note = |condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition| {
         let is_good = condition.status == Status::True.as_str();
+        let is_under_way = condition.reason == Reason::BuildingImage.as_str();
+        let kind = &condition.type_;
         Note {
-            severity: if is_good { Severity::Normal } else { Severity::Warning },
-            reason: format!("{}{}", condition.type_, if is_good { "" } else { "Lost" }),
+            severity: if is_good || is_under_way { Severity::Normal } else { Severity::Warning },
+            // What never was can't be lost: then it says what is in the way.
+            reason: match (is_good, was_true(kind)) {
+                (true, _) => kind.clone(),
+                (false, true) => format!("{kind}Lost"),
+                (false, false) => condition.reason.clone(),
+            },
             action: "Carry",
             text: condition.message.clone(),
         }
