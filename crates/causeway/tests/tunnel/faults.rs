@@ -115,8 +115,9 @@ pub fn nothing_grows(daemon: Daemon) {
     world.until("the first streams passed", || load.passed() > streams / 10);
     let before = ends();
     world.within(Duration::from_mins(10), "all streams passed", || load.passed() > streams);
+    let failure = load.since().failure;
     let (passed, broken) = load.end();
-    assert_eq!(broken, 0);
+    assert_eq!(broken, 0, "{failure:?}");
     world.until("descriptors are given back", || {
         let after = ends();
         before.iter().zip(&after).all(|(before, after)| after.descriptors <= before.descriptors)

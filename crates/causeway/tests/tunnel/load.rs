@@ -114,6 +114,11 @@ impl Shared {
             let address = *self.address.lock().unwrap();
             let size = 1 + usize::try_from(dice.next() % bytes as u64).unwrap();
             let outcome = stream(address, dice.next(), size);
+            // This machine has no port left for a client until those of streams that ended are free again.
+            if outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AddrNotAvailable) {
+                std::thread::sleep(PAUSE);
+                continue;
+            }
             let mut since = self.since.lock().unwrap();
             let counts = start >= since.from;
             match outcome {
