@@ -65,6 +65,7 @@ impl Testbed {
 
     /// Starts the daemon and waits until it answers.
     pub fn up(&mut self) {
+        let turn = turn();
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
         let mut command = match self.daemon {
             Daemon::Docker => self.dockerd(),
@@ -85,6 +86,7 @@ impl Testbed {
             assert!(Instant::now() < deadline, "{:?} does not answer:\n{said}", self.daemon);
             std::thread::sleep(Duration::from_millis(50));
         }
+        drop(turn);
     }
 
     /// Ends the daemon; its containers end too.
@@ -164,6 +166,15 @@ impl Drop for Testbed {
             let _ = Command::new("umount").args(["-l", &mount]).output();
         }
     }
+}
+
+/// One daemon starts at a time, of all test programs: two that make the firewall's chains at once get in each other's way,
+/// and one of them gives up. The turn is over when this is dropped.
+fn turn() -> fs::File {
+    let path = std::env::temp_dir().join("causeway-bed.lock");
+    let file = fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+    file.lock().unwrap();
+    file
 }
 
 fn mounts_below(directory: &Path) -> Vec<String> {
