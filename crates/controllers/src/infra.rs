@@ -14,8 +14,7 @@ pub mod validate;
 use std::sync::Arc;
 
 use causeway_api::{Infra, InfraStatus, names};
-use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use kube::{Client, Resource};
+use kube::Client;
 
 use crate::{
     apply::{Applier, Owner},
@@ -23,7 +22,7 @@ use crate::{
     error::Error,
     events::Recorder,
     runner::Reconciler,
-    status::Writer,
+    status::{Writer, now},
 };
 
 /// A part of an Infra, with a child of its own.
@@ -115,13 +114,8 @@ impl Reconciler for Controller {
 
         let states = status::component_states(&infra, &valid, &observed, &report);
         let generation = infra.metadata.generation.unwrap_or_default();
-        let next = status::next(&previous, &valid, &states, generation, &Time(now()));
-        if self.status.write(&*infra, Some(&previous), &next).await? {
-            let object = infra.object_ref(&());
-            for note in status::notes(&previous, &next) {
-                self.events.publish(&object, note).await;
-            }
-        }
+        let next = status::next(&previous, &valid, &states, generation, &now());
+        self.status.report(&*infra, &previous, &next, &self.events, status::notes).await?;
         report.into_result()
     }
 
@@ -130,15 +124,10 @@ impl Reconciler for Controller {
     }
 }
 
-/// The time in whole seconds, as conditions carry it.
-fn now() -> Timestamp {
-    let now = Timestamp::now();
-    Timestamp::from_second(now.as_second()).unwrap_or(now)
-}
-
 #[cfg(test)]
 mod tests {
     use causeway_api::{DHCPServer, DNSServer, ProxyServer};
+    use kube::Resource;
 
     use super::*;
 

@@ -14,6 +14,7 @@ pub mod grants;
 pub mod health;
 pub mod infra;
 pub mod leader;
+pub mod leftovers;
 pub mod metrics;
 pub mod network;
 pub mod operator;

@@ -4,7 +4,6 @@
 pub mod decide;
 mod known;
 pub mod status;
-mod sweep;
 pub mod validate;
 mod wakes;
 
@@ -16,14 +15,12 @@ use std::{
 use causeway_api::{ContainerNetwork, ContainerNetworkStatus, NetworkMode, names};
 use causeway_containers::{ErrorKind, Network, NetworkSpec, Runtime, labels};
 use futures::{StreamExt, stream::BoxStream};
-use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use kube::{Client, Resource, ResourceExt, runtime::reflector::ObjectRef};
+use kube::{Client, ResourceExt, runtime::reflector::ObjectRef};
 
 use self::{
     decide::{Decision, Found},
     known::Known,
     status::{Outcome, Situation},
-    sweep::Sweeper,
     validate::Valid,
     wakes::Wakes,
 };
@@ -33,8 +30,9 @@ use crate::{
     error::Error,
     events::Recorder,
     finalizer::Finalizer,
+    leftovers::Sweeper,
     runner::Reconciler,
-    status::Writer,
+    status::{Writer, now},
 };
 
 /// The kind in the labels of what is made.
@@ -168,7 +166,7 @@ impl Controller {
             return self.finalizer.remove(object).await;
         }
         let situation = Situation { generation: generation(object), availability: &availability };
-        let next = status::deleting(&previous, &outcome, &situation, &Time(now()));
+        let next = status::deleting(&previous, &outcome, &situation, &now());
         self.write(object, &previous, &next).await?;
         outcome.into_result()
     }
@@ -193,17 +191,12 @@ impl Controller {
         previous: &ContainerNetworkStatus,
         next: &ContainerNetworkStatus,
     ) -> Result<(), Error> {
-        if self.status.write(object, Some(previous), next).await? {
-            let reference = object.object_ref(&());
-            for note in status::notes(previous, next) {
-                self.events.publish(&reference, note).await;
-            }
-        }
-        Ok(())
+        self.status.report(object, previous, next, &self.events, status::notes).await
     }
 
-    fn sweeper(&self) -> Sweeper {
-        Sweeper::new(self.client.clone(), self.runtime.instance(), self.known.clone())
+    fn sweeper(&self) -> Sweeper<ContainerNetwork> {
+        let known = self.known.clone();
+        Sweeper::new(self.client.clone(), self.runtime.instance(), move |uid| known.contains(uid))
     }
 }
 
@@ -238,7 +231,7 @@ impl Reconciler for Controller {
         };
         let previous = status::own_part(&self.status.latest(&*object).unwrap_or_default());
         let situation = Situation { generation: generation(&object), availability: &availability };
-        let next = status::next(&previous, valid.as_ref().ok(), &outcome, &situation, &Time(now()));
+        let next = status::next(&previous, valid.as_ref().ok(), &outcome, &situation, &now());
         self.write(&object, &previous, &next).await?;
         outcome.into_result()
     }
@@ -286,14 +279,10 @@ fn generation(object: &ContainerNetwork) -> i64 {
     object.metadata.generation.unwrap_or_default()
 }
 
-/// The time in whole seconds, as conditions carry it.
-fn now() -> Timestamp {
-    let now = Timestamp::now();
-    Timestamp::from_second(now.as_second()).unwrap_or(now)
-}
-
 #[cfg(test)]
 mod tests {
+    use kube::Resource as _;
+
     use super::*;
 
     #[test]

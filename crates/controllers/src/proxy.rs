@@ -17,8 +17,7 @@ use std::sync::Arc;
 
 use causeway_api::{Backend, ProxyServer, ProxyServerStatus, names};
 use causeway_ir::Problem;
-use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use kube::{Client, Resource, ResourceExt, api::DynamicObject};
+use kube::{Client, ResourceExt, api::DynamicObject};
 
 use self::observe::Reports;
 pub use self::settings::Settings;
@@ -30,7 +29,7 @@ use crate::{
     finalizer::Finalizer,
     grants::{Grants, REFERENCE_GRANT},
     runner::Reconciler,
-    status::Writer,
+    status::{Writer, now},
 };
 
 /// Whom a proxy reports to the API server as.
@@ -98,7 +97,7 @@ impl Controller {
             return self.finalizer.remove(proxy).await;
         }
         let previous = status::own_part(&self.status.latest(proxy).unwrap_or_default());
-        let next = status::deleting(&previous, &report, generation(proxy), &Time(now()));
+        let next = status::deleting(&previous, &report, generation(proxy), &now());
         self.write(proxy, &previous, &next).await?;
         // The watch brings it back when the last of them is gone.
         report.into_result()
@@ -110,13 +109,7 @@ impl Controller {
         previous: &ProxyServerStatus,
         next: &ProxyServerStatus,
     ) -> Result<(), Error> {
-        if self.status.write(proxy, Some(previous), next).await? {
-            let object = proxy.object_ref(&());
-            for note in status::notes(previous, next) {
-                self.events.publish(&object, note).await;
-            }
-        }
-        Ok(())
+        self.status.report(proxy, previous, next, &self.events, status::notes).await
     }
 }
 
@@ -160,7 +153,7 @@ impl Reconciler for Controller {
             refusals: references::refusals(&proxy, grants.as_ref()),
             observed: &observed,
         };
-        let next = status::next(&previous, &input, &Time(now()));
+        let next = status::next(&previous, &input, &now());
         self.write(&proxy, &previous, &next).await?;
         report.into_result()
     }
@@ -196,10 +189,4 @@ fn problems(proxy: &ProxyServer) -> Vec<Problem> {
 
 fn generation(proxy: &ProxyServer) -> i64 {
     proxy.metadata.generation.unwrap_or_default()
-}
-
-/// The time in whole seconds, as conditions carry it.
-fn now() -> Timestamp {
-    let now = Timestamp::now();
-    Timestamp::from_second(now.as_second()).unwrap_or(now)
 }

@@ -4,7 +4,8 @@
 
 use std::{collections::HashMap, sync::Mutex};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{Patch, PatchParams},
@@ -13,7 +14,10 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 
-use crate::error::Error;
+use crate::{
+    error::Error,
+    events::{Note, Recorder},
+};
 
 /// What a status must offer to be written.
 pub trait Conditions {
@@ -49,7 +53,7 @@ impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Writer<S> {
     }
 
     /// Writes `next` if it differs from `previous`; true if it was written.
-    pub async fn write<K>(&self, object: &K, previous: Option<&S>, next: &S) -> Result<bool, Error>
+    async fn write<K>(&self, object: &K, previous: Option<&S>, next: &S) -> Result<bool, Error>
     where
         K: HasStatus<Status = S> + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
         K: Clone + DeserializeOwned + std::fmt::Debug,
@@ -81,10 +85,42 @@ impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Writer<S> {
         Ok(true)
     }
 
+    /// Writes `next` if it differs from `previous`, and publishes what `notes` finds worth telling of the change.
+    pub async fn report<K>(
+        &self,
+        object: &K,
+        previous: &S,
+        next: &S,
+        events: &Recorder,
+        notes: fn(&S, &S) -> Vec<Note>,
+    ) -> Result<(), Error>
+    where
+        K: HasStatus<Status = S> + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        if self.write(object, Some(previous), next).await? {
+            let reference = object.object_ref(&());
+            for note in notes(previous, next) {
+                events.publish(&reference, note).await;
+            }
+        }
+        Ok(())
+    }
+
     /// Forgets an object that is gone.
     pub fn forget(&self, uid: &str) {
         self.ahead.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(uid);
     }
+}
+
+/// The time in whole seconds, as conditions carry it.
+pub fn now() -> Time {
+    whole_seconds(Timestamp::now())
+}
+
+/// `time` without its fraction, as conditions carry it.
+pub fn whole_seconds(time: Timestamp) -> Time {
+    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }
 
 fn version_of(object: &impl Resource) -> Option<u64> {
@@ -106,8 +142,6 @@ pub fn transitions<'a>(previous: &[Condition], next: &'a [Condition]) -> Vec<&'a
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-
     use super::*;
 
     fn condition(status: &str, reason: &str, message: &str) -> Condition {
@@ -117,7 +151,7 @@ mod tests {
             reason: reason.into(),
             message: message.into(),
             observed_generation: Some(1),
-            last_transition_time: Time(jiff::Timestamp::UNIX_EPOCH),
+            last_transition_time: Time(Timestamp::UNIX_EPOCH),
         }
     }
 

@@ -10,8 +10,8 @@ pub mod slices;
 pub mod state;
 pub mod status;
 mod story;
-mod sweep;
 mod translate;
+mod wakes;
 pub mod wish;
 
 use std::{
@@ -25,12 +25,12 @@ use std::{
 use causeway_api::{ContainerNetworkTunnelProxy, ContainerNetworkTunnelProxyStatus, names};
 use futures::{StreamExt, future::join_all, stream::BoxStream};
 use jiff::Timestamp;
-use kube::{Client, Resource, ResourceExt, api::DynamicObject, runtime::reflector::ObjectRef};
+use kube::{Client, ResourceExt, api::DynamicObject, runtime::reflector::ObjectRef};
 
 use self::{
     actor::{Actor, Order, Surroundings},
     state::{Phase, State},
-    sweep::Wakes,
+    wakes::Wakes,
 };
 use crate::{
     apply::{self, Applier, Wanted},
@@ -190,13 +190,7 @@ impl Controller {
         previous: &ContainerNetworkTunnelProxyStatus,
         next: &ContainerNetworkTunnelProxyStatus,
     ) -> Result<(), Error> {
-        if self.status.write(proxy, Some(previous), next).await? {
-            let object = proxy.object_ref(&());
-            for note in status::notes(previous, next) {
-                self.events.publish(&object, note).await;
-            }
-        }
-        Ok(())
+        self.status.report(proxy, previous, next, &self.events, status::notes).await
     }
 }
 

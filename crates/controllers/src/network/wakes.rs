@@ -16,8 +16,11 @@ use tokio::{
     time::{Interval, MissedTickBehavior},
 };
 
-use super::{known::Known, sweep::Sweeper};
-use crate::container_runtime::{Availability, ContainerRuntime};
+use super::known::Known;
+use crate::{
+    container_runtime::{Availability, ContainerRuntime},
+    leftovers::Sweeper,
+};
 
 /// Between two looks at every network: Podman before version 5 does not tell of networks made and removed.
 const LOOK: Duration = Duration::from_secs(15);
@@ -25,7 +28,7 @@ const LOOK: Duration = Duration::from_secs(15);
 /// Waits for things to happen.
 pub struct Wakes {
     known: Arc<Known>,
-    sweeper: Arc<Sweeper>,
+    sweeper: Arc<Sweeper<ContainerNetwork>>,
     availability_rx: watch::Receiver<Availability>,
     events_rx: broadcast::Receiver<Event>,
     look: Interval,
@@ -35,7 +38,7 @@ pub struct Wakes {
 
 impl Wakes {
     /// Starts to listen; inside of tokio.
-    pub fn new(runtime: &ContainerRuntime, known: Arc<Known>, sweeper: Sweeper) -> Self {
+    pub fn new(runtime: &ContainerRuntime, known: Arc<Known>, sweeper: Sweeper<ContainerNetwork>) -> Self {
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let events_rx = runtime.events();

@@ -9,7 +9,7 @@ use causeway_api::{
     TunnelStatus,
 };
 use causeway_link::host::{self, LinkState};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 
 use self::conditions::Finding;
@@ -17,7 +17,7 @@ use super::state::{CarriedTunnel, Phase, State};
 use super::wish::{WantedTunnel, Wish};
 use crate::events::{Note, Severity};
 use crate::report;
-use crate::status::transitions;
+use crate::status::{transitions, whole_seconds};
 
 /// The condition types that this controller writes; others are left alone.
 const OWN_CONDITIONS: [ConditionType; 6] = [
@@ -282,11 +282,6 @@ fn version(previous: &ContainerNetworkTunnelProxyStatus, tunnels: &[TunnelStatus
     let is_same = previous.tunnel_statuses.iter().map(essence).eq(tunnels.iter().map(essence));
     let known = previous.tunnel_configuration_version.unwrap_or_default();
     if is_same { known } else { known.wrapping_add(1).max(1) }
-}
-
-/// The time as conditions carry it.
-fn whole_seconds(now: Timestamp) -> Time {
-    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
 
 #[cfg(test)]

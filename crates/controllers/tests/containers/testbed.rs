@@ -1,6 +1,6 @@
 //! A control plane and a fake runtime for one test, with an operator that can be started and stopped.
 
-use std::{collections::BTreeMap, future::Future, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use causeway_api::{
     ContainerNetwork, ContainerNetworkState, ContainerNetworkStatus,
@@ -19,11 +19,11 @@ use kube::{
 };
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
-use tokio::{task::JoinHandle, time::Instant};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Longer than anything here takes, so that only a real failure runs into it.
-const PATIENCE: Duration = Duration::from_mins(1);
+use crate::eventually::{eventually, until};
+
 /// The id of the operator's data directory.
 pub const INSTANCE: &str = "here";
 const IMAGE: &str = "web:1";
@@ -181,25 +181,4 @@ impl Testbed {
         runtime.start(name).await.unwrap();
         self.fake.container(name).unwrap().id
     }
-}
-
-/// Tries until there is something.
-pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut attempt: impl FnMut() -> F) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = attempt().await {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "still waiting for: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
-/// Tries until it is so.
-pub async fn until<F: Future<Output = bool>>(what: &str, mut attempt: impl FnMut() -> F) {
-    eventually(what, || {
-        let attempt = attempt();
-        async move { attempt.await.then_some(()) }
-    })
-    .await;
 }

@@ -1,6 +1,6 @@
 //! A control plane for one test, with operators that can be started and stopped.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use causeway_api::{
     DHCPServer, DNSServer, Infra, ProxyServer,
@@ -22,11 +22,10 @@ use kube::{
 use prometheus_client::registry::Registry;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::{task::JoinHandle, time::Instant};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Longer than anything here takes, so that only a real failure runs into it.
-const PATIENCE: Duration = Duration::from_mins(1);
+use crate::eventually::{eventually, until};
 
 pub struct Cluster {
     pub server: Arc<Server>,
@@ -174,25 +173,4 @@ impl Cluster {
         })
         .await
     }
-}
-
-/// Tries until there is something.
-pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut attempt: impl FnMut() -> F) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = attempt().await {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "still waiting for: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
-/// Tries until it is so.
-pub async fn until<F: Future<Output = bool>>(what: &str, mut attempt: impl FnMut() -> F) {
-    eventually(what, || {
-        let attempt = attempt();
-        async move { attempt.await.then_some(()) }
-    })
-    .await;
 }

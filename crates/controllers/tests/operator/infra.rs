@@ -11,7 +11,8 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, eventually, until};
+use crate::cluster::Cluster;
+use crate::eventually::{eventually, until};
 
 fn all() -> Value {
     json!({ "dhcp": {}, "dns": { "baseDomain": "example.com" }, "proxy": {} })

@@ -5,7 +5,8 @@ use causeway_controllers::health::Phase;
 use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::json;
 
-use crate::cluster::{Cluster, until};
+use crate::cluster::Cluster;
+use crate::eventually::until;
 
 #[tokio::test]
 async fn the_second_operator_acts_only_when_the_first_has_stopped() {

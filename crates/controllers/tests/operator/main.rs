@@ -3,5 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed step of a test should panic")]
 
 mod cluster;
+#[path = "../harness/eventually.rs"]
+mod eventually;
 mod infra;
 mod leader;

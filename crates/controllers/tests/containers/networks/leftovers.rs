@@ -3,7 +3,8 @@
 use causeway_containers::labels;
 use serde_json::json;
 
-use crate::testbed::{BOTH, INSTANCE, Testbed, until};
+use crate::eventually::until;
+use crate::testbed::{BOTH, INSTANCE, Testbed};
 
 /// The labels of a network of an object that is gone.
 fn of_the_dead<'a>(instance: &'a str, kind: &'a str) -> Vec<(&'a str, &'a str)> {

@@ -5,7 +5,8 @@ use causeway_containers::{Kind, fake::Operation, labels};
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::testbed::{BOTH, INSTANCE, Testbed, until};
+use crate::eventually::until;
+use crate::testbed::{BOTH, INSTANCE, Testbed};
 
 #[tokio::test]
 async fn a_session_network_is_made_and_goes_with_its_object() {

@@ -7,7 +7,8 @@ use causeway_containers::{
 };
 use serde_json::json;
 
-use crate::testbed::{BOTH, Testbed, until};
+use crate::eventually::until;
+use crate::testbed::{BOTH, Testbed};
 
 #[tokio::test]
 async fn a_network_that_someone_removed_is_made_again_and_told_of() {

@@ -13,7 +13,8 @@ use serde_json::json;
 
 use super::servers::{Echo, ask, connections_to, taken_port};
 use super::world::{NETWORK, World, answers, is_silent, named, port, to, tunnel};
-use crate::testbed::{BOTH, INSTANCE, until};
+use crate::eventually::until;
+use crate::testbed::{BOTH, INSTANCE};
 
 /// D1.
 #[tokio::test]

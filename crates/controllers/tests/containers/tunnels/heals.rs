@@ -11,7 +11,8 @@ use serde_json::json;
 
 use super::servers::ask;
 use super::world::{NETWORK, World, answers, port, to, tunnel};
-use crate::testbed::{BOTH, until};
+use crate::eventually::until;
+use crate::testbed::BOTH;
 
 #[tokio::test]
 async fn a_container_that_cannot_start_is_tried_again() {

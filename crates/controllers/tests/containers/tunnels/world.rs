@@ -31,7 +31,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::servers::{Echo, ask, free_port};
-use crate::testbed::{Testbed, eventually, until};
+use crate::eventually::{eventually, until};
+use crate::testbed::Testbed;
 
 /// The ContainerNetwork that tunnel proxies use here, and its name in the runtime.
 pub const NETWORK: &str = "blue";
