@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{
+use crate::commands::{
     completions, demo, doctor, down, echo, engine, logs, operator, proxy, routes, status, tunnel, up, xds,
 };
 

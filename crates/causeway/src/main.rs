@@ -1,35 +1,18 @@
 //! `causeway`: the operator, the data planes, the command line and, on one machine, the control plane too.
 
 mod cli;
-mod completions;
-mod container_runtime;
-mod data_dir;
-mod demo;
-mod doctor;
-mod down;
-mod echo;
-mod engine;
-mod logging;
-mod logs;
-mod observe;
-mod operator;
-mod plan_file;
-mod pod_logs;
-mod proxy;
-mod routes;
-mod services;
-mod status;
-mod tunnel;
-mod tunnel_log;
-mod unix_socket;
-mod up;
-mod xds;
+mod commands;
+mod parts;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use cli::{Cli, Command};
+use commands::{
+    completions, demo, doctor, down, echo, engine, logs, operator, proxy, routes, status, tunnel, up, xds,
+};
+use parts::logging;
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);

@@ -9,7 +9,7 @@ use kube::{ResourceExt, api::DynamicObject};
 
 pub use gateway_api::referencegrants::ReferenceGrant;
 
-use crate::children::ChildKind;
+use crate::framework::children::ChildKind;
 
 /// The grants' kind; watched, never made.
 pub const REFERENCE_GRANT: ChildKind = ChildKind {

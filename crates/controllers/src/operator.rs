@@ -10,13 +10,14 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    container_runtime::ContainerRuntime,
-    health::{Health, Phase},
-    infra, leader,
-    metrics::Metrics,
-    network, proxy,
-    runner::{self, Runner},
-    tunnel,
+    containers::{network, runtime::ContainerRuntime, tunnel},
+    framework::{
+        health::{Health, Phase},
+        leader,
+        metrics::Metrics,
+        runner::{self, Runner},
+    },
+    vlan::{infra, proxy},
 };
 
 /// What an operator needs to know.

@@ -9,11 +9,11 @@ use causeway_api::{
 use causeway_apiserver::server::{Server, Storage};
 use causeway_controllers::{
     Operator,
-    health::Health,
-    infra,
-    metrics::Metrics,
+    framework::health::Health,
+    framework::metrics::Metrics,
+    framework::runner::{self, Runner},
     operator::Config,
-    runner::{self, Runner},
+    vlan::infra,
 };
 use kube::{
     Api, Client, Resource,

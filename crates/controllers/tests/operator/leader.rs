@@ -1,7 +1,7 @@
 //! Two operators, of which one acts.
 
 use causeway_api::{DHCPServer, conditions::ConditionType};
-use causeway_controllers::health::Phase;
+use causeway_controllers::framework::health::Phase;
 use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::json;
 

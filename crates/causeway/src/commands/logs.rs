@@ -1,0 +1,162 @@
+//! `causeway logs cntp/NAME`: the life of a tunnel proxy, as its controller wrote it down. A cluster whose API server is
+//! not Causeway's own has no such log; there the Events about the object say the most that can be had.
+
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use causeway_api::ContainerNetworkTunnelProxy;
+use causeway_api::names::{GROUP, VERSION};
+use futures::{AsyncBufReadExt, TryStreamExt};
+use k8s_openapi::api::core::v1::Event;
+use kube::api::ListParams;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, ResourceExt};
+
+use crate::commands::status;
+use crate::parts::data_dir::DataDirArg;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The tunnel proxy, as cntp/NAME.
+    #[arg(value_name = "cntp/NAME", value_parser = proxy_name)]
+    name: String,
+    #[command(flatten)]
+    data_dir: DataDirArg,
+    /// Ask this cluster instead of the control plane on this machine.
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Its namespace.
+    #[arg(long, short, default_value = "default", value_name = "NAMESPACE")]
+    namespace: String,
+    /// Go on with what happens, until the object is deleted.
+    #[arg(long, short)]
+    follow: bool,
+    /// Only the last lines of what is there.
+    #[arg(long, value_name = "LINES")]
+    tail: Option<u64>,
+}
+
+fn proxy_name(text: &str) -> Result<String, String> {
+    match text.split_once('/') {
+        Some((
+            "cntp" | "containernetworktunnelproxy" | "containernetworktunnelproxies" | "tunnel" | "tunnels",
+            name,
+        )) if !name.is_empty() => Ok(name.to_owned()),
+        _ => Err("write cntp/NAME; logs of pods are `kubectl logs NAME`".to_owned()),
+    }
+}
+
+pub async fn run(args: Args) -> anyhow::Result<()> {
+    let client = status::client(&args.data_dir, args.kubeconfig.as_deref()).await?;
+    let api: Api<ContainerNetworkTunnelProxy> = Api::namespaced(client.clone(), &args.namespace);
+    let object = api.get_opt(&args.name).await.with_context(|| {
+        format!("can't read ContainerNetworkTunnelProxy {}/{}", args.namespace, args.name)
+    })?;
+    let Some(object) = object else {
+        bail!(
+            "there is no ContainerNetworkTunnelProxy {} in namespace {}; `kubectl get cntp -A` lists them",
+            args.name,
+            args.namespace
+        );
+    };
+    match print_log(&client, &args).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => {
+            eprintln!(
+                "causeway: this cluster keeps no logs of tunnel proxies (the operator has them in its data \
+                 directory); these are the Events about {}",
+                args.name
+            );
+            print_events(client, &args, &object.uid().unwrap_or_default()).await
+        }
+        Err(kube::Error::Api(status)) if status.code == 403 => bail!(
+            "you may not read it: {}; ask for the verb `get` on `containernetworktunnelproxies/log`, which the \
+             role `view` has",
+            status.message
+        ),
+        other => other.with_context(|| format!("can't read the log of {}/{}", args.namespace, args.name)),
+    }
+}
+
+/// Prints the log that the API server has; an error of the API if it has none.
+async fn print_log(client: &Client, args: &Args) -> Result<(), kube::Error> {
+    let tail = args.tail.map_or_else(String::new, |tail| format!("&tailLines={tail}"));
+    let path = format!(
+        "/apis/{GROUP}/{VERSION}/namespaces/{}/containernetworktunnelproxies/{}/log?timestamps=true&follow={}{tail}",
+        args.namespace, args.name, args.follow
+    );
+    let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+    let mut lines = client.request_stream(request).await?.lines();
+    while let Some(line) = lines.try_next().await.map_err(|error| kube::Error::Service(error.into()))? {
+        if !say(&line) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn print_events(client: Client, args: &Args, uid: &str) -> anyhow::Result<()> {
+    let api: Api<Event> = Api::namespaced(client, &args.namespace);
+    let about = format!("involvedObject.uid={uid}");
+    let can_not = || format!("can't read the Events of namespace {}", args.namespace);
+    let list = api.list(&ListParams::default().fields(&about)).await.with_context(can_not)?;
+    let mut events = list.items;
+    events.sort_by_key(time);
+    let skipped =
+        args.tail.map_or(0, |tail| events.len().saturating_sub(usize::try_from(tail).unwrap_or(usize::MAX)));
+    for event in events.iter().skip(skipped) {
+        if !say(&line(event)) {
+            return Ok(());
+        }
+    }
+    if !args.follow {
+        return Ok(());
+    }
+    let known: std::collections::HashSet<_> =
+        events.iter().map(|e| (e.uid(), e.resource_version())).collect();
+    let mut changes = std::pin::pin!(
+        watcher(api, watcher::Config::default().fields(&about)).default_backoff().applied_objects()
+    );
+    while let Some(event) = changes.try_next().await.with_context(can_not)? {
+        if !known.contains(&(event.uid(), event.resource_version())) && !say(&line(&event)) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// When it last happened.
+fn time(event: &Event) -> String {
+    let series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
+    let precise = series.or(event.event_time.as_ref()).map(|at| at.0.to_string());
+    let plain = event.last_timestamp.as_ref().map(|at| at.0.to_string());
+    precise.or(plain).unwrap_or_default()
+}
+
+fn line(event: &Event) -> String {
+    let text = |part: &Option<String>| part.clone().unwrap_or_default();
+    format!("{} {} {}: {}", time(event), text(&event.type_), text(&event.reason), text(&event.message))
+}
+
+/// Prints a line; false when nobody reads any more.
+fn say(line: &str) -> bool {
+    let mut out = std::io::stdout().lock();
+    match writeln!(out, "{line}").and_then(|()| out.flush()) {
+        Err(error) => error.kind() != ErrorKind::BrokenPipe,
+        Ok(()) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_their_kind() {
+        assert_eq!(proxy_name("cntp/a").unwrap(), "a");
+        assert_eq!(proxy_name("containernetworktunnelproxy/a").unwrap(), "a");
+        for wrong in ["a", "cntp/", "proxy/a", ""] {
+            assert!(proxy_name(wrong).unwrap_err().contains("write cntp/NAME"), "{wrong}");
+        }
+    }
+}

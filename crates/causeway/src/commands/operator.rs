@@ -1,0 +1,132 @@
+//! `causeway operator`: the controllers against a Kubernetes cluster, with leader election, metrics and health.
+
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use causeway_api::{Engine, names};
+use causeway_controllers::operator::{Config, Operator};
+use causeway_controllers::vlan::proxy::Settings;
+use prometheus_client::registry::Registry;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::parts::container_runtime::ContainerRuntimeArg;
+use crate::parts::data_dir::{self, DataDirArg};
+use crate::parts::observe;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Namespace of the election's Lease; in a pod, its own.
+    #[arg(long, env = "POD_NAMESPACE", default_value = names::NAMESPACE, value_name = "NAMESPACE")]
+    namespace: String,
+    /// This replica's name in the election; in a pod, its own.
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    identity: Option<String>,
+    /// Run at once, without asking other replicas.
+    #[arg(long)]
+    no_leader_election: bool,
+    /// Where /metrics, /healthz and /readyz are served.
+    #[arg(long, default_value = "127.0.0.1:8081", value_name = "ADDR:PORT")]
+    observe: SocketAddr,
+    #[command(flatten)]
+    proxies: Proxies,
+    #[command(flatten)]
+    container_runtime: ContainerRuntimeArg,
+    #[command(flatten)]
+    data_dir: DataDirArg,
+}
+
+/// What a ProxyServer gets where it leaves it open.
+#[derive(Debug, clap::Args)]
+pub struct Proxies {
+    /// Program that carries a proxy's traffic where spec.engine is left out.
+    #[arg(long, value_enum, default_value = "envoy", value_name = "ENGINE")]
+    default_engine: DefaultEngine,
+    /// Envoy's image where spec.proxyImage is left out.
+    #[arg(long, env = "CAUSEWAY_PROXY_IMAGE", default_value = names::ENVOY_IMAGE, value_name = "IMAGE")]
+    proxy_image: String,
+    /// This program's image where spec.managerImage is left out [default: the one of this version].
+    #[arg(long, env = "CAUSEWAY_MANAGER_IMAGE", value_name = "IMAGE")]
+    manager_image: Option<String>,
+    /// Let proxies run on OpenShift: bind each one's account to the nonroot-v2 security context constraints.
+    #[arg(long)]
+    openshift: bool,
+    #[command(flatten)]
+    grants: Grants,
+}
+
+/// What namespaces have to allow.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Grants {
+    /// A backend of a ProxyServer in another namespace needs a ReferenceGrant there. Without, whoever may create a
+    /// ProxyServer may use it to reach every Service.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "true|false")]
+    pub require_grants: bool,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum DefaultEngine {
+    Native,
+    Envoy,
+}
+
+impl Proxies {
+    fn settings(self) -> Settings {
+        let engine = match self.default_engine {
+            DefaultEngine::Native => Engine::Native,
+            DefaultEngine::Envoy => Engine::Envoy,
+        };
+        let manager_image = self.manager_image.unwrap_or_else(own_image);
+        Settings {
+            engine,
+            proxy_image: self.proxy_image,
+            manager_image,
+            openshift: self.openshift,
+            require_grants: self.grants.require_grants,
+        }
+    }
+}
+
+/// The image of this very program.
+pub fn own_image() -> String {
+    names::own_image(env!("CARGO_PKG_VERSION"))
+}
+
+pub async fn run(args: Args) -> anyhow::Result<()> {
+    let client = kube::Client::try_default().await.context(
+        "no cluster is configured: set KUBECONFIG, or run inside a pod; for a control plane on this machine use `causeway up`",
+    )?;
+    let identity = args.identity.unwrap_or_else(|| {
+        format!("{}-{}", rustix::system::uname().nodename().to_string_lossy(), std::process::id())
+    });
+    let mut config = Config::new(&args.namespace, &identity);
+    if args.no_leader_election {
+        config.leader = None;
+    }
+    config.proxy = args.proxies.settings();
+    // Without a runtime nothing is kept, and no directory is needed.
+    if let Some(choice) = args.container_runtime.choice() {
+        config.containers = data_dir::containers(&args.data_dir.path()?, Some(choice))?;
+    }
+    let mut registry = Registry::default();
+    let operator = Operator::new(client, config, &mut registry);
+    let shutdown = CancellationToken::new();
+    let observer = observe::bind(args.observe).await?;
+    let observing = tokio::spawn(observe::serve(observer, registry, operator.health(), shutdown.clone()));
+    tokio::spawn(cancel_on_signal(shutdown.clone()));
+    let outcome = operator.run(shutdown.clone()).await;
+    shutdown.cancel();
+    observing.await?;
+    Ok(outcome?)
+}
+
+async fn cancel_on_signal(shutdown: CancellationToken) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    shutdown.cancel();
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! `causeway xds`: feeds a plan file to any number of Envoys, without Kubernetes. The file is read again when it
+//! changes or on SIGHUP; what an Envoy refuses is printed with its own words.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use causeway_controllers::vlan::proxy::bootstrap::{Address, Start, bootstrap};
+use causeway_ir::Plan;
+use causeway_xds::{Door, Options, Server, Status, Tls};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::parts::plan_file::{self, Follower};
+use crate::parts::unix_socket;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The plan, as YAML or JSON.
+    #[arg(long, value_name = "FILE", required_unless_present = "print_bootstrap")]
+    config: Option<PathBuf>,
+    /// Where Envoys connect to: an address and port, or the path of a Unix socket.
+    #[arg(long, value_name = "ADDR:PORT|PATH", default_value = "127.0.0.1:18000")]
+    listen: String,
+    /// Print the bootstrap file for an Envoy that connects here, and end. With --config, the plan's limit of connections is
+    /// in it.
+    #[arg(long, requires = "node", requires = "admin")]
+    print_bootstrap: bool,
+    /// With --print-bootstrap: the name of the Envoy.
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+    /// With --print-bootstrap: the address and port of the Envoy's admin door.
+    #[arg(long, value_name = "ADDR:PORT")]
+    admin: Option<SocketAddr>,
+    /// With --print-bootstrap: let the Envoy ask for the state of the world instead of changes.
+    #[arg(long)]
+    sotw: bool,
+    /// The server's certificate chain, as PEM; needed to listen beyond loopback.
+    #[arg(long, value_name = "FILE", requires = "tls_key", requires = "tls_client_ca")]
+    tls_cert: Option<PathBuf>,
+    /// Its key, as PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// The CA whose clients may connect, as PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
+}
+
+pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let address = address(&args.listen)?;
+    if let (true, Some(node), Some(admin)) = (args.print_bootstrap, &args.node, args.admin) {
+        let plan = args.config.as_deref().map(plan_file::read).transpose()?.unwrap_or_default();
+        let (admin, connection_limit) = (Address::Tcp(admin), plan.limits.connections);
+        let start = Start { node, xds: address, admin, delta: !args.sotw, connection_limit };
+        println!("{:#}", bootstrap(&start));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let path = args.config.context("--config is needed")?;
+    // Before the file is read, so that no change of it is missed.
+    let mut follower = Follower::new(&path)?;
+    let Some(plan) = plan_file::read_valid(&path)? else {
+        eprintln!("causeway: {} can't be served", path.display());
+        return Ok(ExitCode::FAILURE);
+    };
+    let tls = match (args.tls_cert, args.tls_key, args.tls_client_ca) {
+        (Some(certificate), Some(key), Some(client_ca)) => {
+            Some(Tls { certificate: pem(&certificate)?, key: pem(&key)?, client_ca: pem(&client_ca)? })
+        }
+        _ => None,
+    };
+    let (door, place) = open(&address).await?;
+    print_notes(&plan);
+    let mut served = Arc::new(plan);
+    let (plan_tx, plan_rx) = watch::channel(Some(Arc::clone(&served))); // file → server
+    let server = Server::start(plan_rx, door, Options { tls })?;
+    println!("xds on {place}");
+    let telling = tokio::spawn(tell(server.handle().watch()));
+    while let Some(plan) = follower.next(&served).await {
+        print_notes(&plan);
+        let plan = Arc::new(plan);
+        plan_tx.send_replace(Some(Arc::clone(&plan)));
+        println!("plan served: {}", causeway_ir::diff(&served, &plan));
+        served = plan;
+    }
+    telling.abort();
+    server.shutdown().await;
+    println!("stopped; Envoys go on with what they have");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn address(at: &str) -> anyhow::Result<Address> {
+    if let Ok(address) = at.parse() {
+        return Ok(Address::Tcp(address));
+    }
+    let path = PathBuf::from(at);
+    anyhow::ensure!(
+        path.is_absolute() || at.starts_with('.'),
+        "`{at}` is neither an address and port nor the path of a socket"
+    );
+    Ok(Address::Unix(path))
+}
+
+async fn open(address: &Address) -> anyhow::Result<(Door, String)> {
+    match address {
+        Address::Tcp(address) => {
+            let listener = TcpListener::bind(address)
+                .await
+                .with_context(|| format!("can't serve xDS on {address}; choose another with --listen"))?;
+            let place = listener.local_addr()?.to_string();
+            Ok((Door::Tcp(listener), place))
+        }
+        Address::Unix(path) => Ok((Door::Unix(unix_socket::listen(path)?), path.display().to_string())),
+    }
+}
+
+fn pem(path: &Path) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("can't read {}", path.display()))
+}
+
+fn print_notes(plan: &Plan) {
+    for note in causeway_xds::notes(plan) {
+        eprintln!("note: {note}");
+    }
+}
+
+/// Prints what changes among the Envoys.
+async fn tell(mut status_rx: watch::Receiver<Status>) {
+    let mut told: BTreeMap<(String, String), String> = BTreeMap::new();
+    let mut applied: Option<Arc<Plan>> = None;
+    loop {
+        let status = status_rx.borrow_and_update().clone();
+        let mut now = BTreeMap::new();
+        for client in &status.clients {
+            let words = match &client.nack {
+                Some(nack) => {
+                    format!("refused {} {}: {}", nack.kind, nack.resources.join(", "), nack.message)
+                }
+                None if client.up_to_date => "up to date".to_owned(),
+                None => "connected".to_owned(),
+            };
+            let key = (client.node.clone(), client.address.clone());
+            // Between two states it is on its way, which nobody needs to read.
+            let quiet = words == "connected" && told.contains_key(&key);
+            if !quiet && told.get(&key) != Some(&words) {
+                println!("{} ({}): {words}", client.node, client.address);
+            }
+            now.insert(key, words);
+        }
+        for (node, address) in told.keys().filter(|key| !now.contains_key(*key)) {
+            println!("{node} ({address}): gone");
+        }
+        told = now;
+        // Also the one who changed the plan wants to know when it has arrived.
+        let everywhere = !status.clients.is_empty() && status.clients.iter().all(|client| client.up_to_date);
+        let same = |plan: &Arc<Plan>| applied.as_ref().is_some_and(|applied| Arc::ptr_eq(applied, plan));
+        if let Some(plan) = status.plan.filter(|plan| everywhere && !same(plan)) {
+            println!("plan applied by {}", count(status.clients.len()));
+            applied = Some(plan);
+        }
+        if status_rx.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+fn count(envoys: usize) -> String {
+    if envoys == 1 { "1 Envoy".to_owned() } else { format!("{envoys} Envoys") }
+}

@@ -1,0 +1,291 @@
+//! A `ContainerNetwork`'s status, computed from what the runtime has and what could be done. Pure: the time is an
+//! argument. While no runtime answers, what was last seen stays, and the conditions say that nobody knows better.
+
+use std::sync::Arc;
+
+use causeway_api::{
+    ContainerNetworkState, ContainerNetworkStatus, NetworkMode,
+    conditions::{self, ConditionType, Reason, Status},
+};
+use causeway_containers::{ErrorKind, Network};
+use causeway_ir::Problem;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::validate::Valid;
+use crate::{
+    containers::runtime::Availability,
+    framework::{
+        error::Error,
+        events::{Note, Severity},
+        report,
+        status::transitions,
+    },
+};
+
+/// The condition types that this controller writes; others are left alone.
+const OWN_CONDITIONS: [ConditionType; 3] =
+    [ConditionType::Ready, ConditionType::RuntimeAvailable, ConditionType::Deleting];
+/// A message names so many containers; the status has them all.
+const NAMED: usize = 10;
+
+/// How a look at a network ended.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// It is there.
+    Running(Network),
+    /// It should be there, and someone else has to make it.
+    Missing,
+    /// It is gone, as it should be.
+    Removed,
+    /// It should go, and containers keep it.
+    InUse(Network),
+    /// It belongs to someone else.
+    Conflict(String),
+    /// The spec makes no sense.
+    Invalid(Problem),
+    /// No runtime answers.
+    Waiting,
+    /// The runtime failed.
+    Failed(Arc<causeway_containers::Error>),
+}
+
+impl Outcome {
+    /// Only a failure asks for another try; all else waits for something to happen.
+    pub fn into_result(self) -> Result<(), Error> {
+        match self {
+            Self::Failed(source) => Err(Error::Runtime { source }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What surrounds a look at a network.
+pub struct Situation<'a> {
+    /// The object's generation.
+    pub generation: i64,
+    /// Whether a runtime answered.
+    pub availability: &'a Availability,
+}
+
+/// The part of a status that this controller writes.
+pub fn own_part(status: &ContainerNetworkStatus) -> ContainerNetworkStatus {
+    let mut own = status.clone();
+    own.conditions.retain(|condition| OWN_CONDITIONS.iter().any(|kind| kind.as_str() == condition.type_));
+    own
+}
+
+/// The status that follows `previous`.
+pub fn next(
+    previous: &ContainerNetworkStatus,
+    valid: Option<&Valid>,
+    outcome: &Outcome,
+    situation: &Situation<'_>,
+    now: &Time,
+) -> ContainerNetworkStatus {
+    let mut next = match outcome {
+        Outcome::Running(network) | Outcome::InUse(network) => seen(network),
+        // Nobody looked, or nobody could: what was seen last stays.
+        Outcome::Waiting | Outcome::Failed(_) | Outcome::Invalid(_) => previous.clone(),
+        Outcome::Missing | Outcome::Removed | Outcome::Conflict(_) => ContainerNetworkStatus::default(),
+    };
+    next.state = Some(state(previous, outcome));
+    if let Some(valid) = valid {
+        next.network_name = Some(valid.name.clone());
+    }
+    next.observed_generation = Some(situation.generation);
+    next.conditions.clone_from(&previous.conditions);
+    let (ready, reason, message) = summary(valid, outcome, situation.availability);
+    next.message = (ready != Status::True).then(|| message.clone());
+    available(&mut next, situation, now);
+    set(&mut next, ConditionType::Ready, (ready, reason, message), situation.generation, now);
+    conditions::remove(&mut next.conditions, ConditionType::Deleting);
+    next
+}
+
+/// The status of an object whose network does not go yet.
+pub fn deleting(
+    previous: &ContainerNetworkStatus,
+    outcome: &Outcome,
+    situation: &Situation<'_>,
+    now: &Time,
+) -> ContainerNetworkStatus {
+    let mut next = match outcome {
+        Outcome::InUse(network) => ContainerNetworkStatus {
+            state: previous.state,
+            conditions: previous.conditions.clone(),
+            network_name: previous.network_name.clone(),
+            ..seen(network)
+        },
+        _ => previous.clone(),
+    };
+    let (_, reason, message) = summary(None, outcome, situation.availability);
+    next.observed_generation = Some(situation.generation);
+    next.message = Some(message.clone());
+    available(&mut next, situation, now);
+    set(
+        &mut next,
+        ConditionType::Deleting,
+        (Status::True, reason, message.clone()),
+        situation.generation,
+        now,
+    );
+    set(&mut next, ConditionType::Ready, (Status::False, reason, message), situation.generation, now);
+    next
+}
+
+/// What the runtime says of a network.
+fn seen(network: &Network) -> ContainerNetworkStatus {
+    ContainerNetworkStatus {
+        id: Some(network.id.clone()),
+        network_name: Some(network.name.clone()),
+        driver: Some(network.driver.clone()),
+        ipv6: Some(network.ipv6),
+        subnets: network.subnets.iter().map(|subnet| subnet.range.clone()).collect(),
+        gateways: network
+            .subnets
+            .iter()
+            .filter_map(|subnet| subnet.gateway.map(|gateway| gateway.to_string()))
+            .collect(),
+        container_ids: network.containers.iter().map(|container| container.id.clone()).collect(),
+        ..ContainerNetworkStatus::default()
+    }
+}
+
+fn state(previous: &ContainerNetworkStatus, outcome: &Outcome) -> ContainerNetworkState {
+    match outcome {
+        Outcome::Running(_) => ContainerNetworkState::Running,
+        Outcome::Missing => ContainerNetworkState::NotFound,
+        Outcome::Removed => ContainerNetworkState::Removed,
+        Outcome::Conflict(_) | Outcome::Invalid(_) => ContainerNetworkState::FailedToStart,
+        Outcome::Failed(error) if !error.is_transient() && previous.id.is_none() => {
+            ContainerNetworkState::FailedToStart
+        }
+        Outcome::InUse(_) | Outcome::Waiting | Outcome::Failed(_) => previous.state.unwrap_or_default(),
+    }
+}
+
+fn summary(
+    valid: Option<&Valid>,
+    outcome: &Outcome,
+    availability: &Availability,
+) -> (Status, Reason, String) {
+    match outcome {
+        Outcome::Running(network) if valid.is_some_and(|valid| valid.ipv6) && !network.ipv6 => (
+            Status::False,
+            Reason::Conflict,
+            format!(
+                "network {} has no IPv6, which spec.ipv6 asks for: make the network anew with IPv6, or leave spec.ipv6 out",
+                network.name
+            ),
+        ),
+        Outcome::Running(network) => {
+            let kept = match valid.map(|valid| valid.mode) {
+                Some(NetworkMode::Session) => "is removed with this object",
+                _ => "stays when this object goes",
+            };
+            (Status::True, Reason::Ready, format!("network {} is there and {kept}", network.name))
+        }
+        Outcome::Missing => (
+            Status::False,
+            Reason::NotFound,
+            format!(
+                "network {} does not exist: make it, or use mode persistent to have it made",
+                valid.map(|valid| valid.name.as_str()).unwrap_or_default()
+            ),
+        ),
+        Outcome::Removed => {
+            (Status::True, Reason::ReconciliationSucceeded, "no network of this name is there".to_owned())
+        }
+        Outcome::InUse(network) => (Status::False, Reason::CleanupFailed, in_use(network)),
+        Outcome::Conflict(why) => (Status::False, Reason::Conflict, why.clone()),
+        Outcome::Invalid(problem) => (Status::False, Reason::InvalidSpec, problem.to_string()),
+        Outcome::Waiting => (Status::False, Reason::RuntimeUnavailable, availability.to_string()),
+        Outcome::Failed(error) => {
+            let advice = match error.kind() {
+                ErrorKind::CouldNotAllocate => "; remove networks that nobody uses to free address ranges",
+                _ => "",
+            };
+            (Status::False, Reason::ReconciliationFailed, format!("{}{advice}", error.report()))
+        }
+    }
+}
+
+fn in_use(network: &Network) -> String {
+    let name = &network.name;
+    if network.containers.is_empty() {
+        // Podman counts those that do not run, too, and does not say which.
+        return format!("network {name} waits for containers that do not run but belong to it: remove them");
+    }
+    let mut names: Vec<_> =
+        network.containers.iter().take(NAMED).map(|container| container.name.as_str()).collect();
+    let more = network.containers.len().saturating_sub(NAMED);
+    let more_text = format!("{more} more");
+    if more > 0 {
+        names.push(&more_text);
+    }
+    format!("network {name} waits for its containers to go: {}", names.join(", "))
+}
+
+fn available(next: &mut ContainerNetworkStatus, situation: &Situation<'_>, now: &Time) {
+    let (status, reason) = match situation.availability {
+        Availability::Found(_) => (Status::True, Reason::Ready),
+        Availability::Searching => (Status::Unknown, Reason::Progressing),
+        Availability::Unavailable { .. } => (Status::False, Reason::RuntimeUnavailable),
+    };
+    let finding = (status, reason, situation.availability.to_string());
+    set(next, ConditionType::RuntimeAvailable, finding, situation.generation, now);
+}
+
+fn set(
+    next: &mut ContainerNetworkStatus,
+    kind: ConditionType,
+    (status, reason, message): (Status, Reason, String),
+    generation: i64,
+    now: &Time,
+) {
+    let message = report::cut(&message, report::NOTE_LIMIT);
+    conditions::set(&mut next.conditions, kind, status, reason, message, generation, now);
+}
+
+/// The Events that a change of status is worth: each condition that moved, the same text only once, and a network that
+/// is another one than before.
+pub fn notes(previous: &ContainerNetworkStatus, next: &ContainerNetworkStatus) -> Vec<Note> {
+    let mut notes: Vec<Note> = Vec::new();
+    let is_going = conditions::find(&next.conditions, ConditionType::Deleting).is_some();
+    if let (Some(old), Some(new), Some(name)) = (&previous.id, &next.id, &next.network_name)
+        && old != new
+    {
+        notes.push(Note {
+            severity: Severity::Warning,
+            reason: "NetworkReplaced".to_owned(),
+            action: "Reconcile",
+            text: format!(
+                "network {name} was removed by someone else and is there again as another one; containers of the old one have to be attached again"
+            ),
+        });
+    }
+    for condition in transitions(&previous.conditions, &next.conditions) {
+        let is_true = condition.status == Status::True.as_str();
+        let is_good = is_true && condition.type_ != ConditionType::Deleting.as_str();
+        let was_known = previous.conditions.iter().any(|old| old.type_ == condition.type_);
+        // A runtime that answers is news only after it did not.
+        let is_usual = is_good && condition.type_ == ConditionType::RuntimeAvailable.as_str() && !was_known;
+        let is_told = notes.iter().any(|note| note.text == condition.message);
+        let is_unclear = condition.status == Status::Unknown.as_str();
+        // Whoever deletes an object knows that it is not ready any more.
+        let is_echo = is_going && condition.type_ == ConditionType::Ready.as_str();
+        if is_usual || is_told || is_unclear || is_echo {
+            continue;
+        }
+        notes.push(Note {
+            severity: if is_good { Severity::Normal } else { Severity::Warning },
+            reason: if is_good { condition.type_.clone() } else { condition.reason.clone() },
+            action: "Reconcile",
+            text: condition.message.clone(),
+        });
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,296 @@
+//! The controller of tunnel proxies (`ContainerNetworkTunnelProxy`): an actor per object runs the pair of ends; the
+//! reconciler tells it what is asked for, and writes what it tells into EndpointSlices and the status.
+
+mod actor;
+mod client;
+mod home;
+pub mod journal;
+mod ledger;
+pub mod slices;
+pub mod state;
+pub mod status;
+mod story;
+mod translate;
+mod wakes;
+pub mod wish;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    hash::{DefaultHasher, Hash, Hasher},
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use causeway_api::{ContainerNetworkTunnelProxy, ContainerNetworkTunnelProxyStatus, names};
+use futures::{StreamExt, future::join_all, stream::BoxStream};
+use jiff::Timestamp;
+use kube::{Client, ResourceExt, api::DynamicObject, runtime::reflector::ObjectRef};
+
+use self::{
+    actor::{Actor, Order, Surroundings},
+    state::{Phase, State},
+    wakes::Wakes,
+};
+use crate::{
+    containers::runtime::ContainerRuntime,
+    framework::{
+        apply::{self, Applier, Wanted},
+        children::{ChildKind, Children},
+        error::Error,
+        events::Recorder,
+        finalizer::Finalizer,
+        report,
+        runner::Reconciler,
+        status::Writer,
+    },
+    grants::{Grants, REFERENCE_GRANT},
+};
+
+/// What tunnels lead to, and what containers use.
+pub const SERVICE: ChildKind = ChildKind { group: "", version: "v1", kind: "Service", plural: "services" };
+/// Where servers are; and, for the Services that containers use, where tunnels are.
+pub const ENDPOINT_SLICE: ChildKind =
+    ChildKind { group: "discovery.k8s.io", version: "v1", kind: "EndpointSlice", plural: "endpointslices" };
+/// The networks that tunnel proxies serve.
+pub const CONTAINER_NETWORK: ChildKind = ChildKind {
+    group: names::GROUP,
+    version: names::VERSION,
+    kind: "ContainerNetwork",
+    plural: "containernetworks",
+};
+
+const NAME: &str = "tunnel";
+const FIELD_MANAGER: &str = "causeway-tunnel";
+/// How long streams may go on after the object was deleted.
+const DRAIN: Duration = Duration::from_secs(10);
+/// How long they may go on when the operator ends; it ends soon.
+const SHORT_DRAIN: Duration = Duration::from_millis(500);
+
+/// Objects that went and are remembered; more than reconciles can be under way.
+const MOST_DEPARTED: usize = 256;
+
+/// What the controller needs to know.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where ports are remembered, keys kept and journals written.
+    pub directory: PathBuf,
+    /// Whether Services and networks of other namespaces need a ReferenceGrant there.
+    pub require_grants: bool,
+}
+
+/// Reconciles tunnel proxies.
+pub struct Controller {
+    client: Client,
+    settings: Settings,
+    runtime: ContainerRuntime,
+    applier: Applier,
+    finalizer: Finalizer<ContainerNetworkTunnelProxy>,
+    status: Writer<ContainerNetworkTunnelProxyStatus>,
+    events: Recorder,
+    wakes: Arc<Wakes>,
+    actors: Mutex<HashMap<String, Actor>>,
+    /// Uids of the objects that went last: a reconcile that began before must not start an actor again.
+    departed: Mutex<VecDeque<String>>,
+}
+
+impl Controller {
+    /// A controller that reports Events as the replica `identity`.
+    pub fn new(client: Client, runtime: ContainerRuntime, settings: Settings, identity: &str) -> Self {
+        Self {
+            settings,
+            runtime,
+            applier: Applier::new(client.clone(), FIELD_MANAGER),
+            finalizer: Finalizer::new(client.clone(), names::FINALIZER_TUNNEL_PROXY),
+            status: Writer::new(client.clone(), FIELD_MANAGER),
+            events: Recorder::new(client.clone(), "causeway.dev/tunnel", identity),
+            wakes: Arc::default(),
+            actors: Mutex::default(),
+            departed: Mutex::default(),
+            client,
+        }
+    }
+
+    /// Gives the object's actor an order, and says how things stand with it. One that is not there yet is started.
+    fn order(&self, proxy: &ContainerNetworkTunnelProxy, order: Order) -> State {
+        let mut actors = self.actors();
+        if let Some(actor) = actors.get(uid(proxy)) {
+            actor.order(order);
+            return actor.state();
+        }
+        if self.departed().iter().any(|departed| departed == uid(proxy)) {
+            return State { phase: Phase::Gone, ..State::default() };
+        }
+        let owner = client::Owner {
+            uid: uid(proxy).to_owned(),
+            namespace: proxy.namespace().unwrap_or_default(),
+            name: proxy.name_any(),
+            instance: self.runtime.instance().to_owned(),
+        };
+        let surroundings =
+            Surroundings { runtime: self.runtime.clone(), directory: self.settings.directory.clone() };
+        let memory = (self.status.latest(proxy).unwrap_or_default(), proxy.spec.tunnels.clone());
+        let (wakes, reference) = (self.wakes.clone(), ObjectRef::from_obj(proxy));
+        let wake = Arc::new(move || wakes.wake(reference.clone()));
+        self.wakes.begin(uid(proxy));
+        let actor = Actor::start(surroundings, owner, order, memory, wake);
+        let state = actor.state();
+        actors.insert(uid(proxy).to_owned(), actor);
+        state
+    }
+
+    fn actors(&self) -> MutexGuard<'_, HashMap<String, Actor>> {
+        self.actors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn departed(&self) -> MutexGuard<'_, VecDeque<String>> {
+        self.departed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing is left of the object; its actor, if one is still there, is given back.
+    fn depart(&self, proxy: &ContainerNetworkTunnelProxy) -> Option<Actor> {
+        let mut actors = self.actors();
+        let mut departed = self.departed();
+        departed.push_back(uid(proxy).to_owned());
+        if departed.len() > MOST_DEPARTED {
+            departed.pop_front();
+        }
+        self.wakes.end(uid(proxy));
+        actors.remove(uid(proxy))
+    }
+
+    /// First nobody is sent to the tunnels any more, then they are closed, then the object may go.
+    async fn clean_up(
+        &self,
+        proxy: &ContainerNetworkTunnelProxy,
+        owner: &apply::Owner,
+        children: &Children,
+    ) -> Result<(), Error> {
+        if !self.finalizer.is_on(proxy) {
+            return Ok(());
+        }
+        let here = self.applier.converge(owner, &[], &[], children).await;
+        let elsewhere = self.applier.remove_remote(owner, &[ENDPOINT_SLICE]).await?;
+        let failures: Vec<_> =
+            here.failures().chain(elsewhere.failures()).map(|error| report::chain(error)).collect();
+        let state = self.order(proxy, Order::End { drain: DRAIN, forget: true });
+        if state.phase == Phase::Gone && failures.is_empty() {
+            drop(self.depart(proxy));
+            return self.finalizer.remove(proxy).await;
+        }
+        let previous = status::own_part(&self.status.latest(proxy).unwrap_or_default());
+        let generation = proxy.metadata.generation.unwrap_or_default();
+        let next = status::deleting(&previous, &state, &failures, generation, Timestamp::now());
+        self.write(proxy, &previous, &next).await?;
+        here.into_result()?;
+        elsewhere.into_result()
+    }
+
+    async fn write(
+        &self,
+        proxy: &ContainerNetworkTunnelProxy,
+        previous: &ContainerNetworkTunnelProxyStatus,
+        next: &ContainerNetworkTunnelProxyStatus,
+    ) -> Result<(), Error> {
+        self.status.report(proxy, previous, next, &self.events, status::notes).await
+    }
+}
+
+impl Reconciler for Controller {
+    type Primary = ContainerNetworkTunnelProxy;
+    const NAME: &'static str = NAME;
+    const CHILDREN: &'static [ChildKind] = &[];
+    /// EndpointSlices are made too; those of servers are not ours, so all of them are watched.
+    const READS: &'static [ChildKind] = &[SERVICE, ENDPOINT_SLICE, CONTAINER_NETWORK, REFERENCE_GRANT];
+
+    async fn reconcile(
+        &self,
+        proxy: Arc<ContainerNetworkTunnelProxy>,
+        children: Children,
+    ) -> Result<(), Error> {
+        let Some(owner) = apply::Owner::of(&*proxy) else {
+            return Ok(());
+        };
+        if proxy.metadata.deletion_timestamp.is_some() {
+            return self.clean_up(&proxy, &owner, &children).await;
+        }
+        // First the promise to clean up, then what has to be cleaned up.
+        if !self.finalizer.is_on(&proxy) && !self.finalizer.add(&proxy).await? {
+            return Ok(());
+        }
+        let grants = self.settings.require_grants.then(|| Grants::read(&children.all(REFERENCE_GRANT)));
+        let wish = wish::wish(&proxy, &children, grants.as_ref());
+        let state = self.order(&proxy, Order::Serve(Box::new(wish.clone())));
+        let slices = slices::slices(&proxy, &wish, &state);
+        let wanted: Vec<_> = slices.iter().map(|slice| Wanted::new(ENDPOINT_SLICE, slice)).collect();
+        let report = self.applier.converge(&owner, &wanted, &[], &children).await;
+        let previous = status::own_part(&self.status.latest(&*proxy).unwrap_or_default());
+        let (namespace, name) = (proxy.namespace().unwrap_or_default(), proxy.name_any());
+        let input = status::Input {
+            proxy: &proxy,
+            wish: &wish,
+            state: &state,
+            failures: report.failures().map(|error| report::chain(error)).collect(),
+            journal: journal::path(&self.settings.directory, &namespace, &name).display().to_string(),
+        };
+        let next = status::next(&previous, &input, Timestamp::now());
+        self.write(&proxy, &previous, &next).await?;
+        report.into_result()
+    }
+
+    fn wakes_on(proxy: &ContainerNetworkTunnelProxy) -> Option<u64> {
+        let mut hasher = DefaultHasher::new();
+        proxy.metadata.generation.hash(&mut hasher);
+        proxy.metadata.deletion_timestamp.is_some().hash(&mut hasher);
+        proxy.metadata.finalizers.hash(&mut hasher);
+        Some(hasher.finish())
+    }
+
+    fn is_concerned(proxy: &ContainerNetworkTunnelProxy, read: &DynamicObject) -> bool {
+        let own = proxy.namespace().unwrap_or_default();
+        let there = read.namespace().unwrap_or_default();
+        let name = read.name_any();
+        let is_service = |name: &str| {
+            proxy.spec.tunnels.iter().any(|tunnel| {
+                let service = (there.as_str(), name);
+                wish::server_of(&own, tunnel) == service || wish::client_of(&own, tunnel) == service
+            })
+        };
+        let network = wish::network_path(&own, &proxy.spec.container_network_name);
+        match read.types.as_ref().map(|types| types.kind.as_str()) {
+            Some("Service") => is_service(&name),
+            Some("EndpointSlice") => {
+                read.labels().get(wish::SERVICE_NAME).is_some_and(|name| is_service(name))
+            }
+            Some("ContainerNetwork") => network == (there.as_str(), name.as_str()),
+            Some("ReferenceGrant") => {
+                let uses = |tunnel| {
+                    wish::server_of(&own, tunnel).0 == there || wish::client_of(&own, tunnel).0 == there
+                };
+                there != own && (network.0 == there || proxy.spec.tunnels.iter().any(uses))
+            }
+            _ => false,
+        }
+    }
+
+    /// Usually nothing is left by then; a finalizer that somebody removed by hand leaves the actor.
+    fn forget(&self, proxy: &ContainerNetworkTunnelProxy) {
+        self.status.forget(uid(proxy));
+        if let Some(actor) = self.depart(proxy) {
+            tokio::spawn(actor.end(DRAIN, true));
+        }
+    }
+
+    fn wakes(&self) -> BoxStream<'static, ObjectRef<ContainerNetworkTunnelProxy>> {
+        self.wakes.stream(self.client.clone(), &self.runtime).boxed()
+    }
+
+    async fn end(&self) {
+        let actors = std::mem::take(&mut *self.actors());
+        join_all(actors.into_values().map(|actor| actor.end(SHORT_DRAIN, false))).await;
+    }
+}
+
+fn uid(proxy: &ContainerNetworkTunnelProxy) -> &str {
+    proxy.metadata.uid.as_deref().unwrap_or_default()
+}

@@ -1,0 +1,288 @@
+//! A tunnel proxy's status, computed from what is asked for and what its actor tells. Pure: the time is an argument.
+//! `Ready` is true when every tunnel would carry traffic.
+
+mod conditions;
+
+use causeway_api::conditions::{self as api, ConditionType, Reason, Status};
+use causeway_api::{
+    ContainerNetworkTunnelProxy, ContainerNetworkTunnelProxyStatus, TunnelProxyState, TunnelState,
+    TunnelStatus,
+};
+use causeway_link::host::{self, LinkState};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+
+use self::conditions::Finding;
+use super::state::{CarriedTunnel, Phase, State};
+use super::wish::{WantedTunnel, Wish};
+use crate::framework::events::{Note, Severity};
+use crate::framework::report;
+use crate::framework::status::{transitions, whole_seconds};
+
+/// The condition types that this controller writes; others are left alone.
+const OWN_CONDITIONS: [ConditionType; 6] = [
+    ConditionType::Ready,
+    ConditionType::RuntimeAvailable,
+    ConditionType::ImageBuilt,
+    ConditionType::LinkUp,
+    ConditionType::TunnelsReady,
+    ConditionType::Deleting,
+];
+
+/// What a status is computed from.
+pub struct Input<'a> {
+    /// The object.
+    pub proxy: &'a ContainerNetworkTunnelProxy,
+    /// What it asks for.
+    pub wish: &'a Wish,
+    /// What its actor tells.
+    pub state: &'a State,
+    /// EndpointSlices that could not be written, and why.
+    pub failures: Vec<String>,
+    /// The file with the journal.
+    pub journal: String,
+}
+
+/// The part of a status that this controller writes.
+pub fn own_part(status: &ContainerNetworkTunnelProxyStatus) -> ContainerNetworkTunnelProxyStatus {
+    let mut own = status.clone();
+    own.conditions.retain(|condition| OWN_CONDITIONS.iter().any(|kind| kind.as_str() == condition.type_));
+    own
+}
+
+/// The status that follows `previous`.
+pub fn next(
+    previous: &ContainerNetworkTunnelProxyStatus,
+    input: &Input<'_>,
+    now: Timestamp,
+) -> ContainerNetworkTunnelProxyStatus {
+    let Input { wish, state, .. } = input;
+    let generation = input.proxy.metadata.generation.unwrap_or_default();
+    let tunnels = tunnels(previous, wish, state, now);
+    let mut conditions = previous.conditions.clone();
+    let mut set = |kind, finding: Finding| {
+        let Finding { status, reason, message } = finding;
+        let message = report::cut(&message, report::NOTE_LIMIT);
+        api::set(&mut conditions, kind, status, reason, message, generation, &whole_seconds(now));
+    };
+    set(ConditionType::RuntimeAvailable, conditions::runtime_available(state));
+    set(ConditionType::ImageBuilt, conditions::image_built(wish, state));
+    set(ConditionType::LinkUp, conditions::link_up(wish, state));
+    set(ConditionType::TunnelsReady, conditions::tunnels_ready(input, &tunnels));
+    let ready = conditions::ready(input, &tunnels);
+    let message = (ready.status != Status::True).then(|| report::cut(&ready.message, report::NOTE_LIMIT));
+    set(ConditionType::Ready, ready);
+    let client = state.client.as_ref();
+    ContainerNetworkTunnelProxyStatus {
+        conditions,
+        observed_generation: Some(generation),
+        state: Some(proxy_state(state)),
+        message,
+        tunnel_configuration_version: Some(version(previous, &tunnels)),
+        tunnel_statuses: tunnels,
+        client_proxy_container_image: state.image.clone(),
+        client_proxy_container_id: client.map(|client| client.id.clone()),
+        client_proxy_control_port: client.map(|client| client.control_port.into()),
+        client_proxy_data_port: client.map(|client| client.data_port.into()),
+        server_proxy_process_id: state.host_since.map(|_| std::process::id().into()),
+        server_proxy_startup_timestamp: state.host_since.map(MicroTime),
+        server_proxy_std_out_file: Some(input.journal.clone()),
+        // The host's end is a part of the operator: it has no streams and no port of its own.
+        server_proxy_std_err_file: None,
+        server_proxy_control_port: None,
+    }
+}
+
+/// The status of an object that waits for its clean-up.
+pub fn deleting(
+    previous: &ContainerNetworkTunnelProxyStatus,
+    state: &State,
+    failures: &[String],
+    generation: i64,
+    now: Timestamp,
+) -> ContainerNetworkTunnelProxyStatus {
+    let mut next = previous.clone();
+    let mut problems = failures.to_vec();
+    problems.extend(state.trouble.as_ref().map(|trouble| trouble.why.clone()));
+    let (reason, message) = if problems.is_empty() {
+        (Reason::DeletionInProgress, "streams end and the container is removed".to_owned())
+    } else {
+        (Reason::CleanupFailed, problems.join("; "))
+    };
+    let message = report::cut(&message, report::NOTE_LIMIT);
+    let now = whole_seconds(now);
+    let conditions = &mut next.conditions;
+    api::set(conditions, ConditionType::Deleting, Status::True, reason, message.clone(), generation, &now);
+    api::set(conditions, ConditionType::Ready, Status::False, reason, message.clone(), generation, &now);
+    let is_up = state.link == LinkState::Up;
+    let reason = Reason::DeletionInProgress;
+    let ends = "it is being deleted";
+    api::set(conditions, ConditionType::LinkUp, is_up.into(), reason, ends, generation, &now);
+    api::set(conditions, ConditionType::TunnelsReady, Status::False, reason, ends, generation, &now);
+    let client = state.client.as_ref();
+    next.state = Some(proxy_state(state));
+    next.message = Some(message);
+    next.client_proxy_container_id = client.map(|client| client.id.clone());
+    next.server_proxy_process_id = state.host_since.map(|_| std::process::id().into());
+    next.server_proxy_startup_timestamp = state.host_since.map(MicroTime);
+    next.tunnel_statuses.clear();
+    next.observed_generation = Some(generation);
+    next
+}
+
+/// What to tell of a change.
+pub fn notes(
+    previous: &ContainerNetworkTunnelProxyStatus,
+    next: &ContainerNetworkTunnelProxyStatus,
+) -> Vec<Note> {
+    let changed = transitions(&previous.conditions, &next.conditions);
+    // A condition that is not true yet because the proxy only just begins is no news.
+    let is_news = |condition: &&&_| {
+        let condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition = condition;
+        condition.status != Status::Unknown.as_str() && condition.reason != Reason::Progressing.as_str()
+    };
+    let was_true =
+        |kind: &str| previous.conditions.iter().any(|old| old.type_ == kind && old.status == "True");
+    let note = |condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition| {
+        let is_good = condition.status == Status::True.as_str();
+        let is_under_way = condition.reason == Reason::BuildingImage.as_str();
+        let kind = &condition.type_;
+        Note {
+            severity: if is_good || is_under_way { Severity::Normal } else { Severity::Warning },
+            // What never was can't be lost: then it says what is in the way.
+            reason: match (is_good, was_true(kind)) {
+                (true, _) => kind.clone(),
+                (false, true) => format!("{kind}Lost"),
+                (false, false) => condition.reason.clone(),
+            },
+            action: "Carry",
+            text: condition.message.clone(),
+        }
+    };
+    let mut notes: Vec<_> = changed.iter().filter(is_news).map(|condition| note(condition)).collect();
+    for tunnel in &next.tunnel_statuses {
+        let before = previous.tunnel_statuses.iter().find(|known| known.name == tunnel.name);
+        if before.and_then(|known| known.state) != tunnel.state {
+            notes.extend(tunnel_note(tunnel));
+        }
+    }
+    notes
+}
+
+fn tunnel_note(tunnel: &TunnelStatus) -> Option<Note> {
+    let name = &tunnel.name;
+    let why = tunnel.error_message.as_deref();
+    let (severity, reason, text) = match tunnel.state? {
+        TunnelState::Ready => {
+            let port = tunnel.client_proxy_port.unwrap_or_default();
+            (Severity::Normal, "TunnelReady", format!("tunnel {name} carries what comes to port {port}"))
+        }
+        TunnelState::NotReady => (Severity::Normal, "TunnelNotReady", format!("tunnel {name}: {}", why?)),
+        TunnelState::Failed => (Severity::Warning, "TunnelFailed", format!("tunnel {name}: {}", why?)),
+    };
+    Some(Note { severity, reason: reason.to_owned(), action: "Carry", text })
+}
+
+fn proxy_state(state: &State) -> TunnelProxyState {
+    if state.trouble.as_ref().is_some_and(|trouble| trouble.is_permanent) {
+        return TunnelProxyState::Failed;
+    }
+    match state.phase {
+        Phase::Waiting | Phase::Ending | Phase::Gone => TunnelProxyState::Pending,
+        Phase::BuildingImage => TunnelProxyState::BuildingImage,
+        Phase::Linked if state.link == LinkState::Up => TunnelProxyState::Running,
+        Phase::Starting | Phase::Linked => TunnelProxyState::Starting,
+    }
+}
+
+/// Each tunnel that is asked for, by name.
+fn tunnels(
+    previous: &ContainerNetworkTunnelProxyStatus,
+    wish: &Wish,
+    state: &State,
+    now: Timestamp,
+) -> Vec<TunnelStatus> {
+    let mut all: Vec<_> = wish
+        .tunnels
+        .iter()
+        .map(|wanted| {
+            let before = previous.tunnel_statuses.iter().find(|known| known.name == wanted.spec.name);
+            tunnel(before, wanted, state.tunnels.get(&wanted.spec.name), state, now)
+        })
+        .collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+fn tunnel(
+    before: Option<&TunnelStatus>,
+    wanted: &WantedTunnel,
+    carried: Option<&CarriedTunnel>,
+    state: &State,
+    now: Timestamp,
+) -> TunnelStatus {
+    let (tunnel_state, error) = judge(wanted, carried);
+    // While nothing is known of it, the last that was known stays: the port that it had, it gets again.
+    let port = carried.and_then(CarriedTunnel::port).map(i32::from);
+    let number = |figure: u64| i64::try_from(figure).unwrap_or(i64::MAX);
+    let counters = carried.map(|carried| &carried.counters);
+    let addresses = match (&state.client, tunnel_state) {
+        (Some(client), TunnelState::Ready) => client.addresses.iter().map(ToString::to_string).collect(),
+        _ => Vec::new(),
+    };
+    let is_same = before.is_some_and(|before| before.state == Some(tunnel_state));
+    TunnelStatus {
+        name: wanted.spec.name.clone(),
+        tunnel_id: carried
+            .map(|carried| carried.id)
+            .or(before.map(|before| before.tunnel_id))
+            .unwrap_or_default(),
+        state: Some(tunnel_state),
+        error_message: error.or_else(|| counters.and_then(|counters| counters.last_error.clone())),
+        client_proxy_addresses: addresses,
+        client_proxy_port: port.or(before.and_then(|before| before.client_proxy_port)),
+        streams: counters.map(|counters| number(counters.streams)),
+        bytes_to_server: counters.map(|counters| number(counters.to_host)),
+        bytes_to_client: counters.map(|counters| number(counters.to_container)),
+        timestamp: before
+            .filter(|_| is_same)
+            .and_then(|before| before.timestamp.clone())
+            .or(Some(MicroTime(now))),
+    }
+}
+
+/// Whether a tunnel carries traffic, and why not.
+fn judge(wanted: &WantedTunnel, carried: Option<&CarriedTunnel>) -> (TunnelState, Option<String>) {
+    if let Some(lack) = &wanted.lack {
+        let state = if lack.is_fault { TunnelState::Failed } else { TunnelState::NotReady };
+        return (state, Some(lack.message.clone()));
+    }
+    match carried.map(|carried| &carried.state) {
+        None | Some(host::TunnelState::Pending) => (TunnelState::NotReady, None),
+        Some(host::TunnelState::Listening { .. }) => (TunnelState::Ready, None),
+        Some(host::TunnelState::Unreachable { error, .. }) => (TunnelState::NotReady, Some(error.clone())),
+        Some(host::TunnelState::NoTargets { .. }) => {
+            (TunnelState::NotReady, Some("no endpoint of the server's Service is ready".to_owned()))
+        }
+        Some(host::TunnelState::Failed { error }) => (TunnelState::Failed, Some(error.clone())),
+    }
+}
+
+/// Counts on when a tunnel came, went or became another.
+fn version(previous: &ContainerNetworkTunnelProxyStatus, tunnels: &[TunnelStatus]) -> i32 {
+    let essence = |tunnel: &TunnelStatus| {
+        (
+            tunnel.name.clone(),
+            tunnel.tunnel_id,
+            tunnel.state,
+            tunnel.client_proxy_port,
+            tunnel.client_proxy_addresses.clone(),
+        )
+    };
+    let is_same = previous.tunnel_statuses.iter().map(essence).eq(tunnels.iter().map(essence));
+    let known = previous.tunnel_configuration_version.unwrap_or_default();
+    if is_same { known } else { known.wrapping_add(1).max(1) }
+}
+
+#[cfg(test)]
+mod tests;

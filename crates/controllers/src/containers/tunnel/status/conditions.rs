@@ -1,0 +1,124 @@
+//! What each condition of a tunnel proxy says.
+
+use causeway_api::conditions::{Reason, Status};
+use causeway_api::{TunnelState, TunnelStatus};
+use causeway_link::host::LinkState;
+
+use super::Input;
+use crate::containers::tunnel::state::{Phase, RuntimeState, State};
+use crate::containers::tunnel::wish::Wish;
+
+/// What a condition says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub status: Status,
+    pub reason: Reason,
+    pub message: String,
+}
+
+impl Finding {
+    fn yes(reason: Reason, message: impl Into<String>) -> Self {
+        Self { status: Status::True, reason, message: message.into() }
+    }
+
+    fn no(reason: Reason, message: impl Into<String>) -> Self {
+        Self { status: Status::False, reason, message: message.into() }
+    }
+
+    fn unknown(message: impl Into<String>) -> Self {
+        Self { status: Status::Unknown, reason: Reason::Progressing, message: message.into() }
+    }
+}
+
+pub fn runtime_available(state: &State) -> Finding {
+    match &state.runtime {
+        RuntimeState::Unknown => Finding::unknown("looking for a container runtime"),
+        RuntimeState::Unavailable(why) => Finding::no(Reason::RuntimeUnavailable, why),
+        RuntimeState::Available(which) => Finding::yes(Reason::Ready, format!("{which} answers")),
+    }
+}
+
+pub fn image_built(wish: &Wish, state: &State) -> Finding {
+    match (&state.image, state.phase, &state.trouble) {
+        (Some(image), ..) => Finding::yes(Reason::Ready, image),
+        (None, _, Some(trouble)) if trouble.reason == Reason::ImageBuildFailed => {
+            Finding::no(Reason::ImageBuildFailed, &trouble.why)
+        }
+        (None, Phase::BuildingImage, _) => {
+            let base = wish.base_image.as_deref().unwrap_or("nothing");
+            Finding::no(Reason::BuildingImage, format!("the client's image is built on {base}"))
+        }
+        _ => Finding::unknown("not looked at yet"),
+    }
+}
+
+pub fn link_up(wish: &Wish, state: &State) -> Finding {
+    if let (None, Err(lack)) = (&state.client, &wish.network) {
+        return Finding::no(lack.reason, &lack.message);
+    }
+    match &state.link {
+        LinkState::Up => Finding::yes(Reason::Connected, "both ends talk to each other"),
+        LinkState::Connecting { error: Some(error), .. } if state.client.is_some() => {
+            Finding::no(Reason::Disconnected, format!("the link is being made again: {error}"))
+        }
+        LinkState::Connecting { .. } => Finding::unknown("the link is being made"),
+    }
+}
+
+pub fn tunnels_ready(input: &Input<'_>, tunnels: &[TunnelStatus]) -> Finding {
+    if !input.failures.is_empty() {
+        return Finding::no(Reason::ReconciliationFailed, input.failures.join("; "));
+    }
+    let ready = tunnels.iter().filter(|tunnel| tunnel.state == Some(TunnelState::Ready)).count();
+    if ready == tunnels.len() {
+        return Finding::yes(Reason::Ready, format!("{ready} of {ready} tunnels carry traffic"));
+    }
+    let waiting = tunnels.iter().filter(|tunnel| tunnel.state != Some(TunnelState::Ready));
+    let said: Vec<_> = waiting
+        .filter_map(|tunnel| Some(format!("{}: {}", tunnel.name, tunnel.error_message.as_deref()?)))
+        .collect();
+    let summary = format!("{ready} of {} tunnels carry traffic", tunnels.len());
+    if said.is_empty() {
+        return Finding::unknown(summary);
+    }
+    let lacks = input.wish.tunnels.iter().filter_map(|wanted| wanted.lack.as_ref());
+    let reason = lacks.map(|lack| lack.reason).next().unwrap_or(Reason::NotReady);
+    Finding::no(reason, format!("{summary}; {}", said.join("; ")))
+}
+
+/// The summary: the first thing that keeps traffic from passing.
+pub fn ready(input: &Input<'_>, tunnels: &[TunnelStatus]) -> Finding {
+    let Input { wish, state, .. } = input;
+    let link = link_up(wish, state);
+    let runtime = runtime_available(state);
+    let tunnels = tunnels_ready(input, tunnels);
+    if link.status == Status::True && tunnels.status == Status::True {
+        return Finding::yes(Reason::Ready, tunnels.message);
+    }
+    if link.status == Status::True {
+        return tunnels;
+    }
+    if let Err(lack) = &wish.network {
+        return Finding::no(lack.reason, &lack.message);
+    }
+    if runtime.status == Status::False {
+        return runtime;
+    }
+    if let Some(trouble) = &state.trouble {
+        return Finding::no(trouble.reason, &trouble.why);
+    }
+    if link.status == Status::False {
+        return link;
+    }
+    Finding { status: Status::False, ..Finding::unknown(progress(state)) }
+}
+
+fn progress(state: &State) -> &'static str {
+    match state.phase {
+        Phase::Waiting => "about to begin",
+        Phase::BuildingImage => "the client's image is being built",
+        Phase::Starting => "the client's container is being started",
+        Phase::Linked => "the link is being made",
+        Phase::Ending | Phase::Gone => "it ends",
+    }
+}

@@ -1,0 +1,396 @@
+//! The one applier: brings the objects a controller owns to the desired state with server-side apply. It stamps owner
+//! and inventory labels, skips what is already so, removes what is no longer wanted, and never touches an object that
+//! belongs to someone else. Every object is tried, whatever happens to the others.
+
+mod compare;
+
+pub(crate) use self::compare::digest;
+
+use std::sync::Arc;
+
+use causeway_api::names;
+use futures::future::join_all;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy},
+};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::framework::{
+    children::{ChildKind, Children, controller_uid},
+    error::{self, Category},
+};
+
+/// Why one object is not as desired.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The object could not be looked up before it was made.
+    #[error("failed to look up {kind} {name}")]
+    LookUp {
+        /// Kind of the object.
+        kind: &'static str,
+        /// Its namespace and name.
+        name: String,
+        /// What the API server answered.
+        source: kube::Error,
+    },
+    /// The API server did not take the object.
+    #[error("failed to apply {kind} {name}")]
+    Apply {
+        /// Kind of the object.
+        kind: &'static str,
+        /// Its namespace and name.
+        name: String,
+        /// What the API server answered.
+        source: kube::Error,
+    },
+    /// An object that is no longer wanted could not be removed.
+    #[error("failed to delete {kind} {name}")]
+    Delete {
+        /// Kind of the object.
+        kind: &'static str,
+        /// Its namespace and name.
+        name: String,
+        /// What the API server answered.
+        source: kube::Error,
+    },
+    /// The name is taken by an object that this owner does not control.
+    #[error(
+        "{kind} {name} already exists and belongs to {holder}; delete or rename it, or rename this object"
+    )]
+    Foreign {
+        /// Kind of the object.
+        kind: &'static str,
+        /// Its namespace and name.
+        name: String,
+        /// Who holds it.
+        holder: String,
+    },
+}
+
+impl Error {
+    /// Namespace and name of the object.
+    pub fn object(&self) -> &str {
+        match self {
+            Self::LookUp { name, .. }
+            | Self::Apply { name, .. }
+            | Self::Delete { name, .. }
+            | Self::Foreign { name, .. } => name,
+        }
+    }
+
+    /// The category for metrics, conditions and Events.
+    pub fn category(&self) -> Category {
+        match self {
+            Self::LookUp { source, .. } | Self::Apply { source, .. } | Self::Delete { source, .. } => {
+                Category::of(source)
+            }
+            Self::Foreign { .. } => Category::Conflict,
+        }
+    }
+}
+
+/// What was done to one object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// It was as desired; nothing was sent.
+    Unchanged,
+    /// It was applied, and is now this; the caches may not know yet.
+    Applied(Arc<DynamicObject>),
+    /// It was removed.
+    Deleted,
+    /// It is being deleted and is made again once it is gone.
+    Waiting,
+}
+
+/// The object that owns what is applied.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    reference: OwnerReference,
+    namespace: String,
+}
+
+impl Owner {
+    /// The owner for children of `object`; none for an object that the API server has not stored yet.
+    pub fn of<K: Resource<DynamicType = ()>>(object: &K) -> Option<Self> {
+        Some(Self {
+            reference: object.controller_owner_ref(&())?,
+            namespace: object.meta().namespace.clone()?,
+        })
+    }
+
+    /// The owner's uid.
+    pub fn uid(&self) -> &str {
+        &self.reference.uid
+    }
+}
+
+/// An object as it should be.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    kind: ChildKind,
+    /// Another namespace than the owner's.
+    elsewhere: Option<String>,
+    name: String,
+    body: Map<String, Value>,
+}
+
+impl Wanted {
+    /// The desired form of `object`, without anything that is unset or that only the server writes.
+    pub fn new<K: Resource<DynamicType = ()> + Serialize>(kind: ChildKind, object: &K) -> Self {
+        let mut body = match serde_json::to_value(object) {
+            Ok(Value::Object(body)) => body,
+            // Resources serialise to JSON objects: they are plain structs with string keys.
+            Ok(_) | Err(_) => Map::new(),
+        };
+        body.remove("status");
+        body.values_mut().for_each(compare::strip_nulls);
+        let metadata = object.meta();
+        Self {
+            kind,
+            elsewhere: metadata.namespace.clone(),
+            name: metadata.name.clone().unwrap_or_default(),
+            body,
+        }
+    }
+
+    /// The namespace it belongs in: its own if it says one, or the owner's.
+    fn namespace<'a>(&'a self, owner: &'a Owner) -> &'a str {
+        self.elsewhere.as_deref().unwrap_or(&owner.namespace)
+    }
+
+    fn stamped(&self, owner: &Owner) -> Map<String, Value> {
+        let mut body = self.body.clone();
+        let namespace = self.namespace(owner);
+        body.insert("apiVersion".into(), json!(self.kind.resource().api_version));
+        body.insert("kind".into(), json!(self.kind.kind));
+        let metadata = object_in(&mut body, "metadata");
+        metadata.insert("name".into(), json!(self.name));
+        metadata.insert("namespace".into(), json!(namespace));
+        // References do not cross namespaces: the garbage collector would take the owner for gone, and the object with
+        // it. There the labels say whose it is, and the controller's finalizer removes it.
+        let is_remote = namespace != owner.namespace;
+        if !is_remote {
+            metadata.insert("ownerReferences".into(), json!([owner.reference]));
+        }
+        let labels = object_in(metadata, "labels");
+        if is_remote {
+            labels.insert(names::LABEL_OWNER_KIND.into(), json!(owner.reference.kind));
+            labels.insert(names::LABEL_OWNER_NAMESPACE.into(), json!(owner.namespace));
+            labels.insert(names::LABEL_OWNER_NAME.into(), json!(owner.reference.name));
+        }
+        labels.insert(names::LABEL_MANAGED_BY.into(), json!(names::MANAGED_BY));
+        labels.insert(names::LABEL_INVENTORY.into(), json!(owner.uid()));
+        let digest = digest(&body);
+        let annotations = object_in(object_in(&mut body, "metadata"), "annotations");
+        annotations.insert(names::ANNOTATION_SPEC_HASH.into(), json!(digest));
+        body
+    }
+}
+
+/// What happened to each object of one pass.
+#[derive(Debug, Default)]
+pub struct Report {
+    results: Vec<(ChildKind, String, Result<Action, Error>)>,
+}
+
+impl Report {
+    /// What happened to the object of this kind and name, if the pass had one.
+    pub fn of(&self, kind: ChildKind, name: &str) -> Option<&Result<Action, Error>> {
+        self.results.iter().find(|(k, n, _)| *k == kind && n == name).map(|(_, _, result)| result)
+    }
+
+    /// Every object that is not as desired, and why.
+    pub fn failures(&self) -> impl Iterator<Item = &Error> {
+        self.results.iter().filter_map(|(_, _, result)| result.as_ref().err())
+    }
+
+    /// True when the pass had nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.results.is_empty()
+    }
+
+    /// The pass as a whole: an error when some object failed, which asks for the most eager retry among them.
+    pub fn into_result(self) -> Result<(), error::Error> {
+        let total = self.results.len();
+        let mut errors: Vec<_> = self.results.into_iter().filter_map(|(_, _, result)| result.err()).collect();
+        let failed = errors.len();
+        errors.sort_by_key(|error| error.category().retry());
+        errors
+            .pop()
+            .map_or(Ok(()), |source| Err(error::Error::Objects { failed, total, source: Box::new(source) }))
+    }
+}
+
+/// Writes and removes the objects of one controller, under its own field manager.
+#[derive(Clone)]
+pub struct Applier {
+    client: Client,
+    manager: &'static str,
+}
+
+impl Applier {
+    /// An applier that owns fields as `manager`.
+    pub fn new(client: Client, manager: &'static str) -> Self {
+        Self { client, manager }
+    }
+
+    /// Applies every object of `wanted` and removes every other object of the owner, except those named in `keep`.
+    pub async fn converge(
+        &self,
+        owner: &Owner,
+        wanted: &[Wanted],
+        keep: &[(ChildKind, String)],
+        children: &Children,
+    ) -> Report {
+        let orphans: Vec<_> = children
+            .owned_by(owner.uid())
+            .into_iter()
+            .filter(|(kind, object)| {
+                let name = object.name_any();
+                let namespace = object.namespace();
+                let is_wanted = wanted.iter().any(|wanted| {
+                    wanted.kind == *kind
+                        && wanted.name == name
+                        && Some(wanted.namespace(owner)) == namespace.as_deref()
+                });
+                !is_wanted && !keep.iter().any(|(k, n)| k == kind && *n == name)
+            })
+            .collect();
+        let applied = join_all(wanted.iter().map(|wanted| async move {
+            let live = children.get(wanted.kind, wanted.namespace(owner), &wanted.name);
+            (wanted.kind, wanted.name.clone(), self.apply(owner, wanted, live).await)
+        }));
+        let deleted = join_all(orphans.into_iter().map(|(kind, object)| async move {
+            (kind, object.name_any(), self.delete(kind, &object).await)
+        }));
+        let (mut results, deleted) = futures::join!(applied, deleted);
+        results.extend(deleted);
+        Report { results }
+    }
+
+    async fn apply(
+        &self,
+        owner: &Owner,
+        wanted: &Wanted,
+        cached: Option<Arc<DynamicObject>>,
+    ) -> Result<Action, Error> {
+        let kind = wanted.kind.kind;
+        let namespace = wanted.namespace(owner);
+        let full_name = format!("{namespace}/{}", wanted.name);
+        let api =
+            Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &wanted.kind.resource());
+        // The caches hold only labelled objects, so a name that seems free may still be taken. Objects are made
+        // rarely; the request is off the usual path.
+        let live = match cached {
+            Some(live) => Some(live),
+            None => api
+                .get_opt(&wanted.name)
+                .await
+                .map_err(|source| Error::LookUp { kind, name: full_name.clone(), source })?
+                .map(Arc::new),
+        };
+        let body = wanted.stamped(owner);
+        let mut params = PatchParams::apply(self.manager);
+        if let Some(live) = &live {
+            if let Some(holder) = foreign_holder(live, owner) {
+                return Err(Error::Foreign { kind, name: full_name, holder });
+            }
+            if live.metadata.deletion_timestamp.is_some() {
+                return Ok(Action::Waiting);
+            }
+            if compare::is_applied(live, &body) {
+                return Ok(Action::Unchanged);
+            }
+            // Ours for certain: what was edited by hand in the fields we name goes back.
+            params = params.force();
+        }
+        let applied = api
+            .patch(&wanted.name, &params, &Patch::Apply(Value::Object(body)))
+            .await
+            .map_err(|source| Error::Apply { kind, name: full_name.clone(), source })?;
+        tracing::info!(kind, name = full_name, version = applied.resource_version(), "applied object");
+        Ok(Action::Applied(Arc::new(applied)))
+    }
+
+    /// Removes every object of these kinds that the owner has in other namespaces, where no garbage collector follows
+    /// it. Asks the API server itself: the caches may not know the latest of them. An empty report means that nothing is
+    /// left.
+    pub async fn remove_remote(&self, owner: &Owner, kinds: &[ChildKind]) -> Result<Report, error::Error> {
+        let selector = format!(
+            "{}={},{}={}",
+            names::LABEL_INVENTORY,
+            owner.uid(),
+            names::LABEL_OWNER_NAMESPACE,
+            owner.namespace
+        );
+        let mut results = Vec::new();
+        for kind in kinds {
+            let everywhere = Api::<DynamicObject>::all_with(self.client.clone(), &kind.resource());
+            let found = everywhere
+                .list(&ListParams::default().labels(&selector))
+                .await
+                .map_err(|source| error::Error::ListRemote { kind: kind.kind, source })?;
+            for object in found {
+                results.push((*kind, object.name_any(), self.delete(*kind, &object).await));
+            }
+        }
+        Ok(Report { results })
+    }
+
+    async fn delete(&self, kind: ChildKind, object: &DynamicObject) -> Result<Action, Error> {
+        if object.metadata.deletion_timestamp.is_some() {
+            return Ok(Action::Waiting);
+        }
+        let namespace = object.namespace().unwrap_or_default();
+        let name = object.name_any();
+        let full_name = format!("{namespace}/{name}");
+        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &namespace, &kind.resource());
+        // The uid guards an object that someone made under the same name a moment ago.
+        let params = DeleteParams {
+            preconditions: Some(Preconditions { uid: object.uid(), resource_version: None }),
+            propagation_policy: Some(PropagationPolicy::Background),
+            ..DeleteParams::default()
+        };
+        match api.delete(&name, &params).await {
+            Ok(_) => {
+                tracing::info!(kind = kind.kind, name = full_name, "deleted object that is no longer wanted");
+                Ok(Action::Deleted)
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Action::Deleted),
+            Err(source) => Err(Error::Delete { kind: kind.kind, name: full_name, source }),
+        }
+    }
+}
+
+/// Who holds `live`, if that is not `owner`. An object that Causeway made and that was orphaned is free to be taken.
+fn foreign_holder(live: &DynamicObject, owner: &Owner) -> Option<String> {
+    if let Some(uid) = controller_uid(live) {
+        if uid == owner.uid() {
+            return None;
+        }
+        let reference = live.owner_references().iter().find(|reference| reference.uid == uid)?;
+        let namesake = reference.kind == owner.reference.kind && reference.name == owner.reference.name;
+        let holder = format!("{} {}", reference.kind, reference.name);
+        return Some(if namesake { format!("an earlier {holder} that is being cleaned up") } else { holder });
+    }
+    let orphaned = live.labels().get(names::LABEL_MANAGED_BY).is_some_and(|value| value == names::MANAGED_BY);
+    if orphaned {
+        return None;
+    }
+    let manager = live.managed_fields().iter().find_map(|entry| entry.manager.as_deref());
+    Some(manager.map_or_else(|| "nobody".to_owned(), |manager| format!("nobody (written by {manager})")))
+}
+
+fn object_in<'a>(parent: &'a mut Map<String, Value>, key: &str) -> &'a mut Map<String, Value> {
+    let slot = parent.entry(key).or_insert_with(|| json!({}));
+    if !slot.is_object() {
+        *slot = json!({});
+    }
+    slot.as_object_mut().expect("was made an object just above")
+}
+
+#[cfg(test)]
+mod tests;

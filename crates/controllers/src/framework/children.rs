@@ -1,0 +1,221 @@
+//! The objects that controllers make: which kinds there are, and a watched cache of each, filled with those that carry
+//! Causeway's label; and those that controllers only read, whoever made them. Controllers read here and never with live
+//! requests.
+
+use std::{sync::Arc, time::Duration};
+
+use causeway_api::names;
+use futures::{Stream, StreamExt, stream};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{ApiResource, DynamicObject},
+    runtime::{WatchStreamExt, reflector, watcher},
+};
+
+use crate::framework::error::Error;
+
+/// A kind of object that some controller makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChildKind {
+    /// API group, empty for the core group.
+    pub group: &'static str,
+    /// API version within the group.
+    pub version: &'static str,
+    /// Kind, in CamelCase.
+    pub kind: &'static str,
+    /// Resource name, as in URLs.
+    pub plural: &'static str,
+}
+
+impl ChildKind {
+    /// What a dynamic client needs to know of the kind.
+    pub fn resource(&self) -> ApiResource {
+        ApiResource {
+            group: self.group.to_owned(),
+            version: self.version.to_owned(),
+            api_version: if self.group.is_empty() {
+                self.version.to_owned()
+            } else {
+                format!("{}/{}", self.group, self.version)
+            },
+            kind: self.kind.to_owned(),
+            plural: self.plural.to_owned(),
+        }
+    }
+}
+
+/// The watched caches of a controller's child kinds.
+#[derive(Clone)]
+pub struct Children {
+    caches: Arc<[(ChildKind, reflector::Store<DynamicObject>)]>,
+}
+
+/// A stream that keeps a cache filled while it is polled, and yields each object that was touched.
+pub type Watch = stream::BoxStream<'static, watcher::Result<DynamicObject>>;
+
+impl Children {
+    /// Caches for the kinds that are `made` and those that are only `read`, in one namespace or all, and the watches that
+    /// fill them, in the same order; the caller polls the watches.
+    pub fn watch(
+        client: &Client,
+        namespace: Option<&str>,
+        made: &[ChildKind],
+        read: &[ChildKind],
+    ) -> (Self, Vec<(ApiResource, Watch)>) {
+        let own =
+            watcher::Config::default().labels(&format!("{}={}", names::LABEL_MANAGED_BY, names::MANAGED_BY));
+        let kinds = made.iter().map(|kind| (kind, own.clone()));
+        let kinds = kinds.chain(read.iter().map(|kind| (kind, watcher::Config::default())));
+        let mut caches = Vec::with_capacity(made.len() + read.len());
+        let mut watches = Vec::with_capacity(made.len() + read.len());
+        for (kind, config) in kinds {
+            let resource = kind.resource();
+            let writer = reflector::store::Writer::new(resource.clone());
+            caches.push((*kind, writer.as_reader()));
+            let api = match namespace {
+                Some(namespace) => {
+                    Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource)
+                }
+                None => Api::all_with(client.clone(), &resource),
+            };
+            let is_read = read.contains(kind);
+            watches.push((resource, fill(api, config, is_read, writer).boxed()));
+        }
+        (Self { caches: caches.into() }, watches)
+    }
+
+    /// Caches that hold exactly `objects`, for tests of pure steps.
+    #[cfg(test)]
+    pub fn fixed(objects: &[(ChildKind, Vec<DynamicObject>)]) -> Self {
+        let caches = objects.iter().map(|(kind, objects)| {
+            let mut writer = reflector::store::Writer::new(kind.resource());
+            writer.apply_watcher_event(&watcher::Event::Init);
+            for object in objects {
+                writer.apply_watcher_event(&watcher::Event::InitApply(object.clone()));
+            }
+            writer.apply_watcher_event(&watcher::Event::InitDone);
+            (*kind, writer.as_reader())
+        });
+        Self { caches: caches.collect() }
+    }
+
+    /// Waits until every cache has had its first list, for at most `patience`.
+    pub async fn ready(&self, patience: Duration) -> Result<(), Error> {
+        let deadline = tokio::time::Instant::now() + patience;
+        for (kind, cache) in self.caches.iter() {
+            match tokio::time::timeout_at(deadline, cache.wait_until_ready()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) => {
+                    return Err(Error::NotSynced { kind: kind.kind, seconds: patience.as_secs() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until every cache has had its first list; false when that can no longer happen.
+    pub async fn filled(&self) -> bool {
+        for (_, cache) in self.caches.iter() {
+            if cache.wait_until_ready().await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Every cached object that was made for the owner with this uid: it is its controller, or, in another namespace,
+    /// its label says so.
+    pub fn owned_by(&self, owner_uid: &str) -> Vec<(ChildKind, Arc<DynamicObject>)> {
+        let mut owned = Vec::new();
+        for (kind, cache) in self.caches.iter() {
+            let mine = cache.state_filter(|object| is_of(object, owner_uid));
+            owned.extend(mine.into_iter().map(|object| (*kind, object)));
+        }
+        // The caches are hash maps; a fixed order keeps logs and requests comparable.
+        owned.sort_by(|(a, x), (b, y)| {
+            (a.kind, x.namespace(), x.name_any()).cmp(&(b.kind, y.namespace(), y.name_any()))
+        });
+        owned
+    }
+
+    /// Every cached object of this kind.
+    pub fn all(&self, kind: ChildKind) -> Vec<Arc<DynamicObject>> {
+        let cache = self.caches.iter().find(|(candidate, _)| *candidate == kind);
+        cache.map(|(_, cache)| cache.state()).unwrap_or_default()
+    }
+
+    /// Every cached object of this kind in `namespace` with this label, by name.
+    pub fn labelled(&self, kind: ChildKind, namespace: &str, label: (&str, &str)) -> Vec<Arc<DynamicObject>> {
+        let Some((_, cache)) = self.caches.iter().find(|(candidate, _)| *candidate == kind) else {
+            return Vec::new();
+        };
+        let mut found = cache.state_filter(|object| {
+            object.metadata.namespace.as_deref() == Some(namespace)
+                && object.labels().get(label.0).is_some_and(|value| value == label.1)
+        });
+        found.sort_by_key(|object| object.name_any());
+        found
+    }
+
+    /// The cached object of this kind, namespace and name.
+    pub fn get(&self, kind: ChildKind, namespace: &str, name: &str) -> Option<Arc<DynamicObject>> {
+        let (_, cache) = self.caches.iter().find(|(candidate, _)| *candidate == kind)?;
+        cache.get(&reflector::ObjectRef::new_with(name, kind.resource()).within(namespace))
+    }
+}
+
+/// The object's owner of this kind, by reference or, if it has no controller of that kind, by label.
+pub fn owner_of<K>(object: &DynamicObject) -> Option<reflector::ObjectRef<K>>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let namespace = object.namespace()?;
+    let references = object.owner_references();
+    let kind = K::kind(&());
+    let reference = references.iter().find(|owner| {
+        owner.controller == Some(true) && owner.kind == kind && owner.api_version == K::api_version(&())
+    });
+    if let Some(reference) = reference {
+        return Some(reflector::ObjectRef::new(&reference.name).within(&namespace));
+    }
+    let label = |key: &str| object.labels().get(key).map(String::as_str);
+    let name = label(names::LABEL_OWNER_NAME).filter(|_| label(names::LABEL_OWNER_KIND) == Some(&*kind))?;
+    let namespace = label(names::LABEL_OWNER_NAMESPACE).unwrap_or(&namespace);
+    Some(reflector::ObjectRef::new(name).within(namespace))
+}
+
+fn is_of(object: &DynamicObject, owner_uid: &str) -> bool {
+    if let Some(uid) = controller_uid(object) {
+        return uid == owner_uid;
+    }
+    let label = |key: &str| object.labels().get(key).map(String::as_str);
+    // A local object that lost its reference was orphaned on purpose.
+    label(names::LABEL_INVENTORY) == Some(owner_uid) && label(names::LABEL_OWNER_NAMESPACE).is_some()
+}
+
+/// The uid of the object's controller, if it has one.
+pub fn controller_uid(object: &impl Resource) -> Option<&str> {
+    let owners = object.meta().owner_references.as_deref()?;
+    owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
+}
+
+fn fill(
+    api: Api<DynamicObject>,
+    config: watcher::Config,
+    may_be_undefined: bool,
+    writer: reflector::store::Writer<DynamicObject>,
+) -> impl Stream<Item = watcher::Result<DynamicObject>> + Send + 'static {
+    watcher(api, config)
+        .default_backoff()
+        .flat_map(move |event| match event {
+            // A kind that nobody has defined has no objects; the watch looks again whether somebody has.
+            Err(watcher::Error::InitialListFailed(kube::Error::Api(status)))
+                if may_be_undefined && status.code == 404 =>
+            {
+                stream::iter(vec![Ok(watcher::Event::Init), Ok(watcher::Event::InitDone)])
+            }
+            event => stream::iter(vec![event]),
+        })
+        .reflect(writer)
+        .touched_objects()
+}

@@ -1,0 +1,368 @@
+//! Runs controllers: one kube controller per kind that wakes on a new generation of its objects and on any change of
+//! their children, with bounded concurrency, a jittered resync as a net, and one error policy for all.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::{
+    FutureExt, StreamExt,
+    future::BoxFuture,
+    stream::{self, BoxStream, FuturesUnordered},
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::DynamicObject,
+    runtime::{
+        Controller, PredicateConfig, WatchStreamExt, controller, predicates,
+        reflector::{self, ObjectRef},
+        watcher::{self, watcher},
+    },
+};
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use crate::framework::{
+    backoff::{self, Backoff},
+    children::{ChildKind, Children, owner_of},
+    error::{Category, Error, Retry},
+    health::Health,
+    metrics::Metrics,
+};
+
+/// How long reconciles that run may go on after a stop.
+const STOP_GRACE: Duration = Duration::from_secs(3);
+/// How long a controller may take to let go of what it holds.
+const END_GRACE: Duration = Duration::from_secs(5);
+
+/// A controller: what it watches and how it reconciles one object.
+pub trait Reconciler: Send + Sync + 'static {
+    /// The kind it serves.
+    type Primary: Resource<DynamicType = ()>
+        + Clone
+        + DeserializeOwned
+        + std::fmt::Debug
+        + Send
+        + Sync
+        + 'static;
+    /// Its name in metrics, logs, Events and field managers.
+    const NAME: &'static str;
+    /// The kinds it makes: watched, applied and pruned by this one table.
+    const CHILDREN: &'static [ChildKind];
+
+    /// The kinds it reads, whoever made them; one that is not defined has no objects.
+    const READS: &'static [ChildKind] = &[];
+
+    /// Brings the world nearer to what `object` asks for.
+    fn reconcile(
+        &self,
+        object: Arc<Self::Primary>,
+        children: Children,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// A digest of what wakes this controller when it changes in its own object: the spec, unless it asks for more.
+    fn wakes_on(object: &Self::Primary) -> Option<u64> {
+        predicates::generation(object)
+    }
+
+    /// Whether a change of an object of a kind that it reads matters to `object`.
+    fn is_concerned(object: &Self::Primary, read: &DynamicObject) -> bool {
+        let _ = (object, read);
+        false
+    }
+
+    /// Hears that an object is gone.
+    fn forget(&self, object: &Self::Primary) {
+        let _ = object;
+    }
+
+    /// Objects to reconcile for reasons that no watch shows. Asked for once per term.
+    fn wakes(&self) -> BoxStream<'static, ObjectRef<Self::Primary>> {
+        stream::pending().boxed()
+    }
+
+    /// The controller's term is over: let go of what it holds outside of the API.
+    fn end(&self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+}
+
+/// How controllers are run.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Reconciles of one controller at the same time.
+    pub concurrency: u16,
+    /// How often every object is reconciled without a cause, before jitter.
+    pub resync: Duration,
+    /// The delays after failures.
+    pub backoff: Backoff,
+    /// How long a reconcile waits for the caches to be filled.
+    pub sync_patience: Duration,
+    /// The namespace to work in; none for all.
+    pub namespace: Option<String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            concurrency: 4,
+            resync: Duration::from_hours(1),
+            backoff: Backoff::default(),
+            sync_patience: Duration::from_secs(30),
+            namespace: None,
+        }
+    }
+}
+
+/// Controllers that run together and stop together.
+pub struct Runner {
+    client: Client,
+    config: Config,
+    metrics: Metrics,
+    health: Health,
+    controllers: Vec<Box<dyn Fn(CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>>,
+}
+
+impl Runner {
+    /// A runner without controllers.
+    pub fn new(client: Client, config: Config, metrics: Metrics, health: Health) -> Self {
+        Self { client, config, metrics, health, controllers: Vec::new() }
+    }
+
+    /// Adds a controller.
+    pub fn register<R: Reconciler>(&mut self, reconciler: R)
+    where
+        R::Primary: Resource<Scope = kube::core::NamespaceResourceScope>,
+    {
+        let reconciler = Arc::new(reconciler);
+        let (client, config) = (self.client.clone(), self.config.clone());
+        let (metrics, health) = (self.metrics.clone(), self.health.clone());
+        self.controllers.push(Box::new(move |stop| {
+            let run = Run {
+                reconciler: reconciler.clone(),
+                config: config.clone(),
+                metrics: metrics.clone(),
+                health: health.clone(),
+                failures: Mutex::default(),
+            };
+            run.until(client.clone(), stop)
+                .instrument(tracing::info_span!("run", controller = R::NAME))
+                .boxed()
+        }));
+    }
+
+    /// Runs every controller until `stop` is cancelled and the reconciles under way have ended. Each call starts afresh.
+    pub async fn run(&self, stop: &CancellationToken) {
+        let mut running: FuturesUnordered<_> =
+            self.controllers.iter().map(|start| tokio::spawn(start(stop.child_token()))).collect();
+        // Dropping this future must end the controllers too: a lost lease cannot wait.
+        let aborts = AbortAll(running.iter().map(tokio::task::JoinHandle::abort_handle).collect());
+        let given_up = async {
+            stop.cancelled().await;
+            tokio::time::sleep(STOP_GRACE + END_GRACE).await;
+        };
+        let mut given_up = std::pin::pin!(given_up);
+        loop {
+            let ended = tokio::select! {
+                ended = running.next() => ended,
+                () = &mut given_up => None,
+            };
+            let Some(ended) = ended else { break };
+            if let Err(error) = ended
+                && error.is_panic()
+            {
+                tracing::error!(%error, "a controller panicked");
+            }
+            if !stop.is_cancelled() {
+                // One controller ended by itself: none may go on alone, the caller decides what is next.
+                stop.cancel();
+            }
+        }
+        drop(aborts);
+    }
+}
+
+struct AbortAll(Vec<tokio::task::AbortHandle>);
+
+impl Drop for AbortAll {
+    fn drop(&mut self) {
+        self.0.iter().for_each(tokio::task::AbortHandle::abort);
+    }
+}
+
+/// One controller's term.
+struct Run<R: Reconciler> {
+    reconciler: Arc<R>,
+    config: Config,
+    metrics: Metrics,
+    health: Health,
+    /// Failures in a row, by object.
+    failures: Mutex<HashMap<String, u32>>,
+}
+
+impl<R: Reconciler> Run<R>
+where
+    R::Primary: Resource<Scope = kube::core::NamespaceResourceScope>,
+{
+    async fn until(self, client: Client, stop: CancellationToken) {
+        self.health.synced(R::NAME, false);
+        let (children, mut watches) =
+            Children::watch(&client, self.config.namespace.as_deref(), R::CHILDREN, R::READS);
+        let reads = watches.split_off(R::CHILDREN.len());
+        let (cache, writer) = reflector::store::<R::Primary>();
+        let (primary_cache, concerned) = (cache.clone(), cache.clone());
+        let primary_ready = async move { primary_cache.wait_until_ready().await };
+        let api = match &self.config.namespace {
+            Some(namespace) => Api::namespaced(client, namespace),
+            None => Api::all(client),
+        };
+        let run = Arc::new(self);
+        let gone = run.clone();
+        let primary = watcher(api, watcher::Config::default())
+            .default_backoff()
+            .inspect(move |event| {
+                if let Ok(watcher::Event::Delete(object)) = event {
+                    gone.forget(object);
+                }
+            })
+            .reflect(writer)
+            .applied_objects()
+            .predicate_filter(R::wakes_on, PredicateConfig::default());
+        let mut controller = Controller::for_stream(primary, cache)
+            .with_config(controller::Config::default().concurrency(run.config.concurrency))
+            .reconcile_on(run.reconciler.wakes())
+            .graceful_shutdown_on(stop.clone().cancelled_owned());
+        for (resource, watch) in watches {
+            controller =
+                controller.watches_stream_with(watch, |child| owner_of::<R::Primary>(&child), resource);
+        }
+        for (resource, watch) in reads {
+            let primaries = concerned.clone();
+            let mapper = move |read: DynamicObject| {
+                let woken = primaries.state_filter(|object| R::is_concerned(object, &read));
+                woken.iter().map(|object| ObjectRef::from_obj(&**object)).collect::<Vec<_>>()
+            };
+            controller = controller.watches_stream_with(watch, mapper, resource);
+        }
+        let (metrics, reconciler) = (run.metrics.clone(), run.reconciler.clone());
+        let synced = {
+            let (children, health) = (children.clone(), run.health.clone());
+            async move {
+                if primary_ready.await.is_ok() && children.filled().await {
+                    health.synced(R::NAME, true);
+                }
+                std::future::pending::<()>().await;
+            }
+        };
+        let reconciles = controller
+            .run(
+                move |object, run: Arc<Self>| {
+                    let children = children.clone();
+                    async move { run.reconcile(object, children).await }
+                },
+                |object, error, run| run.policy(&object, error),
+                run,
+            )
+            .for_each(|ended| {
+                if let Err(controller::Error::QueueError(error)) = ended {
+                    let error: &dyn std::error::Error = &error;
+                    metrics.watch_failed(R::NAME);
+                    tracing::warn!(controller = R::NAME, error, "a watch failed and is restarted");
+                }
+                std::future::ready(())
+            });
+        // A controller whose caches never filled does not end by itself.
+        let given_up = async {
+            stop.cancelled().await;
+            tokio::time::sleep(STOP_GRACE).await;
+        };
+        tokio::select! {
+            () = reconciles => {}
+            () = synced => {}
+            () = given_up => {}
+        }
+        if tokio::time::timeout(END_GRACE, reconciler.end()).await.is_err() {
+            tracing::warn!(controller = R::NAME, "a controller did not let go of what it holds in time");
+        }
+    }
+
+    async fn reconcile(
+        &self,
+        object: Arc<R::Primary>,
+        children: Children,
+    ) -> Result<controller::Action, Error> {
+        let span = tracing::info_span!("reconcile", controller = R::NAME, object.r#ref = key(&*object));
+        let started = Instant::now();
+        self.metrics.started(R::NAME);
+        let result = async {
+            children.ready(self.config.sync_patience).await?;
+            self.reconciler.reconcile(object.clone(), children).await
+        }
+        .instrument(span)
+        .await;
+        self.metrics.ended(R::NAME, started.elapsed(), result.as_ref().err().map(Error::category));
+        result?;
+        self.set_failures(&key(&*object), None);
+        Ok(controller::Action::requeue(backoff::spread(self.config.resync, backoff::random())))
+    }
+
+    /// The one error policy.
+    fn policy(&self, object: &R::Primary, error: &Error) -> controller::Action {
+        let key = key(object);
+        let category: Category = error.category();
+        let retry = error.retry();
+        let failures = match retry {
+            Retry::Backoff => self.failures().get(&key).copied().unwrap_or(0).saturating_add(1),
+            Retry::OnChange | Retry::Never => 0,
+        };
+        self.set_failures(&key, (failures > 0).then_some(failures));
+        let delay = match retry {
+            Retry::Backoff => Some(self.config.backoff.delay(failures, backoff::random())),
+            Retry::OnChange => Some(backoff::spread(self.config.resync, backoff::random())),
+            Retry::Never => None,
+        };
+        let error: &dyn std::error::Error = error;
+        tracing::warn!(
+            controller = R::NAME,
+            object.r#ref = key,
+            category = category.reason(),
+            retry.after = ?delay,
+            error,
+            "reconcile failed"
+        );
+        delay.map_or_else(controller::Action::await_change, controller::Action::requeue)
+    }
+
+    fn forget(&self, object: &R::Primary) {
+        self.set_failures(&key(object), None);
+        self.reconciler.forget(object);
+    }
+
+    fn set_failures(&self, key: &str, count: Option<u32>) {
+        let mut failures = self.failures();
+        match count {
+            Some(count) => drop(failures.insert(key.to_owned(), count)),
+            None => drop(failures.remove(key)),
+        }
+        self.metrics.retrying(R::NAME, failures.len());
+    }
+
+    fn failures(&self) -> MutexGuard<'_, HashMap<String, u32>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key(object: &impl ResourceExt) -> String {
+    match object.namespace() {
+        Some(namespace) => format!("{namespace}/{}", object.name_any()),
+        None => object.name_any(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

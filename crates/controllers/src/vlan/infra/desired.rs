@@ -1,0 +1,148 @@
+//! The children that an Infra should have. Pure: the same spec and observations give the same objects.
+
+use std::net::IpAddr;
+
+use causeway_api::{
+    DHCPServer, DHCPServerSpec, DNSServer, DNSServerSpec, DhcpNetwork, DnsNetwork, Infra, LeaseConfig,
+    ProxyNetwork, ProxyServer, ProxyServerSpec, names,
+};
+use ipnet::IpNet;
+use kube::{Resource, ResourceExt};
+
+use super::{
+    Component,
+    observe::Observed,
+    validate::{Dhcp, Dns, Network, Proxy, Valid, Wish},
+};
+use crate::framework::{apply::Wanted, children::ChildKind};
+
+/// The children as they should be.
+#[derive(Clone, Debug, Default)]
+pub struct Desired {
+    /// The DHCP server.
+    pub dhcp: Option<DHCPServer>,
+    /// The DNS server.
+    pub dns: Option<DNSServer>,
+    /// The proxy.
+    pub proxy: Option<ProxyServer>,
+    /// Children that are neither changed nor removed, because their part of the spec has problems.
+    pub keep: Vec<(ChildKind, String)>,
+}
+
+impl Desired {
+    /// The children for the applier.
+    pub fn wanted(&self) -> Vec<Wanted> {
+        let dhcp = self.dhcp.iter().map(|child| Wanted::new(Component::Dhcp.kind(), child));
+        let dns = self.dns.iter().map(|child| Wanted::new(Component::Dns.kind(), child));
+        let proxy = self.proxy.iter().map(|child| Wanted::new(Component::Proxy.kind(), child));
+        dhcp.chain(dns).chain(proxy).collect()
+    }
+}
+
+/// What the Infra's spec asks for.
+pub fn desired(infra: &Infra, valid: &Valid, observed: &Observed) -> Desired {
+    let name = infra.name_any();
+    let mut desired = Desired::default();
+    for (component, is_unclear) in [
+        (Component::Dhcp, valid.dhcp == Wish::Unclear),
+        (Component::Dns, valid.dns == Wish::Unclear),
+        (Component::Proxy, valid.proxy == Wish::Unclear),
+    ] {
+        if is_unclear {
+            desired.keep.push((component.kind(), component.child_name(&name)));
+        }
+    }
+    let Some(network) = &valid.network else {
+        return desired;
+    };
+    if let Wish::On(dhcp) = &valid.dhcp {
+        let child = DHCPServer::new(&Component::Dhcp.child_name(&name), build_dhcp(network, dhcp));
+        desired.dhcp = Some(labelled(child, Component::Dhcp));
+    }
+    if let Wish::On(dns) = &valid.dns {
+        let child = DNSServer::new(&Component::Dns.child_name(&name), build_dns(network, dns, observed));
+        desired.dns = Some(labelled(child, Component::Dns));
+    }
+    if let Wish::On(proxy) = &valid.proxy {
+        let child = ProxyServer::new(&Component::Proxy.child_name(&name), build_proxy(network, proxy));
+        desired.proxy = Some(labelled(child, Component::Proxy));
+    }
+    desired
+}
+
+fn labelled<K: Resource>(mut child: K, component: Component) -> K {
+    child.labels_mut().insert(names::LABEL_COMPONENT.to_owned(), component.field().to_owned());
+    child
+}
+
+fn build_dhcp(network: &Network, dhcp: &Dhcp) -> DHCPServerSpec {
+    DHCPServerSpec {
+        network_config: DhcpNetwork {
+            cidr: network.cidr.to_string(),
+            gateway: network.gateway.to_string(),
+            server_ip: dhcp.address.to_string(),
+            dns_servers: dhcp.resolvers.clone(),
+            network_attachment_name: Some(network.attachment.clone()),
+            network_attachment_namespace: Some(network.attachment_namespace.clone()),
+        },
+        lease_config: LeaseConfig {
+            range_start: dhcp.range.0.to_string(),
+            range_end: dhcp.range.1.to_string(),
+            lease_time: dhcp.spec.lease_time.clone(),
+        },
+        options: Vec::new(),
+        image: dhcp.spec.image.clone(),
+    }
+}
+
+fn build_dns(network: &Network, dns: &Dns, observed: &Observed) -> DNSServerSpec {
+    // Without a proxy there is nothing that the pod network could be sent to.
+    let proxy_service = dns.proxy.and(observed.proxy_service_ip.clone());
+    DNSServerSpec {
+        network_config: DnsNetwork {
+            server_ip: dns.address.to_string(),
+            proxy_ip: dns.proxy.map(|address| address.to_string()),
+            internal_proxy_ip: dns.internal_proxy.clone().or(proxy_service),
+            secondary_network_cidr: Some(network.cidr.to_string()),
+            network_attachment_name: Some(network.attachment.clone()),
+            network_attachment_namespace: Some(network.attachment_namespace.clone()),
+            ..DnsNetwork::default()
+        },
+        hosted_cluster_domain: dns.domain.clone(),
+        static_entries: dns.entries.clone(),
+        upstream_dns: network.resolvers.clone(),
+        image: dns.spec.image.clone(),
+        ..DNSServerSpec::default()
+    }
+}
+
+fn build_proxy(network: &Network, proxy: &Proxy) -> ProxyServerSpec {
+    let spec = &proxy.spec;
+    ProxyServerSpec {
+        network_config: ProxyNetwork {
+            server_ip: with_prefix(proxy.address, &network.cidr),
+            additional_server_ips: proxy
+                .additional
+                .iter()
+                .map(|ip| with_prefix(*ip, &network.cidr))
+                .collect(),
+            network_attachment_name: Some(network.attachment.clone()),
+            network_attachment_namespace: Some(network.attachment_namespace.clone()),
+        },
+        backends: proxy.backends.clone(),
+        ports: proxy.ports.clone(),
+        engine: spec.engine,
+        replicas: spec.replicas,
+        proxy_image: spec.proxy_image.clone(),
+        manager_image: spec.manager_image.clone(),
+        ..ProxyServerSpec::default()
+    }
+}
+
+/// A `ProxyServer` does not know its network, so its address says the prefix.
+fn with_prefix(address: IpAddr, network: &IpNet) -> String {
+    format!("{address}/{}", network.prefix_len())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::vlan::infra::fixture;
+
+fn problems(infra: &Infra) -> Vec<(String, String)> {
+    let valid = validate(infra, &Observed::default());
+    valid.problems.into_iter().map(|problem| (problem.field, problem.message)).collect()
+}
+
+#[test]
+fn each_problem_names_its_field_and_the_way_out() {
+    let domain = json!({ "baseDomain": "example.com" });
+    let cases: &[(Value, &str, &str)] = &[
+        (json!({"dhcp": {"serverIP": "10.0.0.2"}}), "dhcp.serverIP", "leave it out to have one chosen"),
+        (json!({"dhcp": {"serverIP": "192.168.100.255"}}), "dhcp.serverIP", "not a host address"),
+        (json!({"dhcp": {"serverIP": "192.168.100.1"}}), "dhcp.serverIP", "also spec.networkConfig.gateway"),
+        (json!({"dhcp": {"rangeStart": "192.168.100.9"}}), "dhcp.rangeEnd", "together"),
+        (
+            json!({"dhcp": {"rangeStart": "192.168.99.9", "rangeEnd": "192.168.100.10"}}),
+            "dhcp.rangeStart",
+            "not a host address in 192.168.100.0/24",
+        ),
+        (
+            json!({"dhcp": {"rangeStart": "192.168.100.20", "rangeEnd": "192.168.100.10"}}),
+            "dhcp.rangeEnd",
+            "swap the two",
+        ),
+        (
+            json!({"dhcp": {"rangeStart": "192.168.100.1", "rangeEnd": "192.168.100.10"}}),
+            "dhcp.rangeStart",
+            "holds the gateway",
+        ),
+        (
+            json!({
+                "dhcp": {"rangeStart": "192.168.100.10", "rangeEnd": "192.168.100.20"},
+                "dns": {"serverIP": "192.168.100.15", "baseDomain": "example.com"},
+            }),
+            "dns.serverIP",
+            "a shorter range",
+        ),
+        (
+            json!({
+                "dhcp": {"serverIP": "192.168.100.7"},
+                "dns": {"serverIP": "192.168.100.7", "baseDomain": "example.com"},
+            }),
+            "dns.serverIP",
+            "also spec.infraComponents.dhcp.serverIP",
+        ),
+        (json!({"proxy": {}}), "dns.baseDomain", "example.com"),
+        (
+            json!({"dns": {"baseDomain": "example.com", "extraEntries": [{"hostname": "a.example.com"}]}}),
+            "dns.extraEntries[0].ip",
+            "while there is no proxy",
+        ),
+        (
+            json!({"dns": domain, "proxy": {"backends": [{"name": "oauth", "disabled": true}]}}),
+            "proxy.backends[0].name",
+            "write one of kube-apiserver,",
+        ),
+        (
+            json!({"dns": domain, "proxy": {"backends": [
+                {"name": "x", "hostname": "x.example.com", "port": 443, "targetService": "x"},
+            ]}}),
+            "proxy.backends[0].targetPort",
+            "further backend",
+        ),
+        (
+            json!({"dns": domain, "proxy": {"backends": [
+                {"name": "ignition-server", "hostname": "oauth.lab.example.com"},
+            ]}}),
+            "proxy.backends",
+            "both claim oauth.lab.example.com on port 443",
+        ),
+        (
+            json!({"dns": domain, "proxy": {"ports": [{"port": 443, "noSNI": {"backend": "kube-apiserver"}}]}}),
+            "proxy.ports[0].noSNI.backend",
+            "no backend \"kube-apiserver\" listens on port 443",
+        ),
+    ];
+    for (components, field, words) in cases {
+        let found = problems(&fixture::infra(components));
+        let [(path, message)] = found.as_slice() else {
+            panic!("{components}: one problem expected: {found:?}")
+        };
+        assert_eq!(*path, format!("spec.infraComponents.{field}"), "{components}");
+        assert!(message.contains(words), "{components}: {message}");
+    }
+}
+
+#[test]
+fn a_bad_network_makes_every_wanted_component_unclear() {
+    let mut infra = fixture::infra(&json!({ "dhcp": {}, "dns": { "baseDomain": "example.com" } }));
+    infra.spec.network_config.cidr = "192.168.100.0/99".into();
+    let valid = validate(&infra, &Observed::default());
+    assert_eq!((valid.dhcp, valid.dns, valid.proxy), (Wish::Unclear, Wish::Unclear, Wish::Off));
+    infra.spec.network_config.cidr = "192.168.100.0/24".into();
+    infra.spec.network_config.gateway = "192.168.101.1".into();
+    assert_eq!(problems(&infra)[0].0, "spec.networkConfig.gateway");
+}
+
+#[test]
+fn a_full_network_says_so() {
+    let mut infra = fixture::infra(&fixture::all());
+    infra.spec.network_config.cidr = "192.168.100.0/30".into();
+    let valid = validate(&infra, &Observed::default());
+    assert!(
+        valid.problems.iter().all(|problem| problem.reason == Reason::AddressesExhausted),
+        "{:?}",
+        valid.problems
+    );
+    assert_eq!((valid.dhcp, valid.proxy), (Wish::Unclear, Wish::Unclear));
+}
+
+#[test]
+fn a_disabled_component_is_off_and_its_domain_still_counts() {
+    let infra =
+        fixture::infra(&json!({ "dns": { "enabled": false, "baseDomain": "example.com" }, "proxy": {} }));
+    let valid = validate(&infra, &Observed::default());
+    assert_eq!(valid.dns, Wish::Off);
+    let Wish::On(proxy) = valid.proxy else { panic!("{:?}", valid.problems) };
+    assert_eq!(proxy.backends[0].hostname, "api.lab.example.com");
+}
+
+#[test]
+fn resolvers_for_clients_are_bare_addresses() {
+    let mut infra = fixture::infra(&json!({ "dhcp": {} }));
+    infra.spec.network_config.dns_servers = vec!["10.0.0.53".into(), "tls://10.0.0.54".into()];
+    assert_eq!(problems(&infra)[0].0, "spec.networkConfig.dnsServers[1]");
+}
