@@ -54,6 +54,7 @@ const fn fence(
 
 /// One line per crate. A new crate is added here together with its first code.
 const FENCES: &[Fence] = &[
+    fence("causeway-base", &[], IO),
     Fence {
         never_kube_features: &["client", "runtime", "ws", "config"],
         ..fence("causeway-api", &[], CLIENT)
@@ -78,6 +79,8 @@ const FENCES: &[Fence] = &[
     fence("xtask", &["causeway-api"], &["tokio"]),
 ];
 
+/// What every crate may use.
+const BASE: &str = "causeway-base";
 /// The binary composes everything.
 const BINARY: &str = "causeway";
 /// May be a dev-dependency of any crate: tests use it as their fake cluster.
@@ -113,8 +116,8 @@ fn violations_of(package: &Package, members: &[&str]) -> Vec<String> {
         let dev = dependency.kind.as_deref() == Some("dev");
         let target = dependency.name.as_str();
         if members.contains(&target) {
-            let allowed_in_tests = dev && target == TEST_FAKE;
-            if !allowed_in_tests && !fence.may_use.contains(&target) {
+            let allowed_to_all = target == BASE || (dev && target == TEST_FAKE);
+            if !allowed_to_all && !fence.may_use.contains(&target) {
                 found.push(format!("{name} must not depend on {target}: {}", allowed(fence)));
             }
             continue;
