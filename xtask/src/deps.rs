@@ -44,6 +44,9 @@ const IO: &[&str] =
 const CLIENT: &[&str] =
     &["kube-client", "kube-runtime", "tokio", "tokio-util", "hyper", "hyper-util", "axum", "tower"];
 
+/// Features of `kube` that bring more than types.
+const TYPES_ONLY: &[&str] = &["client", "runtime", "ws", "config"];
+
 const fn fence(
     name: &'static str,
     may_use: &'static [&'static str],
@@ -55,11 +58,12 @@ const fn fence(
 /// One line per crate. A new crate is added here together with its first code.
 const FENCES: &[Fence] = &[
     fence("causeway-base", &[], IO),
-    Fence {
-        never_kube_features: &["client", "runtime", "ws", "config"],
-        ..fence("causeway-api", &[], CLIENT)
-    },
+    Fence { never_kube_features: TYPES_ONLY, ..fence("causeway-api", &[], CLIENT) },
     fence("causeway-ir", &[], IO),
+    Fence {
+        never_kube_features: TYPES_ONLY,
+        ..fence("causeway-translate", &["causeway-api", "causeway-ir"], CLIENT)
+    },
     fence("causeway-engine", &["causeway-ir", "causeway-link"], KUBERNETES),
     fence("causeway-link", &[], KUBERNETES),
     fence("causeway-xds", &["causeway-ir"], KUBERNETES),
@@ -69,11 +73,18 @@ const FENCES: &[Fence] = &[
     fence("causeway-containers", &[], KUBERNETES),
     fence(
         "causeway-controllers",
-        &["causeway-api", "causeway-containers", "causeway-ir", "causeway-link", "causeway-providers"],
+        &[
+            "causeway-api",
+            "causeway-containers",
+            "causeway-ir",
+            "causeway-link",
+            "causeway-providers",
+            "causeway-translate",
+        ],
         &["axum", "bollard"],
     ),
     fence("causeway-apiserver", &["causeway-api"], &[]),
-    fence("causeway-node", &["causeway-containers", "causeway-ir"], &["bollard"]),
+    fence("causeway-node", &["causeway-containers", "causeway-ir", "causeway-translate"], &["bollard"]),
     // Measures the program from outside.
     fence("causeway-bench", &[], KUBERNETES),
     fence("xtask", &["causeway-api"], &["tokio"]),
