@@ -9,11 +9,13 @@ use causeway_ir::{Plan, Problem};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Interval;
 
+use super::termination::Termination;
+
 /// How often the file is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Reads a plan, which may not be valid.
-pub fn read(path: &Path) -> anyhow::Result<Plan> {
+pub(crate) fn read(path: &Path) -> anyhow::Result<Plan> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("can't read the plan {}", path.display()))?;
     // The parser's budget is for documents of strangers; a plan of 100,000 routes is beyond it.
@@ -24,7 +26,7 @@ pub fn read(path: &Path) -> anyhow::Result<Plan> {
 }
 
 /// Reads a plan and prints what is wrong with it; `None` if it can't be run.
-pub fn read_valid(path: &Path) -> anyhow::Result<Option<Plan>> {
+pub(crate) fn read_valid(path: &Path) -> anyhow::Result<Option<Plan>> {
     read_valid_after(path, &Plan::default())
 }
 
@@ -44,30 +46,30 @@ fn print_problems(kind: &str, path: &Path, problems: &[Problem]) {
 }
 
 /// Follows a plan file until the process is asked to end.
-pub struct Follower {
+pub(crate) struct Follower {
     path: PathBuf,
     seen: Option<(SystemTime, u64)>,
     look: Interval,
     hangup: Signal,
-    terminate: Signal,
-    interrupt: Signal,
+    termination: Termination,
 }
 
 impl Follower {
-    pub fn new(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn new(path: &Path) -> anyhow::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
             seen: stamp(path),
             look: tokio::time::interval(LOOK),
             hangup: signal(SignalKind::hangup())?,
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
+            termination: Termination::listen()?,
         })
     }
 
-    /// The good plan that follows the one that runs, or `None` when the process is to end. May be dropped and called
-    /// again.
-    pub async fn next(&mut self, runs: &Plan) -> Option<Plan> {
+    /// The good plan that follows the one that runs, or `None` when the process is to end.
+    ///
+    /// # Cancellation
+    /// May be dropped and called again.
+    pub(crate) async fn next(&mut self, runs: &Plan) -> Option<Plan> {
         while self.changed().await {
             match read_valid_after(&self.path, runs) {
                 Ok(Some(plan)) => return Some(plan),
@@ -79,7 +81,7 @@ impl Follower {
     }
 
     /// Waits for a change of the file, or for being told to read it again; false when the process is to end.
-    pub async fn changed(&mut self) -> bool {
+    pub(crate) async fn changed(&mut self) -> bool {
         loop {
             tokio::select! {
                 _ = self.hangup.recv() => self.seen = stamp(&self.path),
@@ -91,8 +93,7 @@ impl Follower {
                     }
                     self.seen = now;
                 }
-                _ = self.terminate.recv() => return false,
-                _ = self.interrupt.recv() => return false,
+                () = self.termination.asked() => return false,
             }
             return true;
         }

@@ -1,5 +1,5 @@
-//! Joins the API server's log of a `ContainerNetworkTunnelProxy` to the journal that its controller writes beside it.
-//! The journal is cut when it grows too long: whoever follows it goes on after the last line that was read.
+//! Logs of tunnel proxies (`containernetworktunnelproxies/log`), from the journals that their controller writes. A journal
+//! is cut when it grows too long; a reader that follows it goes on after the last line that it has seen.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -15,21 +15,21 @@ use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// How often a followed journal is looked at.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often a followed journal is read.
+const POLL: Duration = Duration::from_millis(100);
 
 /// The journals below a directory.
-pub struct TunnelLogs {
+pub(in crate::commands::up) struct TunnelJournals {
     directory: PathBuf,
 }
 
-impl TunnelLogs {
-    pub fn new(directory: &Path) -> Self {
+impl TunnelJournals {
+    pub(in crate::commands::up) fn new(directory: &Path) -> Self {
         Self { directory: directory.to_owned() }
     }
 }
 
-impl ObjectLogs for TunnelLogs {
+impl ObjectLogs for TunnelJournals {
     fn open(
         &self,
         namespace: String,
@@ -46,7 +46,7 @@ impl ObjectLogs for TunnelLogs {
     }
 }
 
-/// What a reader gets, piece by piece.
+/// What one request gets, piece by piece.
 struct Lines {
     journal: Journal,
     timestamps: bool,
@@ -57,7 +57,7 @@ struct Lines {
 
 struct Follow {
     until: BoxFuture<'static, ()>,
-    look: Interval,
+    poll: Interval,
 }
 
 impl Lines {
@@ -69,9 +69,9 @@ impl Lines {
             None => first,
         };
         let follow = options.follow_until.map(|until| {
-            let mut look = interval(LOOK);
-            look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            Follow { until, look }
+            let mut poll = interval(POLL);
+            poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            Follow { until, poll }
         });
         Ok(Self { journal, timestamps: options.timestamps, follow, first: Some(first) })
     }
@@ -84,7 +84,7 @@ impl Lines {
                 (None, Some(follow)) => {
                     let over = tokio::select! {
                         () = &mut follow.until => true,
-                        _ = follow.look.tick() => false,
+                        _ = follow.poll.tick() => false,
                     };
                     if over {
                         self.follow = None;

@@ -1,4 +1,4 @@
-//! Joins the API server's `pods/log` to the node's log files.
+//! Pods' logs (`pods/log`), from the node's log files.
 
 use std::path::Path;
 
@@ -10,18 +10,18 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
-/// The logs of the node in this process.
-pub struct NodeLogs {
+/// The log files of the node in this process.
+pub(in crate::commands::up) struct PodLogFiles {
     reader: LogReader,
 }
 
-impl NodeLogs {
-    pub fn new(node_dir: &Path) -> Self {
+impl PodLogFiles {
+    pub(in crate::commands::up) fn new(node_dir: &Path) -> Self {
         Self { reader: LogReader::new(node_dir) }
     }
 }
 
-impl PodLogs for NodeLogs {
+impl PodLogs for PodLogFiles {
     fn open(
         &self,
         namespace: String,
@@ -38,7 +38,7 @@ impl PodLogs for NodeLogs {
                     ))
                 })?),
             };
-            let wanted = causeway_node::LogOptions {
+            let read = causeway_node::LogOptions {
                 follow: options.follow,
                 previous: options.previous,
                 tail_lines: options.tail_lines,
@@ -47,7 +47,7 @@ impl PodLogs for NodeLogs {
                 timestamps: options.timestamps,
                 limit_bytes: options.limit_bytes,
             };
-            match reader.open(&namespace, &pod, &options.container, wanted).await {
+            match reader.open(&namespace, &pod, &options.container, read).await {
                 Ok(lines) => Ok(lines.boxed()),
                 Err(error @ LogError::Read { .. }) => Err(ApiError::internal(error.to_string())),
                 Err(error) => Err(ApiError::bad_request(error.to_string())),

@@ -1,5 +1,6 @@
 //! The addresses of Services on this machine: an engine in this process runs the plan that the node makes of them.
 
+use std::fmt;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
@@ -8,28 +9,51 @@ use causeway_node::services::{self, Listeners};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::commands::engine::raise_descriptors;
+use crate::parts::open_files;
 
-/// Where the API server takes the addresses of Services from.
-pub const RANGE: &str = "127.96.0.0/16";
-/// One of them.
+/// The range that the API server takes the addresses of Services from.
+const RANGE: &str = "127.96.0.0/16";
+/// An address of it, to try.
 const PROBE: Ipv4Addr = Ipv4Addr::new(127, 96, 0, 1);
-/// How long connections may go on when everything ends.
+/// How long open connections may go on after shutdown.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// Whether this machine lets programs have such addresses, and what to do if not.
-pub fn usable() -> Result<(), String> {
-    UdpSocket::bind((PROBE, 0)).map(drop).map_err(|error| {
-        format!(
-            "this machine does not let programs listen on {PROBE}: {error}; Linux does when its loopback has 127.0.0.0/8 \
-             (ip addr show lo). Pods and Services have no working addresses without it"
-        )
-    })
+/// Whether the addresses of Services work.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Services {
+    On,
+    /// Switched off with `--no-services`.
+    Off,
+    /// This machine does not have such addresses.
+    Unusable(String),
+}
+
+impl Services {
+    /// Finds out whether programs of this machine can listen on such addresses.
+    pub(super) fn probe() -> Self {
+        match UdpSocket::bind((PROBE, 0)) {
+            Ok(_) => Self::On,
+            Err(error) => Self::Unusable(format!(
+                "this machine does not let programs listen on {PROBE}: {error}; Linux does when its loopback has \
+                 127.0.0.0/8 (ip addr show lo). Pods and Services have no working addresses without it"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Services {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::On => write!(f, "on ({RANGE})"),
+            Self::Off => write!(f, "off"),
+            Self::Unusable(why) => write!(f, "off: {why}"),
+        }
+    }
 }
 
 /// Makes Services work until `shutdown`.
-pub async fn run(client: kube::Client, node: &str, shutdown: CancellationToken) -> anyhow::Result<()> {
-    raise_descriptors();
+pub(super) async fn run(client: kube::Client, node: &str, shutdown: CancellationToken) -> anyhow::Result<()> {
+    open_files::raise_limit();
     let (plan_tx, plan_rx) = watch::channel(None); // node → engine
     let (listeners_tx, listeners_rx) = watch::channel(Listeners::new()); // engine → node
     let engine = Engine::start(plan_rx, &Options::default())?;
@@ -43,7 +67,7 @@ pub async fn run(client: kube::Client, node: &str, shutdown: CancellationToken) 
     Ok(())
 }
 
-/// Tells which listeners there are and which of them fail, whenever that changes.
+/// Reports the listeners and their errors to the node whenever they change.
 async fn report(handle: Handle, listeners_tx: &watch::Sender<Listeners>) {
     let mut status_rx = handle.watch();
     loop {

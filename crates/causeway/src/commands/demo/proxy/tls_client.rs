@@ -1,4 +1,4 @@
-//! A client outside: dials the proxy's address, asks for a name, and trusts only the demo's authority.
+//! A client outside of the cluster: dials the proxy's address, asks for a server name, and trusts only the demo's CA.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,28 +14,28 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-pub struct Visitor {
+pub(super) struct TlsClient {
     proxy: SocketAddr,
     connector: TlsConnector,
 }
 
 /// A connection that stays open.
-pub struct Open {
+pub(super) struct OpenConnection {
     stream: TlsStream<TcpStream>,
 }
 
-impl Visitor {
-    pub fn new(proxy: SocketAddr, authority: CertificateDer<'static>) -> anyhow::Result<Self> {
+impl TlsClient {
+    pub(super) fn new(proxy: SocketAddr, authority: CertificateDer<'static>) -> anyhow::Result<Self> {
         let mut roots = RootCertStore::empty();
         roots.add(authority)?;
         let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
         Ok(Self { proxy, connector: TlsConnector::from(Arc::new(config)) })
     }
 
-    /// Who answers an HTTP request for this host.
-    pub async fn ask(&self, host: &str) -> anyhow::Result<String> {
+    /// The name of the service that answers an HTTP request for this host.
+    pub(super) async fn ask(&self, host: &str) -> anyhow::Result<String> {
         let asked = async {
             let mut stream = self.connect(host).await.with_context(|| format!("no TLS with {host}"))?;
             stream.write_all(format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n").as_bytes()).await?;
@@ -45,19 +45,19 @@ impl Visitor {
             ensure!(head.starts_with("HTTP/1.1 200"), "the answer is {head}");
             Ok(body.lines().next().unwrap_or_default().to_owned())
         };
-        timeout(PATIENCE, asked).await.with_context(|| format!("{host} did not answer"))?
+        timeout(TIMEOUT, asked).await.with_context(|| format!("{host} did not answer"))?
     }
 
-    /// How a name that nobody has is refused.
-    pub async fn refusal(&self, host: &str) -> anyhow::Result<String> {
-        match timeout(PATIENCE, self.connect(host)).await.context("the connection hangs")? {
-            Ok(_) => bail!("{host} was let in"),
+    /// The error with which a name is refused; an error if it is not.
+    pub(super) async fn refusal(&self, host: &str) -> anyhow::Result<String> {
+        match timeout(TIMEOUT, self.connect(host)).await.context("the connection hangs")? {
+            Ok(_) => bail!("{host} was not refused"),
             Err(error) => Ok(error.to_string()),
         }
     }
 
-    pub async fn open(&self, host: &str) -> anyhow::Result<Open> {
-        Ok(Open { stream: self.connect(host).await? })
+    pub(super) async fn open(&self, host: &str) -> anyhow::Result<OpenConnection> {
+        Ok(OpenConnection { stream: self.connect(host).await? })
     }
 
     async fn connect(&self, host: &str) -> io::Result<TlsStream<TcpStream>> {
@@ -66,11 +66,11 @@ impl Visitor {
     }
 }
 
-impl Open {
+impl OpenConnection {
     /// Sends a line and checks that it comes back.
-    pub async fn echo(&mut self, text: &[u8]) -> anyhow::Result<()> {
+    pub(super) async fn echo(&mut self, text: &[u8]) -> anyhow::Result<()> {
         let mut back = vec![0; text.len()];
-        timeout(PATIENCE, async {
+        timeout(TIMEOUT, async {
             self.stream.write_all(text).await?;
             self.stream.read_exact(&mut back).await
         })

@@ -1,4 +1,4 @@
-//! What a process shows of itself over plain HTTP on loopback: `/metrics`, `/healthz`, `/readyz`.
+//! The operator's `/metrics`, `/healthz` and `/readyz`, over plain HTTP.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,13 +13,18 @@ use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+pub(super) async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address)
         .await
         .with_context(|| format!("can't serve metrics on {address}; choose another with --observe ADDR:PORT"))
 }
 
-pub async fn serve(listener: TcpListener, registry: Registry, health: Health, shutdown: CancellationToken) {
+pub(super) async fn serve(
+    listener: TcpListener,
+    registry: Registry,
+    health: Health,
+    shutdown: CancellationToken,
+) {
     let registry = Arc::new(registry);
     let live = health.clone();
     let router = Router::new()
