@@ -12,14 +12,14 @@ use rustix::net::{
     shutdown, socket_with, sockopt,
 };
 
-pub use rustix::event::epoll::EventFlags;
+pub(crate) use rustix::event::epoll::EventFlags;
 
 const BACKLOG: i32 = 4096;
 /// Addresses that clients connect from, so that their ports never run out.
 const SOURCES: usize = 32;
 const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
-pub fn listen(at: SocketAddrV4) -> io::Result<OwnedFd> {
+pub(crate) fn listen(at: SocketAddrV4) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, FLAGS, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     bind(&socket, &at)?;
@@ -28,7 +28,7 @@ pub fn listen(at: SocketAddrV4) -> io::Result<OwnedFd> {
 }
 
 /// Begins to connect; `turn` chooses the address to connect from.
-pub fn connect(to: SocketAddrV4, turn: usize) -> io::Result<OwnedFd> {
+pub(crate) fn connect(to: SocketAddrV4, turn: usize) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, FLAGS, None)?;
     sockopt::set_tcp_nodelay(&socket, true)?;
     let source = Ipv4Addr::new(127, 0, 1, 1 + (turn % SOURCES) as u8);
@@ -39,32 +39,32 @@ pub fn connect(to: SocketAddrV4, turn: usize) -> io::Result<OwnedFd> {
     }
 }
 
-pub fn accept(listener: &OwnedFd) -> io::Result<OwnedFd> {
+pub(crate) fn accept(listener: &OwnedFd) -> io::Result<OwnedFd> {
     let socket = accept_with(listener, FLAGS)?;
     sockopt::set_tcp_nodelay(&socket, true)?;
     Ok(socket)
 }
 
-pub fn send(socket: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
+pub(crate) fn send(socket: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(rustix::net::send(socket, bytes, SendFlags::NOSIGNAL)?)
 }
 
-pub fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<usize> {
+pub(crate) fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<usize> {
     Ok(recv(socket, bytes, RecvFlags::empty())?.0)
 }
 
 /// Says that nothing more will be sent.
-pub fn finish(socket: &OwnedFd) -> io::Result<()> {
+pub(crate) fn finish(socket: &OwnedFd) -> io::Result<()> {
     Ok(shutdown(socket, Shutdown::Write)?)
 }
 
 /// Whether to try again later; before it is connected a socket says `NotConnected`.
-pub fn is_early(error: &io::Error) -> bool {
+pub(crate) fn is_early(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected)
 }
 
 /// Waits until there is something to read, or room to write; `false` when the time is over.
-pub fn wait(socket: &OwnedFd, flags: PollFlags, limit: Duration) -> io::Result<PollFlags> {
+pub(crate) fn wait(socket: &OwnedFd, flags: PollFlags, limit: Duration) -> io::Result<PollFlags> {
     let mut polled = [PollFd::new(socket, flags)];
     rustix::event::poll(&mut polled, Some(&timespec(limit)))?;
     Ok(polled[0].revents())
@@ -75,26 +75,26 @@ fn timespec(limit: Duration) -> Timespec {
 }
 
 /// Sockets by number, and what has happened to them.
-pub struct Poller {
+pub(crate) struct Poller {
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
 }
 
 impl Poller {
-    pub fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?, events: Vec::with_capacity(256) })
     }
 
-    pub fn add(&self, socket: impl AsFd, number: usize, flags: EventFlags) -> io::Result<()> {
+    pub(crate) fn add(&self, socket: impl AsFd, number: usize, flags: EventFlags) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, socket, epoll::EventData::new_u64(number as u64), flags)?)
     }
 
-    pub fn modify(&self, socket: impl AsFd, number: usize, flags: EventFlags) -> io::Result<()> {
+    pub(crate) fn modify(&self, socket: impl AsFd, number: usize, flags: EventFlags) -> io::Result<()> {
         Ok(epoll::modify(&self.epoll, socket, epoll::EventData::new_u64(number as u64), flags)?)
     }
 
     /// Waits for events and says how many there are.
-    pub fn wait(&mut self, limit: Option<Duration>) -> io::Result<usize> {
+    pub(crate) fn wait(&mut self, limit: Option<Duration>) -> io::Result<usize> {
         self.events.clear();
         let limit = limit.map(timespec);
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), limit.as_ref()) {
@@ -104,7 +104,7 @@ impl Poller {
     }
 
     /// The number of the socket of an event, and what happened.
-    pub fn event(&self, place: usize) -> (usize, EventFlags) {
+    pub(crate) fn event(&self, place: usize) -> (usize, EventFlags) {
         let event = self.events[place];
         (event.data.u64() as usize, event.flags)
     }

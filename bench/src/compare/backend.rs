@@ -4,6 +4,7 @@
 use std::io;
 use std::net::SocketAddrV4;
 use std::os::fd::OwnedFd;
+use std::process::{Child, Command};
 
 use anyhow::Context;
 
@@ -35,16 +36,38 @@ struct Connection {
     state: State,
 }
 
-struct Backend {
+struct Server {
     poller: Poller,
     data: Vec<u8>,
     buffer: Vec<u8>,
 }
 
+/// The process with these servers.
+pub(crate) struct Backend(Child);
+
+impl Backend {
+    pub(crate) fn start() -> anyhow::Result<Self> {
+        let own = std::env::current_exe().context("can't find this program's own file")?;
+        Ok(Self(Command::new(own).arg("backend").spawn().context("can't start the backend")?))
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        // It holds nothing worth an orderly end.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Serves until the process is ended.
-pub fn serve() -> anyhow::Result<()> {
+pub(crate) fn serve() -> anyhow::Result<()> {
     let mut listeners = Vec::new();
-    let mut backend = Backend { poller: Poller::new()?, data: pattern(), buffer: vec![0; CHUNK] };
+    let mut backend = Server { poller: Poller::new()?, data: pattern(), buffer: vec![0; CHUNK] };
     for address in [PLAIN_BACKEND].into_iter().chain(backends()) {
         let listener = net::listen(address).with_context(|| format!("can't listen on {address}"))?;
         backend.poller.add(&listener, listeners.len(), EventFlags::IN)?;
@@ -87,7 +110,7 @@ pub fn serve() -> anyhow::Result<()> {
 }
 
 /// Bytes that are no pattern to any compressor on the way.
-pub fn pattern() -> Vec<u8> {
+pub(crate) fn pattern() -> Vec<u8> {
     (0..CHUNK as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
@@ -100,7 +123,7 @@ fn later(result: io::Result<usize>) -> io::Result<Option<usize>> {
     }
 }
 
-impl Backend {
+impl Server {
     /// Goes on with a connection; `false` when it is over.
     fn step(&mut self, connection: &mut Connection, number: usize, flags: EventFlags) -> io::Result<bool> {
         let Connection { socket, address, state } = connection;

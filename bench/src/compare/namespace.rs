@@ -11,7 +11,7 @@ const MARK: &str = "CAUSEWAY_BENCH_NAMESPACE";
 
 /// Goes on within a namespace: starts this program again in one, unless it is there already. What was built is named,
 /// so that it is not built again.
-pub fn enter(built: Option<&Path>) -> anyhow::Result<()> {
+pub(crate) fn enter(built: Option<&Path>) -> anyhow::Result<()> {
     if std::env::var_os(MARK).is_some() {
         return up();
     }

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a backend is asked to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub(crate) enum Order {
     /// Answer with one's address and close.
     Reply,
     /// Send without end.
@@ -33,7 +33,7 @@ pub enum Order {
 }
 
 impl Order {
-    pub const LENGTH: usize = 9;
+    pub(crate) const LENGTH: usize = 9;
 
     fn letter(self) -> u8 {
         match self {
@@ -46,12 +46,12 @@ impl Order {
         }
     }
 
-    pub fn encode(self, argument: u64, out: &mut Vec<u8>) {
+    pub(crate) fn encode(self, argument: u64, out: &mut Vec<u8>) {
         out.push(self.letter());
         out.extend_from_slice(&argument.to_le_bytes());
     }
 
-    pub fn decode(bytes: &[u8; Self::LENGTH]) -> Option<(Self, u64)> {
+    pub(crate) fn decode(bytes: &[u8; Self::LENGTH]) -> Option<(Self, u64)> {
         let [letter, argument @ ..] = bytes;
         let all = [Self::Reply, Self::Send, Self::Take, Self::Both, Self::Echo, Self::Keep];
         let order = all.into_iter().find(|order| order.letter() == *letter)?;
@@ -60,7 +60,7 @@ impl Order {
 }
 
 /// What a backend answers to `Order::Reply`: two letters and its address.
-pub fn reply(of: SocketAddrV4) -> [u8; 8] {
+pub(crate) fn reply(of: SocketAddrV4) -> [u8; 8] {
     let mut reply = *b"OK\0\0\0\0\0\0";
     reply[2..6].copy_from_slice(&of.ip().octets());
     reply[6..].copy_from_slice(&of.port().to_be_bytes());
@@ -69,16 +69,16 @@ pub fn reply(of: SocketAddrV4) -> [u8; 8] {
 
 /// Where a load goes.
 #[derive(Clone)]
-pub struct Target {
+pub(crate) struct Target {
     /// The proxy; without one each connection goes straight to its backend.
-    pub proxy: Option<SocketAddrV4>,
+    pub(crate) proxy: Option<SocketAddrV4>,
     /// With names each connection begins with a ClientHello.
-    pub names: Option<Rc<Names>>,
+    pub(crate) names: Option<Rc<Names>>,
 }
 
 impl Target {
     /// How many different connections there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.names.as_ref().map_or(1, |names| names.len())
     }
 
@@ -86,12 +86,12 @@ impl Target {
         self.names.as_ref().map_or(PLAIN_BACKEND, |names| names.backend(place))
     }
 
-    pub fn connect(&self, place: usize, turn: usize) -> io::Result<OwnedFd> {
+    pub(crate) fn connect(&self, place: usize, turn: usize) -> io::Result<OwnedFd> {
         net::connect(self.proxy.unwrap_or_else(|| self.backend(place)), turn)
     }
 
     /// The first bytes of a connection: ClientHello and order.
-    pub fn opening(&self, place: usize, order: Order, argument: u64, out: &mut Vec<u8>) {
+    pub(crate) fn opening(&self, place: usize, order: Order, argument: u64, out: &mut Vec<u8>) {
         out.clear();
         if let Some(names) = &self.names {
             names.write_hello(place, out);
@@ -100,13 +100,13 @@ impl Target {
     }
 
     /// Whether an answer came from the backend that the name leads to.
-    pub fn check(&self, place: usize, answer: &[u8]) -> anyhow::Result<()> {
+    pub(crate) fn check(&self, place: usize, answer: &[u8]) -> anyhow::Result<()> {
         ensure!(answer == reply(self.backend(place)), "an answer from the wrong backend");
         Ok(())
     }
 
     /// Connects and sends the first bytes.
-    pub fn open(&self, place: usize, order: Order, argument: u64) -> anyhow::Result<OwnedFd> {
+    pub(crate) fn open(&self, place: usize, order: Order, argument: u64) -> anyhow::Result<OwnedFd> {
         let socket = self.connect(place, place).context("connecting failed")?;
         let mut opening = Vec::new();
         self.opening(place, order, argument, &mut opening);
@@ -125,7 +125,7 @@ impl Target {
     }
 
     /// One request with its answer.
-    pub fn probe(&self, place: usize, patience: Duration) -> anyhow::Result<()> {
+    pub(crate) fn probe(&self, place: usize, patience: Duration) -> anyhow::Result<()> {
         let socket = self.open(place, Order::Reply, 0)?;
         let (mut answer, mut buffer) = (Vec::new(), [0; 64]);
         loop {

@@ -4,30 +4,29 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
-use super::{Figures, Now, Stopwatch, TICK};
-use crate::l4::accounts::{Accounts, Spent};
-use crate::l4::backend::pattern;
-use crate::l4::net::{self, EventFlags, Poller};
-use crate::l4::target::{Order, Target};
+use super::{Figures, Measured, Now, Settings, Stopwatch, TICK};
+use crate::compare::backend::pattern;
+use crate::compare::net::{self, EventFlags, Poller};
+use crate::compare::target::{Order, Target};
 
 const BUFFER: usize = 256 << 10;
 const WARM_UP: Duration = Duration::from_millis(800);
+const LENGTH: Duration = Duration::from_secs(4);
 const GIB: f64 = (1u64 << 30) as f64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
+pub(crate) enum Direction {
     Down,
     Up,
     Both,
 }
 
-pub fn run(
+pub(crate) fn run(
     target: &Target,
-    accounts: &Accounts,
+    settings: &Settings<'_>,
     streams: usize,
     direction: Direction,
-    length: Duration,
-) -> anyhow::Result<(Spent, Figures)> {
+) -> anyhow::Result<Measured> {
     let (order, flags) = match direction {
         Direction::Down => (Order::Send, EventFlags::IN),
         Direction::Up => (Order::Take, EventFlags::OUT),
@@ -42,9 +41,9 @@ pub fn run(
     }
     let (data, mut buffer) = (pattern(), vec![0; BUFFER]);
     let mut bytes = vec![0u64; streams];
-    let mut watch = Stopwatch::new(WARM_UP, length);
+    let mut watch = Stopwatch::new(settings, WARM_UP, LENGTH);
     loop {
-        match watch.look(accounts) {
+        match watch.look() {
             Now::Going => {}
             Now::Begins => bytes.fill(0),
             Now::Over => break,

@@ -9,25 +9,25 @@ use anyhow::Context;
 use rustls::pki_types::ServerName;
 
 /// Backends behind the server names.
-pub const BACKENDS: u8 = 16;
+pub(crate) const BACKENDS: u8 = 16;
 const BACKEND_PORT: u16 = 9100;
 
 /// Where the plain listener leads.
-pub const PLAIN_BACKEND: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 10), BACKEND_PORT);
+pub(crate) const PLAIN_BACKEND: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 10), BACKEND_PORT);
 
 /// The backends behind server names.
-pub fn backends() -> Vec<SocketAddrV4> {
+pub(crate) fn backends() -> Vec<SocketAddrV4> {
     (0..BACKENDS).map(|i| SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 11 + i), BACKEND_PORT)).collect()
 }
 
-pub struct Name {
-    pub name: String,
+pub(crate) struct Name {
+    pub(crate) name: String,
     /// A place in `backends`.
-    pub backend: usize,
+    pub(crate) backend: usize,
 }
 
 /// Names and their hellos.
-pub struct Names {
+pub(crate) struct Names {
     list: Vec<Name>,
     backends: Vec<SocketAddrV4>,
     /// A ClientHello for each length of name, and where in it the name stands.
@@ -36,7 +36,7 @@ pub struct Names {
 
 impl Names {
     /// One name for each backend, and `extra` more that share the backends.
-    pub fn new(extra: usize) -> anyhow::Result<Self> {
+    pub(crate) fn new(extra: usize) -> anyhow::Result<Self> {
         let backends = backends();
         let base = (0..backends.len()).map(|i| Name { name: format!("s{i}.bench.test"), backend: i });
         let more = (0..extra).map(|i| Name {
@@ -56,21 +56,21 @@ impl Names {
         Ok(Self { list, backends, hellos })
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Name> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Name> {
         self.list.iter()
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
 
     /// The backend that the name at a place leads to.
-    pub fn backend(&self, place: usize) -> SocketAddrV4 {
+    pub(crate) fn backend(&self, place: usize) -> SocketAddrV4 {
         self.backends[self.list[place % self.list.len()].backend]
     }
 
     /// Appends the ClientHello of the name at a place.
-    pub fn write_hello(&self, place: usize, out: &mut Vec<u8>) {
+    pub(crate) fn write_hello(&self, place: usize, out: &mut Vec<u8>) {
         let name = &self.list[place % self.list.len()].name;
         let (hello, at) = &self.hellos[&name.len()];
         let start = out.len() + at;

@@ -4,16 +4,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-use super::{Figures, Now, Stopwatch, TICK, nanos, quantiles};
-use crate::l4::accounts::{Accounts, Spent};
-use crate::l4::net::{self, EventFlags, Poller};
-use crate::l4::target::{Order, Target};
+use super::{Figures, Measured, Now, Settings, Stopwatch, TICK, nanos, quantiles};
+use crate::compare::net::{self, EventFlags, Poller};
+use crate::compare::target::{Order, Target};
 
 const CONNECTIONS: usize = 64;
 const MESSAGE: [u8; 64] = [0x55; 64];
 const WARM_UP: Duration = Duration::from_millis(700);
+const LENGTH: Duration = Duration::from_secs(4);
 
-pub fn run(target: &Target, accounts: &Accounts, length: Duration) -> anyhow::Result<(Spent, Figures)> {
+pub(crate) fn run(target: &Target, settings: &Settings<'_>) -> anyhow::Result<Measured> {
     let mut poller = Poller::new()?;
     let mut connections = Vec::new();
     for place in 0..CONNECTIONS {
@@ -24,9 +24,9 @@ pub fn run(target: &Target, accounts: &Accounts, length: Duration) -> anyhow::Re
     }
     let mut times = Vec::with_capacity(1 << 20);
     let mut buffer = [0; 4096];
-    let mut watch = Stopwatch::new(WARM_UP, length);
+    let mut watch = Stopwatch::new(settings, WARM_UP, LENGTH);
     loop {
-        match watch.look(accounts) {
+        match watch.look() {
             Now::Going => {}
             Now::Begins => times.clear(),
             Now::Over => break,

@@ -1,22 +1,30 @@
-//! New connections as fast as they go: connect, ClientHello and order, eight bytes back, the backend closes.
-//! Every answer is checked to come from the right backend.
+//! New connections as fast as they go, so many at a time: connect, first bytes, an answer, the end. Every answer is
+//! checked.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
-use super::{Figures, Now, Stopwatch, TICK, nanos, quantiles};
-use crate::l4::accounts::{Accounts, Spent};
-use crate::l4::net::{self, EventFlags, Poller};
-use crate::l4::target::{Order, Target};
+use super::{Figures, Measured, Now, Settings, Stopwatch, TICK, nanos, quantiles};
+use crate::compare::net::{self, EventFlags, Poller};
+use crate::compare::target::{Order, Target};
 
-const AT_A_TIME: usize = 64;
 const WARM_UP: Duration = Duration::from_secs(1);
+const LENGTH: Duration = Duration::from_secs(8);
 /// A connection that takes longer has failed.
 const STUCK: Duration = Duration::from_secs(3);
-const ANSWER: usize = 8;
+const MESSAGE: [u8; 64] = [0x55; 64];
 const FAILURES: u64 = 10_000;
+
+/// What a connection is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exchange {
+    /// Eight bytes back that name the backend, which then closes; 64 at a time.
+    Reply,
+    /// 64 bytes there and back, then the client closes; 100 at a time.
+    Echo,
+}
 
 struct Slot {
     socket: OwnedFd,
@@ -28,6 +36,7 @@ struct Slot {
 
 struct Client<'a> {
     target: &'a Target,
+    exchange: Exchange,
     poller: Poller,
     slots: Vec<Slot>,
     opening: Vec<u8>,
@@ -37,9 +46,10 @@ struct Client<'a> {
     last_failure: String,
 }
 
-pub fn run(target: &Target, accounts: &Accounts, length: Duration) -> anyhow::Result<(Spent, Figures)> {
+pub(crate) fn run(target: &Target, settings: &Settings<'_>, exchange: Exchange) -> anyhow::Result<Measured> {
     let mut client = Client {
         target,
+        exchange,
         poller: Poller::new()?,
         slots: Vec::new(),
         opening: Vec::new(),
@@ -48,14 +58,14 @@ pub fn run(target: &Target, accounts: &Accounts, length: Duration) -> anyhow::Re
         failed: 0,
         last_failure: String::new(),
     };
-    for number in 0..AT_A_TIME {
+    for number in 0..if exchange == Exchange::Reply { 64 } else { 100 } {
         client.start(number)?;
     }
     let mut times = Vec::with_capacity(1 << 20);
-    let mut watch = Stopwatch::new(WARM_UP, length);
+    let mut watch = Stopwatch::new(settings, WARM_UP, LENGTH);
     let mut swept = Instant::now();
     loop {
-        match watch.look(accounts) {
+        match watch.look() {
             Now::Going => {}
             Now::Begins => {
                 times.clear();
@@ -96,7 +106,7 @@ pub fn run(target: &Target, accounts: &Accounts, length: Duration) -> anyhow::Re
 }
 
 impl Client<'_> {
-    /// Puts a new connection into a slot.
+    /// Puts a new connection into a slot; the old one is closed.
     fn start(&mut self, number: usize) -> anyhow::Result<()> {
         // Names in no order, so that no cache of the proxy helps; the same order for every proxy.
         self.dice ^= self.dice << 13;
@@ -106,10 +116,10 @@ impl Client<'_> {
         self.turn += 1;
         let started = Instant::now();
         let socket = self.target.connect(place, self.turn).context("can't connect")?;
-        self.target.opening(place, Order::Reply, 0, &mut self.opening);
+        self.open(place);
         let sent = net::send(&socket, &self.opening).is_ok_and(|count| count == self.opening.len());
         self.poller.add(&socket, number, if sent { EventFlags::IN } else { EventFlags::OUT })?;
-        let slot = Slot { socket, place, started, sent, answer: Vec::with_capacity(ANSWER) };
+        let slot = Slot { socket, place, started, sent, answer: Vec::with_capacity(MESSAGE.len()) };
         match self.slots.get_mut(number) {
             Some(old) => *old = slot,
             None => self.slots.push(slot),
@@ -117,11 +127,24 @@ impl Client<'_> {
         Ok(())
     }
 
+    /// Makes the first bytes of a connection.
+    fn open(&mut self, place: usize) {
+        match self.exchange {
+            Exchange::Reply => self.target.opening(place, Order::Reply, 0, &mut self.opening),
+            Exchange::Echo => {
+                self.target.opening(place, Order::Echo, 0, &mut self.opening);
+                self.opening.extend_from_slice(&MESSAGE);
+            }
+        }
+    }
+
     /// Goes on with a connection; `true` when it has ended well.
     fn go_on(&mut self, number: usize) -> anyhow::Result<bool> {
+        if !self.slots[number].sent {
+            self.open(self.slots[number].place);
+        }
         let slot = &mut self.slots[number];
         if !slot.sent {
-            self.target.opening(slot.place, Order::Reply, 0, &mut self.opening);
             match net::send(&slot.socket, &self.opening) {
                 Ok(count) if count == self.opening.len() => {
                     slot.sent = true;
@@ -133,16 +156,21 @@ impl Client<'_> {
             }
             return Ok(false);
         }
-        let mut buffer = [0; 2 * ANSWER];
+        let mut buffer = [0; 2 * MESSAGE.len()];
         loop {
             match net::receive(&slot.socket, &mut buffer) {
                 Ok(0) => {
+                    ensure!(self.exchange == Exchange::Reply, "the end came early");
                     self.target.check(slot.place, &slot.answer)?;
                     return Ok(true);
                 }
                 Ok(count) => slot.answer.extend_from_slice(&buffer[..count]),
                 Err(error) if net::is_early(&error) => return Ok(false),
                 Err(error) => return Err(error).context("receiving failed"),
+            }
+            if self.exchange == Exchange::Echo && slot.answer.len() >= MESSAGE.len() {
+                ensure!(slot.answer == MESSAGE, "other bytes came back");
+                return Ok(true);
             }
         }
     }

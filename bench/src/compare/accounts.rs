@@ -7,41 +7,41 @@ use serde::{Deserialize, Serialize};
 /// Seconds of processor time while a load was measured.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Spent {
-    pub seconds: f64,
-    pub proxy_user: f64,
-    pub proxy_system: f64,
+pub(crate) struct Spent {
+    pub(crate) seconds: f64,
+    pub(crate) proxy_user: f64,
+    pub(crate) proxy_system: f64,
     /// Load and backend.
-    pub load: f64,
+    pub(crate) load: f64,
     /// Processes that have nothing to do with the run, and time that the host took away.
-    pub others: f64,
+    pub(crate) others: f64,
 }
 
 impl Spent {
-    pub fn proxy(&self) -> f64 {
+    pub(crate) fn proxy(&self) -> f64 {
         self.proxy_user + self.proxy_system
     }
 
     /// Everything that the work cost.
-    pub fn whole(&self) -> f64 {
+    pub(crate) fn whole(&self) -> f64 {
         self.proxy() + self.load
     }
 
     /// Cores that others took.
-    pub fn noise(&self) -> f64 {
+    pub(crate) fn noise(&self) -> f64 {
         self.others / self.seconds.max(0.001)
     }
 }
 
 /// The processes of a run.
 #[derive(Debug, Clone, Default)]
-pub struct Accounts {
-    pub proxy: Vec<u32>,
-    pub backend: u32,
+pub(crate) struct Accounts {
+    pub(crate) proxy: Vec<u32>,
+    pub(crate) backend: u32,
 }
 
 /// A running measurement.
-pub struct Window {
+pub(crate) struct Window {
     start: Instant,
     accounts: Accounts,
     proxy: (f64, f64),
@@ -50,7 +50,7 @@ pub struct Window {
 }
 
 impl Window {
-    pub fn open(accounts: &Accounts) -> Self {
+    pub(crate) fn open(accounts: &Accounts) -> Self {
         Self {
             accounts: accounts.clone(),
             proxy: sum(&accounts.proxy),
@@ -60,7 +60,7 @@ impl Window {
         }
     }
 
-    pub fn close(self) -> Spent {
+    pub(crate) fn close(self) -> Spent {
         let seconds = self.start.elapsed().as_secs_f64();
         let (user, system) = sum(&self.accounts.proxy);
         let (proxy_user, proxy_system) = (user - self.proxy.0, system - self.proxy.1);
@@ -90,7 +90,7 @@ fn times(stat: &str) -> (f64, f64) {
 }
 
 /// Seconds that the processors of the machine were busy or taken away by the host.
-pub fn machine() -> f64 {
+pub(crate) fn machine() -> f64 {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     busy(stat.lines().next().unwrap_or_default())
 }

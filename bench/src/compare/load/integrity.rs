@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use rustix::event::PollFlags;
 
-use crate::l4::net;
-use crate::l4::target::{Order, Target};
+use crate::compare::net;
+use crate::compare::target::{Order, Target};
 
 const TOTAL: u64 = 64 << 20;
 const CHUNK: usize = 64 << 10;
 const LIMIT: Duration = Duration::from_mins(1);
 
-pub fn check(target: &Target) -> anyhow::Result<()> {
+pub(crate) fn check(target: &Target) -> anyhow::Result<()> {
     let socket = target.open(0, Order::Echo, 0)?;
     let (mut made, mut got, mut sent) = (0, 0, 0);
     let (mut out, mut expected, mut buffer) = (Vec::new(), Vec::new(), vec![0; CHUNK]);
