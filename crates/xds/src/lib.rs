@@ -2,6 +2,8 @@
 //!
 //! A crate of its own because the generated Envoy types are heavy; nobody else sees them.
 
+#![warn(missing_docs, unreachable_pub)]
+
 mod client_stream;
 mod clients;
 mod connection;
