@@ -1,4 +1,4 @@
-//! Says on a Service that one of its addresses cannot be had, and when it can again: once per change, not per attempt.
+//! Events on a Service when one of its addresses cannot be had, and when it can again: once per change, not per attempt.
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
@@ -12,19 +12,19 @@ use crate::events::Recorder;
 /// Every listener of the plan by name: its address, and why it does not listen if it does not.
 pub type Listeners = BTreeMap<String, (SocketAddr, Option<String>)>;
 
-/// Speaks until whoever reports on listeners is gone.
-pub async fn run(
+/// Records Events until the reports on listeners end.
+pub(super) async fn run(
     recorder: Recorder,
     services: &Store<Service>,
     mut listeners_rx: watch::Receiver<Listeners>,
 ) {
-    let mut said: BTreeMap<String, String> = BTreeMap::new();
+    let mut recorded: BTreeMap<String, String> = BTreeMap::new();
     while listeners_rx.changed().await.is_ok() {
         let listeners = listeners_rx.borrow_and_update().clone();
         // A listener that is gone neither fails nor works.
-        said.retain(|name, _| listeners.contains_key(name));
+        recorded.retain(|name, _| listeners.contains_key(name));
         for (name, (address, error)) in &listeners {
-            if said.get(name) == error.as_ref() {
+            if recorded.get(name) == error.as_ref() {
                 continue;
             }
             let service = find(services, name);
@@ -32,12 +32,12 @@ pub async fn run(
                 (Some(error), Some(service)) => {
                     let message = failure(*address, error);
                     recorder.warning(service.as_ref(), "AddressNotAvailable", &message).await;
-                    said.insert(name.clone(), error.clone());
+                    recorded.insert(name.clone(), error.clone());
                 }
                 (None, Some(service)) => {
                     let message = format!("{address} works now");
                     recorder.normal(service.as_ref(), "AddressAvailable", &message).await;
-                    said.remove(name);
+                    recorded.remove(name);
                 }
                 (_, None) => {}
             }
