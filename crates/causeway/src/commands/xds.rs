@@ -18,7 +18,7 @@ use crate::parts::plan_file::{self, Follower};
 use crate::parts::unix_socket;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// The plan, as YAML or JSON.
     #[arg(long, value_name = "FILE", required_unless_present = "print_bootstrap")]
     config: Option<PathBuf>,
@@ -49,7 +49,7 @@ pub struct Args {
     tls_client_ca: Option<PathBuf>,
 }
 
-pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let address = address(&args.listen)?;
     if let (true, Some(node), Some(admin)) = (args.print_bootstrap, &args.node, args.admin) {
         let plan = args.config.as_deref().map(plan_file::read).transpose()?.unwrap_or_default();

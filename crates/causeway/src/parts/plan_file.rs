@@ -12,6 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Interval;
 
 use self::lines::Lines;
+use super::termination::Termination;
 
 /// How often the file is looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -91,8 +92,7 @@ pub(crate) struct Follower {
     seen: Option<(SystemTime, u64)>,
     look: Interval,
     hangup: Signal,
-    terminate: Signal,
-    interrupt: Signal,
+    termination: Termination,
 }
 
 impl Follower {
@@ -102,8 +102,7 @@ impl Follower {
             seen: stamp(path),
             look: tokio::time::interval(LOOK),
             hangup: signal(SignalKind::hangup())?,
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
+            termination: Termination::listen()?,
         })
     }
 
@@ -140,8 +139,7 @@ impl Follower {
                     }
                     self.seen = now;
                 }
-                _ = self.terminate.recv() => return false,
-                _ = self.interrupt.recv() => return false,
+                () = self.termination.asked() => return false,
             }
             return true;
         }
