@@ -6,12 +6,11 @@ use std::sync::{Arc, PoisonError};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::Counter;
 
 use crate::cluster::{Cluster, Clusters};
-use crate::metrics::ClusterMetrics;
+use crate::metrics::{ClusterMetrics, InlineCounter};
 
-pub struct ClusterSeries(pub Clusters);
+pub(super) struct ClusterSeries(pub(super) Clusters);
 
 impl fmt::Debug for ClusterSeries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -32,7 +31,7 @@ impl Collector for ClusterSeries {
             let labels = [("envoy_cluster_name", cluster.name.as_str())];
             active.encode_family(&labels)?.encode_gauge(&cluster.metrics.active.get())?;
         }
-        let mut count = |name, help, label, of: fn(&ClusterMetrics) -> &Counter| -> fmt::Result {
+        let mut count = |name, help, label, of: fn(&ClusterMetrics) -> &InlineCounter| -> fmt::Result {
             let mut series = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             for cluster in &clusters {
                 let labels = [(label, cluster.name.as_str())];
