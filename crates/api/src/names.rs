@@ -84,25 +84,7 @@ pub fn own_image(version: &str) -> String {
     format!("{OWN_IMAGE}:{version}")
 }
 
-/// Whether an image, with any tag or digest or none, is this binary's.
-pub fn is_own_image(image: &str) -> bool {
-    image.strip_prefix(OWN_IMAGE).is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '@']))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn recognises_own_image_in_any_version() {
-        for image in
-            ["causeway.dev/causeway", "causeway.dev/causeway:0.1.0", "causeway.dev/causeway@sha256:00"]
-        {
-            assert!(is_own_image(image), "{image}");
-        }
-        for image in ["causeway.dev/causeway-extra:1", "example.org/causeway.dev/causeway", "nginx"] {
-            assert!(!is_own_image(image), "{image}");
-        }
-        assert!(is_own_image(&own_image("1.2.3")));
-    }
+/// The field manager that a replica of a proxy writes its own entry of the status as.
+pub fn report_manager(pod: &str) -> String {
+    field_manager(&format!("proxy-{pod}"))
 }

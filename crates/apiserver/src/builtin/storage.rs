@@ -6,7 +6,7 @@ use super::check::Errors;
 use super::field::{child, fill, fill_empty, made, text, texts};
 use super::kind::Kind;
 use super::print;
-use super::quantity::{self, Quantity};
+use super::quantity;
 use super::syntax;
 use crate::error::FieldError;
 use crate::resource::{Resource, Strategy};
@@ -78,7 +78,7 @@ fn validate(spec: &Value, errors: &mut Errors) {
     }
     errors.selector(&spec["selector"], "spec.selector");
     let (size, path) = (&spec["resources"]["requests"]["storage"], "spec.resources[storage]");
-    match Quantity::of(size) {
+    match quantity::of(size) {
         _ if size.is_null() => errors.required(path, ""),
         None => errors.invalid(path, size.clone(), quantity::COMPLAINT),
         Some(amount) if amount.is_zero() || amount.is_negative() => {
@@ -116,7 +116,7 @@ fn update(new: &Value, old: &Value, errors: &mut Errors) {
              claims\n",
         );
     }
-    if let (Some(new), Some(old)) = (Quantity::of(&new_size), Quantity::of(&old_size))
+    if let (Some(new), Some(old)) = (quantity::of(&new_size), quantity::of(&old_size))
         && new < old
     {
         let detail = "field can not be less than previous value";

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::builtin::check::{Errors, join};
 use crate::builtin::field::{entries, int, is_set, items, text};
-use crate::builtin::quantity::{COMPLAINT, Quantity};
+use crate::builtin::quantity::{self, COMPLAINT};
 use crate::builtin::syntax;
 use crate::error::{FieldError, FieldErrorKind};
 
@@ -167,7 +167,7 @@ fn resources(resources: &Value, path: &str, errors: &mut Errors) {
     for list in ["limits", "requests"] {
         for (name, value) in entries(resources, list) {
             let at = format!("{path}.{list}[{name}]");
-            match Quantity::of(value) {
+            match quantity::of(value) {
                 None => errors.invalid(at, value.clone(), COMPLAINT),
                 Some(amount) if amount.is_negative() => {
                     errors.invalid(at, value.clone(), "must be greater than or equal to 0");
@@ -178,7 +178,7 @@ fn resources(resources: &Value, path: &str, errors: &mut Errors) {
     }
     for (name, request) in entries(resources, "requests") {
         let limit = &resources["limits"][name.as_str()];
-        if let (Some(want), Some(max)) = (Quantity::of(request), Quantity::of(limit))
+        if let (Some(want), Some(max)) = (quantity::of(request), quantity::of(limit))
             && want > max
         {
             let detail = format!("must be less than or equal to {name} limit of {max}");

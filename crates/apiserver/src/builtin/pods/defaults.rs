@@ -161,12 +161,11 @@ fn is_latest(image: &str) -> bool {
 /// The quality of service that a pod's requests and limits give it.
 pub fn qos_class(spec: &Value) -> &'static str {
     use crate::builtin::field::items;
-    use crate::builtin::quantity::Quantity;
     let (mut any, mut guaranteed) = (false, true);
     for container in ["containers", "initContainers"].into_iter().flat_map(|l| items(spec, l)) {
         for resource in ["cpu", "memory"] {
             let amount =
-                |list: &str| Quantity::of(&container["resources"][list][resource]).filter(|q| !q.is_zero());
+                |list: &str| quantity::of(&container["resources"][list][resource]).filter(|q| !q.is_zero());
             let (request, limit) = (amount("requests"), amount("limits"));
             any |= request.is_some() || limit.is_some();
             guaranteed &= limit.is_some() && request.is_none_or(|r| Some(r) == limit);
