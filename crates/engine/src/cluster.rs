@@ -7,8 +7,9 @@ mod settings;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
+use causeway_base::lock;
 use causeway_ir::{Address, Name};
 
 use crate::metrics::{Active, ClusterMetrics, HasActive};
@@ -67,7 +68,7 @@ impl Cluster {
     }
 
     pub(crate) fn state(&self) -> Arc<State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
+        Arc::clone(&lock::read(&self.state))
     }
 
     /// Takes what a new plan says; endpoints that stay keep what is known of them.
@@ -81,7 +82,7 @@ impl Cluster {
         for member in &new.members {
             member.endpoint.set_serving(member.standing != Standing::Down);
         }
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = new;
+        *lock::write(&self.state) = new;
     }
 
     /// The endpoint for a client, none of those that were tried.

@@ -178,7 +178,9 @@ impl Connections {
             entry.count();
             if now.saturating_sub(entry.touched.get()) >= entry.idle_limit {
                 entry.end(CloseReason::IdleTimeout);
-            } else if entry.half_closed.get() || !entry.seasoned.get() && now.saturating_sub(entry.started) >= SEASONED {
+            } else if entry.half_closed.get()
+                || !entry.seasoned.get() && now.saturating_sub(entry.started) >= SEASONED
+            {
                 entry.seasoned.set(true);
                 entry.due.set(true);
                 entry.wake();

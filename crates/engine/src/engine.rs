@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use causeway_base::lock;
 use causeway_ir::Plan;
 use prometheus_client::registry::Registry;
 use thiserror::Error;
@@ -180,7 +181,7 @@ impl Handle {
     /// Every cluster of the plan with its endpoints.
     pub fn clusters(&self) -> Vec<ClusterStatus> {
         let Some(plan) = self.status_rx.borrow().plan.clone() else { return Vec::new() };
-        let clusters = self.clusters.read().unwrap_or_else(PoisonError::into_inner);
+        let clusters = lock::read(&self.clusters);
         let known = plan.clusters.iter().filter_map(|planned| clusters.get(&planned.name));
         known.map(|cluster| cluster_status(cluster)).collect()
     }

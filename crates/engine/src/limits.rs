@@ -38,7 +38,8 @@ impl Limits {
         let possible = by_descriptors();
         let wanted = plan.connections.map_or(possible, Limit::get);
         self.connections.store(wanted.min(possible), Relaxed);
-        let interval = plan.new_connections_per_second.map_or(0, |rate| 1_000_000_000 / u64::from(rate.get()));
+        let interval =
+            plan.new_connections_per_second.map_or(0, |rate| 1_000_000_000 / u64::from(rate.get()));
         self.interval.store(interval, Relaxed);
         self.handshake_millis.store(plan.handshake_timeout.get().as_millis() as u64, Relaxed);
     }
@@ -97,7 +98,8 @@ mod tests {
 
     #[test]
     fn never_promises_more_connections_than_descriptors() {
-        let plan = causeway_ir::Limits { connections: Limit::new(u32::MAX), ..causeway_ir::Limits::default() };
+        let plan =
+            causeway_ir::Limits { connections: Limit::new(u32::MAX), ..causeway_ir::Limits::default() };
         assert!(Limits::new(&plan).connections() <= by_descriptors());
         let plan = causeway_ir::Limits { connections: Limit::new(3), ..causeway_ir::Limits::default() };
         assert_eq!(Limits::new(&plan).connections(), 3);

@@ -93,8 +93,7 @@ impl Names {
             action => Some(Verdict::Route(make(&name.into(), action, None)?)),
         };
         let no_name = outcome(NO_SERVER_NAME, &tls.no_server_name, CloseReason::NoServerName)?;
-        let unknown =
-            outcome(UNKNOWN_SERVER_NAME, &tls.unknown_server_name, CloseReason::UnknownServerName)?;
+        let unknown = outcome(UNKNOWN_SERVER_NAME, &tls.unknown_server_name, CloseReason::UnknownServerName)?;
         let plaintext = outcome(PLAINTEXT, &tls.plaintext, CloseReason::Plaintext)?;
         let (mut exact, mut below) = match basis.names {
             Some(names) => (names.exact.clone(), names.below.clone()),
@@ -152,7 +151,10 @@ mod tests {
     use crate::cluster::{Cluster, SettingsPool};
     use crate::metrics::Metrics;
 
-    fn compile(listener: &str, old: Option<(&causeway_ir::Listener, &Table)>) -> (causeway_ir::Listener, Table) {
+    fn compile(
+        listener: &str,
+        old: Option<(&causeway_ir::Listener, &Table)>,
+    ) -> (causeway_ir::Listener, Table) {
         let plan: causeway_ir::Listener = serde_saphyr::from_str(listener).unwrap();
         let metrics = Metrics::default();
         let name: Arc<str> = "l".into();
@@ -164,7 +166,10 @@ mod tests {
                 let cluster = causeway_ir::Cluster::new(Name::parse("c").unwrap(), vec![]);
                 Some(Arc::new(Route {
                     name: Arc::clone(route),
-                    destination: Destination::Cluster(Arc::new(Cluster::new(&cluster, &mut SettingsPool::default()))),
+                    destination: Destination::Cluster(Arc::new(Cluster::new(
+                        &cluster,
+                        &mut SettingsPool::default(),
+                    ))),
                     limit,
                     shared: Arc::new(RouteShared::new(metrics.closes(&name, route))),
                 }))
@@ -216,7 +221,9 @@ mod tests {
             None,
         );
         let (_, new) = compile(
-            &of("{name: a, serverNames: [y.test], action: {forward: c}}, {name: d, serverNames: [x.test], action: {forward: c}}"),
+            &of(
+                "{name: a, serverNames: [y.test], action: {forward: c}}, {name: d, serverNames: [x.test], action: {forward: c}}",
+            ),
             Some((&listener, &old)),
         );
         for (name, before, after) in

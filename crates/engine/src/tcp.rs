@@ -5,10 +5,11 @@ pub mod client_hello;
 mod connection;
 pub(crate) mod copy;
 mod downstream;
+mod events;
 mod opening;
 pub mod proxy_protocol;
 mod socket;
 mod upstream;
 
 pub(crate) use accept::{Listening, serve};
-pub(crate) use upstream::{Upstream, is_local};
+pub(crate) use upstream::is_local;

@@ -46,7 +46,9 @@ pub(crate) async fn serve(socket: Rc<UdpSocket>, table: CurrentTable, stop: Stop
                     old.end(CloseReason::Drained);
                 }
                 let table = Arc::clone(&table.borrow());
-                let Some(session) = begin(client, &table, &socket, &sessions, &worker).await else { continue };
+                let Some(session) = begin(client, &table, &socket, &sessions, &worker).await else {
+                    continue;
+                };
                 session
             }
         };

@@ -108,7 +108,8 @@ pub(crate) fn start(
     let (started_tx, started_rx) = std::sync::mpsc::channel();
     let thread = std::thread::Builder::new().name(format!("engine-{number}")).spawn(move || {
         // No signals: they are the process's business, and their pipe one more thing to wait for.
-        let runtime = Builder::new_current_thread().enable_io().enable_time().build_local(LocalOptions::default());
+        let runtime =
+            Builder::new_current_thread().enable_io().enable_time().build_local(LocalOptions::default());
         match runtime {
             Ok(runtime) => {
                 // Whoever started this thread waits for the word.

@@ -1,8 +1,9 @@
 //! The clusters of the plan, those that drain, and the active checks of their endpoints.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 
+use causeway_base::lock;
 use causeway_ir::{Change, HealthCheck, Name};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -25,11 +26,11 @@ impl ClusterSet {
     }
 
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Named> {
-        self.clusters.read().unwrap_or_else(PoisonError::into_inner)
+        lock::read(&self.clusters)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Named> {
-        self.clusters.write().unwrap_or_else(PoisonError::into_inner)
+        lock::write(&self.clusters)
     }
 
     /// Makes and changes clusters; one that is gone has its time to drain.

@@ -1,8 +1,9 @@
 //! The series of all clusters, written when they are asked for.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
+use causeway_base::lock;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -20,8 +21,7 @@ impl fmt::Debug for ClusterSeries {
 
 impl Collector for ClusterSeries {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut clusters: Vec<Arc<Cluster>> =
-            self.0.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let mut clusters: Vec<Arc<Cluster>> = lock::read(&self.0).values().cloned().collect();
         clusters.sort_unstable_by(|a, b| a.name.cmp(&b.name));
 
         let help = "Connections to a cluster";

@@ -56,10 +56,6 @@ impl<T: HasActive> Held<T> {
         let held = Self(of);
         limit.is_none_or(|limit| before < i64::from(limit.get())).then_some(held)
     }
-
-    pub(crate) fn arc(&self) -> &Arc<T> {
-        &self.0
-    }
 }
 
 impl<T: HasActive> Deref for Held<T> {

@@ -67,12 +67,7 @@ fn by_weight<T>(shares: &[(T, u32)], point: f64) -> Option<&T> {
 
 impl RouteShared {
     pub(crate) fn new(closed: Closes) -> Self {
-        Self {
-            active: Active::default(),
-            closed,
-            turn: AtomicUsize::new(0),
-            over: AtomicBool::new(false),
-        }
+        Self { active: Active::default(), closed, turn: AtomicUsize::new(0), over: AtomicBool::new(false) }
     }
 
     /// Marks the route as removed, with its time to drain over.

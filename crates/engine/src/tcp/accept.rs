@@ -13,9 +13,9 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::task::spawn_local;
 
-use super::connection;
 use super::downstream::Downstream;
 use super::socket::Socket;
+use super::{connection, events};
 use crate::clock;
 use crate::listener::ProxyHeader;
 use crate::permit::Permit;
@@ -32,7 +32,7 @@ pub(crate) struct Listening {
 
 impl Listening {
     pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
-        Ok(Self { io: AsyncFd::with_interest(socket, Interest::READABLE)? })
+        Ok(Self { io: events::watch(socket, Interest::READABLE)? })
     }
 
     async fn accept(&self) -> io::Result<(OwnedFd, SocketAddr)> {

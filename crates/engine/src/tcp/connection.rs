@@ -66,7 +66,8 @@ async fn open(
             return Err(CloseReason::SourceNotAllowed);
         }
     }
-    let (route, cluster) = match find(&table.mode, opening.greeting, record) {
+    let Opening { addresses, bytes, greeting } = opening;
+    let (route, cluster) = match find(&table.mode, greeting, record) {
         Ok(found) => found,
         Err((reason, refusal)) => {
             if refusal == Refusal::Alert {
@@ -81,10 +82,19 @@ async fn open(
     let limit = route.limit;
     let route = Held::within(route, limit).ok_or(CloseReason::RouteLimit)?;
     let state = cluster.state();
-    let cluster =
-        Held::within(cluster, state.settings.connection_limit).ok_or(CloseReason::ClusterLimit)?;
+    let cluster = Held::within(cluster, state.settings.connection_limit).ok_or(CloseReason::ClusterLimit)?;
 
-    let head = head(state.settings.send_proxy_protocol, client, record.client, opening, &listener);
+    let head = match state.settings.send_proxy_protocol {
+        None => bytes,
+        Some(version) => {
+            // A listener may stand on every address of the host; the client asked for one of them.
+            let destination = match addresses {
+                Some((_, destination)) => destination,
+                None => client.socket().local_address().unwrap_or(listener.address),
+            };
+            introduced(version, record.client, destination, &bytes)
+        }
+    };
     let began = clock::woken();
     let connected = connect(&cluster, &state, !head.is_empty(), record).await;
     record.connect = clock::woken() - began;
@@ -204,25 +214,13 @@ async fn connect(
     Err(if tried.is_empty() { CloseReason::NoEndpoint } else { CloseReason::ConnectFailed })
 }
 
-/// The first bytes for the endpoint: what the client said, after a PROXY protocol header if the cluster wants one.
-fn head(
-    version: Option<ProxyVersion>,
-    downstream: &Downstream,
-    client: SocketAddr,
-    opening: Opening,
-    listener: &Listener,
-) -> Vec<u8> {
-    let Some(version) = version else { return opening.bytes };
-    // A listener may stand on every address of the host; the client asked for one of them.
-    let destination = match opening.addresses {
-        Some((_, destination)) => destination,
-        None => downstream.socket().local_address().unwrap_or(listener.address),
-    };
+/// A PROXY protocol header and the first bytes of the client.
+fn introduced(version: ProxyVersion, client: SocketAddr, destination: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut head = match version {
         ProxyVersion::V1 => proxy_protocol::encode_v1(client, destination),
         ProxyVersion::V2 => proxy_protocol::encode_v2(client, destination),
     };
-    head.extend_from_slice(&opening.bytes);
+    head.extend_from_slice(bytes);
     head
 }
 

@@ -15,6 +15,8 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, sockopt};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
 
+use super::events;
+
 /// Bytes that were received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Received {
@@ -33,7 +35,7 @@ impl Socket {
     pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
         // Urgent bytes are nobody's business here, but where they stand a read stops short before the end.
         let interest = Interest::READABLE | Interest::WRITABLE | Interest::PRIORITY;
-        Ok(Self { io: AsyncFd::with_interest(socket, interest)? })
+        Ok(Self { io: events::watch(socket, interest)? })
     }
 
     /// Waits until a connect that was begun has succeeded or failed.
@@ -64,11 +66,7 @@ impl Socket {
     }
 
     /// Receives once.
-    pub(super) fn poll_receive(
-        &self,
-        cx: &mut Context<'_>,
-        buffer: &mut [u8],
-    ) -> Poll<io::Result<Received>> {
+    pub(super) fn poll_receive(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Received>> {
         loop {
             let mut ready = ready!(self.io.poll_read_ready(cx))?;
             // Known before reading: then nothing can come after what a short read leaves.

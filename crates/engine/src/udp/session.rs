@@ -49,8 +49,7 @@ impl Session {
         let cluster =
             Held::within(cluster, state.settings.connection_limit).ok_or(CloseReason::ClusterLimit)?;
         let began = clock::woken();
-        let endpoint =
-            cluster.pick(&state, record.client.ip(), &[], began).ok_or(CloseReason::NoEndpoint)?;
+        let endpoint = cluster.pick(&state, record.client.ip(), &[], began).ok_or(CloseReason::NoEndpoint)?;
         record.attempts = 1;
         let upstream = match endpoint.address.socket() {
             Some(address) => connect(address).await,
