@@ -3,13 +3,14 @@
 //! all, as in rustls. Anything else that cannot be a host name is refused, as no certificate can carry it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 /// The longest name and its trailing dot.
 pub(super) const LONGEST: usize = 253 + 1;
 const LONGEST_LABEL: usize = 63;
 
 /// Normalises `host` in place and returns it; `None` for an IP literal.
-pub(super) fn normalise(host: &mut [u8]) -> Result<Option<String>, &'static str> {
+pub(super) fn normalise(host: &mut [u8]) -> Result<Option<Arc<str>>, &'static str> {
     const INVALID: &str = "the server name is not a DNS name";
     host.make_ascii_lowercase();
     let host = str::from_utf8(host).map_err(|_| INVALID)?;
@@ -25,7 +26,7 @@ pub(super) fn normalise(host: &mut [u8]) -> Result<Option<String>, &'static str>
     if numeric_end || !host.split('.').all(is_label) {
         return Err(INVALID);
     }
-    Ok(Some(host.to_owned()))
+    Ok(Some(host.into()))
 }
 
 /// Letters, digits, inner hyphens; underscores too, which host names in the field have.
@@ -41,7 +42,7 @@ mod tests {
     use super::normalise;
 
     fn name(host: &str) -> Result<Option<String>, &'static str> {
-        normalise(&mut host.as_bytes().to_vec())
+        Ok(normalise(&mut host.as_bytes().to_vec())?.map(|name| name.to_string()))
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Reads the server name and the ALPN protocols out of a TLS ClientHello, without IO and without copying.
+//! Reads the server name out of a TLS ClientHello, without IO and without copying.
 //! The hello may be cut into records and segments anywhere; an answer comes with the first byte that settles
 //! it and never changes as more bytes arrive. Only what routing needs is judged: versions, ciphers and unknown
 //! extensions (GREASE, ECH) pass unread, and with ECH the outer name is the one that counts.
@@ -8,6 +8,8 @@ mod fragments;
 mod name;
 #[cfg(test)]
 mod tests;
+
+use std::sync::Arc;
 
 use fragments::Fragments;
 
@@ -44,9 +46,7 @@ pub enum Parsed {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hello {
     /// The name asked for: lower case, no trailing dot. Absent if the client sent none or an IP literal.
-    pub server_name: Option<String>,
-    /// The protocols offered, in the client's order.
-    pub alpn: Vec<Vec<u8>>,
+    pub server_name: Option<Arc<str>>,
 }
 
 /// Reads `bytes`, everything received so far, from the start.

@@ -1,6 +1,8 @@
 //! The inside of a whole ClientHello message. Every length is checked before anything is kept, so a broken
 //! hello allocates nothing.
 
+use std::sync::Arc;
+
 use super::fragments::Fragments;
 use super::name;
 use super::{HANDSHAKE_HEADER, Hello};
@@ -9,7 +11,7 @@ const SERVER_NAME: usize = 0;
 const ALPN: usize = 16;
 const HOST_NAME: u8 = 0;
 
-/// A list of one-letter names would cost fifty times its size in memory; clients offer a handful.
+/// Clients offer a handful; a longer list is there to keep its readers busy.
 const ALPN_PROTOCOLS: usize = 128;
 
 /// Reads a message that starts with the handshake header.
@@ -32,10 +34,7 @@ pub(super) fn read(mut message: Fragments<'_>) -> Result<Hello, &'static str> {
     if let Some(protocols) = protocols {
         check_alpn(protocols)?;
     }
-    Ok(Hello {
-        server_name: server_names.map(server_name).transpose()?.flatten(),
-        alpn: protocols.and_then(alpn).unwrap_or_default(),
-    })
+    Ok(Hello { server_name: server_names.map(server_name).transpose()?.flatten() })
 }
 
 /// Walks over the fixed fields and returns the extensions, which may be absent before TLS 1.3.
@@ -75,7 +74,7 @@ fn list(mut content: Fragments<'_>) -> Option<Fragments<'_>> {
 
 /// The first host name of the list. Names of other types are stepped over: RFC 6066 has them all start with
 /// a 16-bit length.
-fn server_name(content: Fragments<'_>) -> Result<Option<String>, &'static str> {
+fn server_name(content: Fragments<'_>) -> Result<Option<Arc<str>>, &'static str> {
     const MALFORMED: &str = "the server_name extension is malformed";
     let mut names = list(content).ok_or(MALFORMED)?;
     while !names.is_empty() {
@@ -105,15 +104,4 @@ fn check_alpn(content: Fragments<'_>) -> Result<(), &'static str> {
         }
     }
     Ok(())
-}
-
-fn alpn(content: Fragments<'_>) -> Option<Vec<Vec<u8>>> {
-    let mut protocols = list(content)?;
-    let mut offered = Vec::new();
-    while !protocols.is_empty() {
-        let mut protocol = vec![0; usize::from(protocols.u8()?)];
-        protocols.copy_to(&mut protocol)?;
-        offered.push(protocol);
-    }
-    Some(offered)
 }
