@@ -98,24 +98,24 @@ impl Generation {
     pub fn text(&self, endpoints: &Endpoints) -> String {
         let mut text = format!(
             "limits: {{handshakeTimeout: {}s}}\ndrainTimeout: {}s\nlisteners:\n\
-             - {{name: plain, bind: '127.0.0.1:0', routes: [{{name: all, cluster: steady}}]}}\n\
-             - {{name: datagrams, bind: '127.0.0.1:0', protocol: UDP, routes: [{{name: all, cluster: datagrams}}]}}\n",
+             - {{name: plain, bind: '127.0.0.1:0', protocol: {{tcp: {{name: all, action: {{forward: steady}}}}}}}}\n\
+             - {{name: datagrams, bind: '127.0.0.1:0', protocol: {{udp: {{name: all, action: {{forward: datagrams}}}}}}}}\n",
             HANDSHAKE.as_secs(),
             DRAIN.as_secs()
         );
         for extra in &self.extra {
             let _ = writeln!(
                 text,
-                "- {{name: extra{extra}, bind: '127.0.0.1:0', routes: [{{name: all, cluster: steady}}]}}"
+                "- {{name: extra{extra}, bind: '127.0.0.1:0', protocol: {{tcp: {{name: all, action: {{forward: steady}}}}}}}}"
             );
         }
         text.push_str(
-            "- name: tls\n  bind: 127.0.0.1:0\n  sniff: tls\n  noServerName: {cluster: steady}\n  routes:\n",
+            "- name: tls\n  bind: 127.0.0.1:0\n  protocol:\n    tls:\n      noServerName: {forward: steady}\n      routes:\n",
         );
         for i in 0..STEADY {
             let _ = writeln!(
                 text,
-                "  - {{name: s{i}, serverNames: [s{i}.steady.test, a{i}.steady.test], cluster: steady}}"
+                "      - {{name: s{i}, serverNames: [s{i}.steady.test, a{i}.steady.test], action: {{forward: steady}}}}"
             );
         }
         for (name, server_name, cluster) in [
@@ -125,13 +125,15 @@ impl Generation {
             ("resetting", "resetting.test", "resetting"),
             ("mark", &self.mark(), "steady"),
         ] {
-            let _ =
-                writeln!(text, "  - {{name: {name}, serverNames: ['{server_name}'], cluster: {cluster}}}");
+            let _ = writeln!(
+                text,
+                "      - {{name: {name}, serverNames: ['{server_name}'], action: {{forward: {cluster}}}}}"
+            );
         }
         for (number, route) in &self.routes {
             let _ = writeln!(
                 text,
-                "  - {{name: c{number}, serverNames: [{}], cluster: c{number}}}",
+                "      - {{name: c{number}, serverNames: [{}], action: {{forward: c{number}}}}}",
                 route.name(*number)
             );
         }
