@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use causeway_ir::{Endpoint, Policy};
+use causeway_testkit::{eventually, soon};
 
 use crate::backend::Backend;
 use crate::client;
 use crate::hello::Hello;
-use crate::patience::{eventually, soon};
 use crate::plans::{by_name, cluster, one, plain, plan, route};
 use crate::proxy::{Engine, Proxy};
 
