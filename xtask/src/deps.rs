@@ -85,6 +85,7 @@ const FENCES: &[Fence] = &[
     ),
     fence("causeway-apiserver", &["causeway-api"], &[]),
     fence("causeway-node", &["causeway-containers", "causeway-ir", "causeway-translate"], &["bollard"]),
+    fence("causeway-testkit", &["causeway-apiserver"], &[]),
     // Measures the program from outside.
     fence("causeway-bench", &[], KUBERNETES),
     fence("xtask", &["causeway-api"], &["tokio"]),
@@ -94,8 +95,8 @@ const FENCES: &[Fence] = &[
 const BASE: &str = "causeway-base";
 /// The binary composes everything.
 const BINARY: &str = "causeway";
-/// May be a dev-dependency of any crate: tests use it as their fake cluster.
-const TEST_FAKE: &str = "causeway-apiserver";
+/// A dev-dependency of any crate.
+const TESTKIT: &str = "causeway-testkit";
 
 /// Asks cargo for the workspace's crates.
 pub fn read(root: &Path) -> anyhow::Result<Metadata> {
@@ -127,7 +128,7 @@ fn violations_of(package: &Package, members: &[&str]) -> Vec<String> {
         let dev = dependency.kind.as_deref() == Some("dev");
         let target = dependency.name.as_str();
         if members.contains(&target) {
-            let allowed_to_all = target == BASE || (dev && target == TEST_FAKE);
+            let allowed_to_all = target == BASE || (dev && target == TESTKIT);
             if !allowed_to_all && !fence.may_use.contains(&target) {
                 found.push(format!("{name} must not depend on {target}: {}", allowed(fence)));
             }

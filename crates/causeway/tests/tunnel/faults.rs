@@ -4,10 +4,11 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use causeway_testkit::daemon::Daemon;
+
 use crate::echo::Echo;
 use crate::firewall::Firewall;
 use crate::load::Load;
-use crate::testbed::Daemon;
 use crate::world::{World, proxy, server_service};
 
 /// So many streams in a row mean that the tunnel is back.

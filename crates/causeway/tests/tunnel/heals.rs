@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use causeway_api::conditions::ConditionType;
+use causeway_testkit::daemon::Daemon;
 use kube::ResourceExt;
 
 use crate::bed::Bed;
 use crate::echo::{Echo, dial, echoes, round};
-use crate::testbed::Daemon;
 use crate::world::{World, proxy, server_service};
 
 fn tunnel_to(world: &World, echo: &Echo) {

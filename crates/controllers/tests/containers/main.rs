@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test should panic")]
 
-#[path = "../harness/eventually.rs"]
-mod eventually;
 mod networks;
 mod testbed;
 mod tunnels;

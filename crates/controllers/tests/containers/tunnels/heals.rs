@@ -7,11 +7,11 @@ use causeway_containers::{
     Kind,
     fake::{Fault, Operation},
 };
+use causeway_testkit::eventually;
 use serde_json::json;
 
 use super::servers::ask;
 use super::world::{NETWORK, World, answers, port, to, tunnel};
-use crate::eventually::until;
 use crate::testbed::BOTH;
 
 #[tokio::test]
@@ -54,7 +54,8 @@ async fn a_container_that_ends_comes_back_the_same() {
         let name = world.container(&proxy).unwrap().name;
         for round in 0..3 {
             world.bed.fake.exit(&name, 5);
-            until("it runs again", async || world.container(&proxy).is_some_and(|found| found.running)).await;
+            eventually("it runs again", async || world.container(&proxy).is_some_and(|found| found.running))
+                .await;
             for one in ["a", "b"] {
                 answers(port(&tunnel(&before, one)), one).await;
             }
@@ -151,7 +152,7 @@ async fn a_proxy_that_goes_while_the_runtime_is_away_leaves_nothing_in_the_end()
         world.no_slices_of("web-in").await;
         world.proxy_gone("lab").await;
         world.bed.fake.restart();
-        until("its container is gone", async || world.container(&proxy).is_none()).await;
+        eventually("its container is gone", async || world.container(&proxy).is_none()).await;
         world.end().await;
     }
 }

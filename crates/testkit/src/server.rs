@@ -6,18 +6,27 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::OnceLock;
-use std::time::Duration;
+use std::sync::{LazyLock, OnceLock};
 
 use tempfile::TempDir;
 
-use super::eventually::eventually;
-use super::kubectl::Kubectl;
+use crate::PATIENCE;
+use crate::blocking::eventually;
+use crate::kubectl::Kubectl;
 
-/// The program under test.
-pub const PROGRAM: &str = env!("CARGO_BIN_EXE_causeway");
-/// Long enough for a loaded machine; nothing waits this long when all is well.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+/// The program under test: cargo builds it before the tests of its package, which are in the directory below it.
+///
+/// # Panics
+/// When a test of another package asks for it before it was built.
+pub fn program() -> &'static str {
+    static PROGRAM: LazyLock<String> = LazyLock::new(|| {
+        let test = std::env::current_exe().expect("the path of this program");
+        let program = test.ancestors().nth(2).expect("a directory above").join("causeway");
+        assert!(program.is_file(), "{} is not built yet", program.display());
+        program.into_os_string().into_string().expect("a path in UTF-8")
+    });
+    &PROGRAM
+}
 
 /// One control plane and the directories around it.
 pub struct Server {
@@ -162,7 +171,7 @@ impl Drop for Server {
 
 /// The command that starts a control plane under `root`, on a free port.
 pub fn up(root: &Path) -> Command {
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new(program());
     command.env_remove("CAUSEWAY_LOG").env("HOME", root.join("home"));
     // What a test finds must not depend on the machine; one that wants a runtime names it.
     command.env("CAUSEWAY_CONTAINER_RUNTIME", "none");

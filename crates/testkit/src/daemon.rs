@@ -1,11 +1,14 @@
 //! A Docker or Podman of the test's own: its state in a temporary directory, ended by pid when dropped.
-//! Where it cannot be had the test is skipped by name, and where CI runs that is a failure.
 
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use crate::PATIENCE;
+use crate::blocking::eventually;
+use crate::peer;
 
 /// The runtimes that tests run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +25,10 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// Starts a daemon; none, said aloud, where it cannot be had.
+    /// Starts a daemon. Where it can't be had there is none, and the test is skipped by name.
+    ///
+    /// # Panics
+    /// When it does not start, and where it can't be had although `CI=true`.
     pub fn start(daemon: Daemon) -> Option<Self> {
         let program = match daemon {
             Daemon::Docker => "dockerd",
@@ -36,10 +42,7 @@ impl Testbed {
             None
         };
         if let Some(why) = missing {
-            let said = format!("skipped: {program} {why}");
-            assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{said}");
-            // Past the capture of output, so that a skip is seen.
-            let _ = writeln!(std::io::stderr(), "{said}");
+            peer::skip(&format!("{program} {why}"));
             return None;
         }
         let directory = tempfile::Builder::new().prefix("causeway-bed-").tempdir().unwrap();
@@ -78,14 +81,12 @@ impl Testbed {
             .spawn()
             .unwrap_or_else(|error| panic!("{command:?}: {error}"));
         self.child = Some(child);
-        let deadline = Instant::now() + Duration::from_mins(1);
-        while !answers(&self.socket()) {
+        eventually(&format!("{:?} answers", self.daemon), PATIENCE, || {
             let ended = self.child.as_mut().and_then(|child| child.try_wait().unwrap());
-            let said = fs::read_to_string(self.path("log")).unwrap_or_default();
-            assert!(ended.is_none(), "{:?} ended at once ({ended:?}):\n{said}", self.daemon);
-            assert!(Instant::now() < deadline, "{:?} does not answer:\n{said}", self.daemon);
-            std::thread::sleep(Duration::from_millis(50));
-        }
+            let said = || fs::read_to_string(self.path("log")).unwrap_or_default();
+            assert!(ended.is_none(), "{:?} ended at once ({ended:?}):\n{}", self.daemon, said());
+            if answers(&self.socket()) { Ok(()) } else { Err(said()) }
+        });
         drop(turn);
     }
 
