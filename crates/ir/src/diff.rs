@@ -186,3 +186,7 @@ mod tests {
         assert_eq!(found.to_string(), "routes +1 -1 ~0, clusters +1 -0 ~1");
     }
 }
+
+/// Temporary.
+pub trait Keyed: PartialEq { /// Key.
+ fn key(&self) -> &str; }

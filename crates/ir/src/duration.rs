@@ -1,8 +1,9 @@
 //! Durations as people write them: `250ms`, `5s`, `1h30m`.
 
+use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
 
@@ -68,6 +69,54 @@ pub mod option {
         text.map(|text| super::parse(&text).map_err(serde::de::Error::custom)).transpose()
     }
 }
+
+/// A duration that is longer than nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Period(Duration);
+
+impl Period {
+    /// `None` for no time at all.
+    pub const fn new(duration: Duration) -> Option<Self> {
+        if duration.is_zero() { None } else { Some(Self(duration)) }
+    }
+
+    /// So many seconds.
+    ///
+    /// # Panics
+    /// For 0; meant for constants, where that does not compile.
+    #[expect(clippy::panic, reason = "in a constant it is an error of compilation")]
+    pub const fn from_secs(seconds: u64) -> Self {
+        match Self::new(Duration::from_secs(seconds)) {
+            Some(period) => period,
+            None => panic!("a period is longer than 0s"),
+        }
+    }
+
+    /// The duration.
+    pub const fn get(self) -> Duration {
+        self.0
+    }
+}
+
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&format(self.0))
+    }
+}
+
+impl Serialize for Period {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serialize(&self.0, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Period {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let duration = deserialize(deserializer)?;
+        Self::new(duration).ok_or_else(|| serde::de::Error::custom("must be longer than 0s"))
+    }
+}
+
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,10 @@
 mod changed;
 pub mod diff;
 mod duration;
+pub mod endpoint;
+mod name;
+mod number;
+pub mod tunnel;
 pub mod plan;
 pub mod probe_hello;
 pub mod server_name;
@@ -12,6 +16,9 @@ pub mod validate;
 
 pub use changed::changed;
 pub use diff::{Changes, PlanDiff, diff};
+pub use duration::Period;
+pub use name::Name;
+pub use number::Limit;
 pub use plan::{
     Cluster, Ejection, Endpoint, HealthCheck, HealthCheckKind, Keepalive, Limits, Listener, Outcome, Plan,
     Policy, Protocol, ProxyVersion, Refusal, Route, Sniff,
