@@ -68,7 +68,7 @@ pub(crate) fn containers(dir: &Path, choice: Option<Choice>) -> anyhow::Result<C
     // The node's pods run in the same runtime and carry the same id.
     let instance = causeway_containers::instance(&node)
         .with_context(|| format!("can't tell which containers belong to {}", dir.display()))?;
-    Ok(Containers { choice, directory, instance })
+    Ok(Containers { choice, directory, instance, ..Containers::default() })
 }
 
 /// Makes the directory if needed and holds it, or says who does.

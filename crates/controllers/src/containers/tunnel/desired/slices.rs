@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 
 use causeway_api::{ContainerNetworkTunnelProxy, TunnelProtocol, names};
-use causeway_link::host::TunnelState;
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
-use super::state::State;
-use super::wish::{SERVICE_NAME, WantedTunnel, Wish, client_of};
+use super::{Desired, DesiredTunnel, SERVICE_NAME, client_of};
+use crate::containers::tunnel::host::protocol::TunnelState;
+use crate::containers::tunnel::state::State;
 use crate::framework::apply::digest;
 
 /// Standard label: who writes an EndpointSlice.
@@ -18,10 +18,14 @@ const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const LONGEST: usize = 200;
 
 /// The slices that there should be: one for each tunnel that carries traffic and each family of addresses.
-pub fn slices(proxy: &ContainerNetworkTunnelProxy, wish: &Wish, state: &State) -> Vec<EndpointSlice> {
+pub(in crate::containers::tunnel) fn slices(
+    proxy: &ContainerNetworkTunnelProxy,
+    desired: &Desired,
+    state: &State,
+) -> Vec<EndpointSlice> {
     let Some(client) = &state.client else { return Vec::new() };
     let mut slices = Vec::new();
-    for wanted in wish.tunnels.iter().filter(|wanted| wanted.lack.is_none()) {
+    for wanted in desired.tunnels.iter().filter(|wanted| wanted.problem.is_none()) {
         let Some(carried) = state.tunnels.get(&wanted.spec.name) else { continue };
         let TunnelState::Listening { port } = carried.state else { continue };
         for (family, is_of) in [("IPv4", IpAddr::is_ipv4 as fn(&IpAddr) -> bool), ("IPv6", IpAddr::is_ipv6)] {
@@ -36,7 +40,7 @@ pub fn slices(proxy: &ContainerNetworkTunnelProxy, wish: &Wish, state: &State) -
 
 fn slice(
     proxy: &ContainerNetworkTunnelProxy,
-    wanted: &WantedTunnel,
+    wanted: &DesiredTunnel,
     (id, port): (u32, u16),
     family: &str,
     addresses: &[&IpAddr],
@@ -100,11 +104,11 @@ mod tests {
     use std::collections::BTreeMap;
 
     use causeway_api::{ContainerNetworkTunnelProxySpec, Tunnel};
-    use causeway_link::Counters;
 
     use super::*;
+    use crate::containers::tunnel::desired::Network;
+    use crate::containers::tunnel::host::protocol::Counters;
     use crate::containers::tunnel::state::{CarriedTunnel, ClientState};
-    use crate::containers::tunnel::wish::Network;
 
     fn proxy() -> ContainerNetworkTunnelProxy {
         let mut proxy = ContainerNetworkTunnelProxy::new("lab", ContainerNetworkTunnelProxySpec::default());
@@ -112,18 +116,18 @@ mod tests {
         proxy
     }
 
-    fn wish() -> Wish {
+    fn desired() -> Desired {
         let spec = Tunnel { name: "web".into(), client_service_name: "web-in".into(), ..Tunnel::default() };
-        let tunnel = WantedTunnel {
+        let tunnel = DesiredTunnel {
             spec,
             allowed_sources: Vec::new(),
             usual_port: Some(80),
-            targets: vec!["127.0.0.1:80".parse().unwrap()],
+            endpoints: vec!["127.0.0.1:80".parse().unwrap()],
             client_port_name: Some("http".into()),
-            lack: None,
+            problem: None,
         };
         let network = Ok(Network { id: "n".into(), name: "blue".into() });
-        Wish { network, aliases: Vec::new(), base_image: None, tunnels: vec![tunnel] }
+        Desired { network, aliases: Vec::new(), base_image: None, tunnels: vec![tunnel] }
     }
 
     fn state(tunnel: TunnelState) -> State {
@@ -140,7 +144,7 @@ mod tests {
 
     #[test]
     fn one_slice_for_each_family_and_only_while_the_tunnel_carries() {
-        let slices = slices(&proxy(), &wish(), &state(TunnelState::Listening { port: 8080 }));
+        let slices = slices(&proxy(), &desired(), &state(TunnelState::Listening { port: 8080 }));
         let seen: Vec<_> = slices
             .iter()
             .map(|slice| (slice.address_type.as_str(), slice.endpoints[0].addresses[0].as_str()))
@@ -150,8 +154,8 @@ mod tests {
         assert_eq!((port.port, port.name.as_deref()), (Some(8080), Some("http")));
         assert_eq!(slices[0].labels()[SERVICE_NAME], "web-in");
         assert_eq!(slices[0].namespace().as_deref(), Some("dev"));
-        let refusing = state(TunnelState::NoTargets { port: 8080 });
-        assert!(super::slices(&proxy(), &wish(), &refusing).is_empty());
+        let refusing = state(TunnelState::NoEndpoints { port: 8080 });
+        assert!(super::slices(&proxy(), &desired(), &refusing).is_empty());
     }
 
     #[test]

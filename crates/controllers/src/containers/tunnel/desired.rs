@@ -1,6 +1,9 @@
 //! What a tunnel proxy is asked for, as things stand: its spec with every name in it looked up among the cached objects.
 //! Pure. What is missing is part of the answer, because the rest must work without it.
 
+pub(super) mod plan;
+pub(super) mod slices;
+
 use std::net::{IpAddr, SocketAddr};
 
 use causeway_api::conditions::Reason;
@@ -12,7 +15,7 @@ use k8s_openapi::api::core::v1::{Service, ServicePort};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{CONTAINER_NETWORK, ENDPOINT_SLICE, SERVICE};
 use crate::framework::children::Children;
@@ -23,19 +26,19 @@ pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// What a tunnel proxy is asked for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wish {
+pub struct Desired {
     /// The network to serve, or why there is none; `NetworkNotReady` leaves open whether it exists.
-    pub network: Result<Network, Lack>,
+    pub network: Result<Network, Problem>,
     /// Names on that network.
     pub aliases: Vec<String>,
     /// What the client's image is built on.
     pub base_image: Option<String>,
     /// The tunnels, in the order of the spec.
-    pub tunnels: Vec<WantedTunnel>,
+    pub tunnels: Vec<DesiredTunnel>,
 }
 
 /// A network of the runtime.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
     /// The runtime's id.
     pub id: String,
@@ -45,7 +48,7 @@ pub struct Network {
 
 /// A tunnel with its Services looked up.
 #[derive(Clone, Debug, PartialEq)]
-pub struct WantedTunnel {
+pub struct DesiredTunnel {
     /// What the spec says.
     pub spec: Tunnel,
     /// Who may use it; empty for everybody.
@@ -53,16 +56,16 @@ pub struct WantedTunnel {
     /// The port of the server's Service: the usual one for containers too.
     pub usual_port: Option<u16>,
     /// Where the server listens.
-    pub targets: Vec<SocketAddr>,
+    pub endpoints: Vec<SocketAddr>,
     /// The name that its port has in the client's Service.
     pub client_port_name: Option<String>,
     /// Why it can't carry anything at the moment.
-    pub lack: Option<Lack>,
+    pub problem: Option<Problem>,
 }
 
 /// Something that is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lack {
+pub struct Problem {
     /// For programs.
     pub reason: Reason,
     /// For people.
@@ -71,7 +74,7 @@ pub struct Lack {
     pub is_fault: bool,
 }
 
-impl Lack {
+impl Problem {
     fn missing(reason: Reason, message: String) -> Self {
         Self { reason, message, is_fault: false }
     }
@@ -82,10 +85,10 @@ impl Lack {
 }
 
 /// Looks everything up that the spec names. Without `grants`, objects of every namespace may be used.
-pub fn wish(proxy: &ContainerNetworkTunnelProxy, children: &Children, grants: Option<&Grants>) -> Wish {
+pub fn desired(proxy: &ContainerNetworkTunnelProxy, children: &Children, grants: Option<&Grants>) -> Desired {
     let namespace = proxy.namespace().unwrap_or_default();
     let lookup = Lookup { namespace: &namespace, children, grants };
-    Wish {
+    Desired {
         network: lookup.network(&proxy.spec.container_network_name),
         aliases: proxy.spec.aliases.clone(),
         base_image: proxy.spec.base_image.clone(),
@@ -119,20 +122,20 @@ impl Lookup<'_> {
         Users { group: names::GROUP, kind: "ContainerNetworkTunnelProxy", namespace: self.namespace }
     }
 
-    fn network(&self, path: &str) -> Result<Network, Lack> {
+    fn network(&self, path: &str) -> Result<Network, Problem> {
         let (namespace, name) = network_path(self.namespace, path);
         let target = grants::Target { group: names::GROUP, kind: "ContainerNetwork", name };
         if self.grants.is_some_and(|grants| !grants.permit_object(self.users(), namespace, target)) {
             let advice = grants::advice_for(self.users(), namespace, target.kind, &[name]);
-            return Err(Lack::fault(Reason::RefNotPermitted, advice));
+            return Err(Problem::fault(Reason::RefNotPermitted, advice));
         }
         let Some(network) = self.find::<ContainerNetwork>(CONTAINER_NETWORK, namespace, name) else {
             let message = format!("ContainerNetwork {namespace}/{name} does not exist: create it");
-            return Err(Lack::missing(Reason::NotFound, message));
+            return Err(Problem::missing(Reason::NotFound, message));
         };
         if network.metadata.deletion_timestamp.is_some() {
             let message = format!("ContainerNetwork {namespace}/{name} is being deleted");
-            return Err(Lack::missing(Reason::NotFound, message));
+            return Err(Problem::missing(Reason::NotFound, message));
         }
         let status = network.status.unwrap_or_default();
         let state = status.state.unwrap_or_default();
@@ -141,49 +144,49 @@ impl Lookup<'_> {
         match (state, status.id, status.network_name) {
             (ContainerNetworkState::Running, Some(id), Some(name)) => Ok(Network { id, name }),
             (ContainerNetworkState::NotFound | ContainerNetworkState::Removed, ..) => {
-                Err(Lack::missing(Reason::NotFound, message))
+                Err(Problem::missing(Reason::NotFound, message))
             }
-            _ => Err(Lack::missing(Reason::NetworkNotReady, message)),
+            _ => Err(Problem::missing(Reason::NetworkNotReady, message)),
         }
     }
 
-    fn tunnel(&self, tunnel: &Tunnel) -> WantedTunnel {
-        let mut wanted = WantedTunnel {
+    fn tunnel(&self, tunnel: &Tunnel) -> DesiredTunnel {
+        let mut wanted = DesiredTunnel {
             spec: tunnel.clone(),
             allowed_sources: Vec::new(),
             usual_port: None,
-            targets: Vec::new(),
+            endpoints: Vec::new(),
             client_port_name: None,
-            lack: None,
+            problem: None,
         };
-        wanted.lack = self.fill(&mut wanted).err();
-        if wanted.lack.is_some() {
-            wanted.targets.clear();
+        wanted.problem = self.fill(&mut wanted).err();
+        if wanted.problem.is_some() {
+            wanted.endpoints.clear();
         }
         wanted
     }
 
     /// Finds out what can be found out, and stops at the first thing that is missing.
-    fn fill(&self, wanted: &mut WantedTunnel) -> Result<(), Lack> {
+    fn fill(&self, wanted: &mut DesiredTunnel) -> Result<(), Problem> {
         let tunnel = wanted.spec.clone();
         for source in &tunnel.allowed_sources {
             wanted.allowed_sources.push(network_of(source).ok_or_else(|| {
                 let message = format!(
                     "allowedSources: {source:?} is neither an address nor a network in CIDR notation"
                 );
-                Lack::fault(Reason::InvalidSpec, message)
+                Problem::fault(Reason::InvalidSpec, message)
             })?);
         }
         let (namespace, name) = server_of(self.namespace, &tunnel);
         if client_of(self.namespace, &tunnel) == (namespace, name) {
             let message =
                 format!("Service {namespace}/{name} is both ends of the tunnel: name another client Service");
-            return Err(Lack::fault(Reason::InvalidSpec, message));
+            return Err(Problem::fault(Reason::InvalidSpec, message));
         }
         let server = self.service(namespace, name)?;
         let Some(port) = port_of(&server, tunnel.protocol, None) else {
             let message = format!("Service {namespace}/{name} has no {} port", protocol(tunnel.protocol));
-            return Err(Lack::fault(Reason::InvalidSpec, message));
+            return Err(Problem::fault(Reason::InvalidSpec, message));
         };
         wanted.usual_port = u16::try_from(port.port).ok();
         let (client_namespace, client_name) = client_of(self.namespace, &tunnel);
@@ -198,31 +201,31 @@ impl Lookup<'_> {
                 "Service {client_namespace}/{client_name} has a selector, so its addresses are those of pods: remove the \
                  selector, or name another client Service"
             );
-            return Err(Lack::fault(Reason::Conflict, message));
+            return Err(Problem::fault(Reason::Conflict, message));
         }
         wanted.client_port_name =
             port_of(&client, tunnel.protocol, Some(&tunnel.name)).and_then(|port| port.name.clone());
         let slices = self.children.labelled(ENDPOINT_SLICE, namespace, (SERVICE_NAME, name));
         let slices = slices.iter().filter_map(|slice| parse::<EndpointSlice>(slice));
-        wanted.targets = slices.flat_map(|slice| targets(&slice, port)).collect();
-        wanted.targets.sort_unstable();
-        wanted.targets.dedup();
-        if wanted.targets.is_empty() {
+        wanted.endpoints = slices.flat_map(|slice| endpoints(&slice, port)).collect();
+        wanted.endpoints.sort_unstable();
+        wanted.endpoints.dedup();
+        if wanted.endpoints.is_empty() {
             let message = format!("Service {namespace}/{name} has no ready endpoint");
-            return Err(Lack::missing(Reason::NoReadyEndpoints, message));
+            return Err(Problem::missing(Reason::NoReadyEndpoints, message));
         }
         Ok(())
     }
 
-    fn service(&self, namespace: &str, name: &str) -> Result<Service, Lack> {
+    fn service(&self, namespace: &str, name: &str) -> Result<Service, Problem> {
         if self.grants.is_some_and(|grants| !grants.permit(self.users(), namespace, name)) {
             let advice = grants::advice(self.users(), namespace, &[name].into());
-            return Err(Lack::fault(Reason::RefNotPermitted, advice));
+            return Err(Problem::fault(Reason::RefNotPermitted, advice));
         }
         self.find::<Service>(SERVICE, namespace, name)
             .filter(|service| service.metadata.deletion_timestamp.is_none())
             .ok_or_else(|| {
-                Lack::missing(
+                Problem::missing(
                     Reason::NotFound,
                     format!("Service {namespace}/{name} does not exist: create it"),
                 )
@@ -264,7 +267,7 @@ fn port_of<'a>(service: &'a Service, wanted: TunnelProtocol, name: Option<&str>)
 }
 
 /// Where the ready endpoints of a slice serve this port.
-fn targets(slice: &EndpointSlice, port: &ServicePort) -> Vec<SocketAddr> {
+fn endpoints(slice: &EndpointSlice, port: &ServicePort) -> Vec<SocketAddr> {
     let same = |name: &Option<String>| {
         name.as_deref().unwrap_or_default() == port.name.as_deref().unwrap_or_default()
     };

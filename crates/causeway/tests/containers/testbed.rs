@@ -9,6 +9,7 @@ use causeway_api::{
 use causeway_containers::{Attachment, Choice, ContainerSpec, Kind, Network, NetworkSpec, fake::Fake};
 use causeway_controllers::{
     Operator,
+    containers::tunnel::host::HostProgram,
     operator::{Config, Containers},
 };
 use causeway_testkit::{Cluster, eventually};
@@ -61,7 +62,16 @@ impl Testbed {
         let mut config = Config::new("default", "test");
         config.leader = None;
         let directory = self.directory().to_owned();
-        config.containers = Containers { choice, directory, instance: INSTANCE.to_owned() };
+        config.containers = Containers {
+            choice,
+            directory,
+            instance: INSTANCE.to_owned(),
+            program: HostProgram {
+                program: env!("CARGO_BIN_EXE_causeway").into(),
+                args: vec!["tunnel".to_owned()],
+            },
+            ..Containers::default()
+        };
         let operator = Operator::new(self.client.clone(), config, &mut Registry::default());
         let stop = CancellationToken::new();
         let shutdown = stop.clone();

@@ -300,3 +300,15 @@ pub async fn answers(port: u16, name: &str) {
 pub async fn is_silent(port: u16) {
     eventually(&format!("silence on port {port}"), async || ask(port).await.is_err()).await;
 }
+
+/// Whether a process runs.
+pub fn is_running(pid: i64) -> bool {
+    i32::try_from(pid)
+        .is_ok_and(|pid| causeway_containers::Identity::of(pid).is_ok_and(|process| process.is_alive()))
+}
+
+/// Ends a process as a crash would.
+pub fn kill(pid: i64) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}

@@ -79,22 +79,22 @@ fn proxy(network: &str, tunnels: &[Value]) -> ContainerNetworkTunnelProxy {
     .unwrap()
 }
 
-fn wish_of(change: Value) -> WantedTunnel {
+fn tunnel_of(change: Value) -> DesiredTunnel {
     let grants = Grants::default();
-    let wish = wish(&proxy("blue", &[tunnel(change)]), &Children::fixed(&world()), Some(&grants));
-    wish.tunnels.into_iter().next().unwrap()
+    let desired = desired(&proxy("blue", &[tunnel(change)]), &Children::fixed(&world()), Some(&grants));
+    desired.tunnels.into_iter().next().unwrap()
 }
 
-fn lack_of(change: Value) -> Lack {
-    wish_of(change).lack.expect("something is missing")
+fn lack_of(change: Value) -> Problem {
+    tunnel_of(change).problem.expect("something is missing")
 }
 
 #[test]
 fn a_tunnel_leads_to_the_ready_endpoints() {
-    let wanted = wish_of(json!({ "allowedSources": ["10.0.0.0/8", "fd00::1"] }));
-    assert_eq!(wanted.lack, None);
-    let targets: Vec<_> = wanted.targets.iter().map(ToString::to_string).collect();
-    assert_eq!(targets, ["127.0.0.1:8080", "127.0.0.3:8080"], "unsaid is ready");
+    let wanted = tunnel_of(json!({ "allowedSources": ["10.0.0.0/8", "fd00::1"] }));
+    assert_eq!(wanted.problem, None);
+    let endpoints: Vec<_> = wanted.endpoints.iter().map(ToString::to_string).collect();
+    assert_eq!(endpoints, ["127.0.0.1:8080", "127.0.0.3:8080"], "unsaid is ready");
     assert_eq!(wanted.usual_port, Some(80));
     assert_eq!(wanted.client_port_name.as_deref(), Some("in"), "the first port of the same protocol");
     let sources: Vec<_> = wanted.allowed_sources.iter().map(ToString::to_string).collect();
@@ -129,10 +129,10 @@ fn what_is_missing_is_named_and_what_a_person_must_fix_is_told_apart() {
             "create a ReferenceGrant in ops",
         ),
     ] {
-        let lack = lack_of(change.clone());
-        assert_eq!((lack.reason, lack.is_fault), (reason, is_fault), "{change}");
-        assert!(lack.message.contains(words), "{change}: {}", lack.message);
-        assert_eq!(wish_of(change).targets, [], "nothing passes");
+        let problem = lack_of(change.clone());
+        assert_eq!((problem.reason, problem.is_fault), (reason, is_fault), "{change}");
+        assert!(problem.message.contains(words), "{change}: {}", problem.message);
+        assert_eq!(tunnel_of(change).endpoints, [], "nothing passes");
     }
 }
 
@@ -141,7 +141,7 @@ fn the_network_has_to_run() {
     let find = |path: &str, status: Value| {
         let mut world = world();
         world[2].1 = vec![network(status)];
-        wish(&proxy(path, &[]), &Children::fixed(&world), Some(&Grants::default())).network
+        desired(&proxy(path, &[]), &Children::fixed(&world), Some(&Grants::default())).network
     };
     let running = json!({ "state": "Running", "id": "n1", "networkName": "blue-1" });
     let found = Network { id: "n1".into(), name: "blue-1".into() };

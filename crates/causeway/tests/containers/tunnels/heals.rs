@@ -8,10 +8,11 @@ use causeway_containers::{
     fake::{Fault, Operation},
 };
 use causeway_testkit::eventually;
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::servers::ask;
-use super::world::{NETWORK, World, answers, port, to, tunnel};
+use super::servers::{Conversation, ask};
+use super::world::{NETWORK, World, answers, is_running, kill, port, to, tunnel};
 use crate::testbed::BOTH;
 
 #[tokio::test]
@@ -90,27 +91,108 @@ async fn a_container_that_someone_removed_is_made_again() {
 }
 
 #[tokio::test]
-async fn an_operator_that_restarts_gives_every_tunnel_its_port_again() {
+async fn an_operator_that_restarts_finds_everything_as_it_left_it_and_no_stream_notices() {
     for kind in BOTH {
         let mut world = World::start(kind).await;
         let _servers = (world.server("a").await, world.server("b").await);
-        world.create_proxy("lab", &[to("a"), to("b")]).await;
+        let proxy = world.create_proxy("lab", &[to("a"), to("b")]).await;
         let before = world.ready("lab").await;
+        let mut open = Conversation::begin(port(&tunnel(&before, "a"))).await;
+        let slices = world.slices_of("a-in").await;
         world.bed.stop_operator().await;
-        world.bed.start_operator();
+        open.goes_on().await;
+        assert!(world.container(&proxy).unwrap().running);
         for one in ["a", "b"] {
-            answers(port(&tunnel(&before, one)), one).await;
+            assert_eq!(ask(port(&tunnel(&before, one))).await.unwrap(), one, "new streams pass too");
         }
+        world.bed.start_operator();
         let after = world.ready("lab").await;
+        open.goes_on().await;
         for one in ["a", "b"] {
             let (before, after) = (tunnel(&before, one), tunnel(&after, one));
             assert_eq!(after.client_proxy_port, before.client_proxy_port);
             assert_eq!(after.tunnel_id, before.tunnel_id);
         }
         assert_eq!(after.client_proxy_control_port, before.client_proxy_control_port);
-        assert!(after.server_proxy_startup_timestamp > before.server_proxy_startup_timestamp);
+        assert_eq!(after.client_proxy_container_id, before.client_proxy_container_id);
+        assert_eq!(after.server_proxy_process_id, before.server_proxy_process_id, "adopted");
+        assert_eq!(after.server_proxy_startup_timestamp, before.server_proxy_startup_timestamp);
+        // What the next operator changes reaches the same process.
+        let _late = world.server("late").await;
+        world.set_tunnels("lab", &[to("a"), to("b"), to("late")]).await;
+        let late = world.tunnel("lab", "late", TunnelState::Ready).await;
+        assert_eq!(ask(port(&late)).await.unwrap(), "late");
+        open.goes_on().await;
+        let same = world.slices_of("a-in").await;
+        assert_eq!(same[0].metadata.uid, slices[0].metadata.uid, "the slices were not taken back meanwhile");
         world.end().await;
     }
+}
+
+#[tokio::test]
+async fn a_host_end_that_dies_is_started_again() {
+    let world = World::start(Kind::Docker).await;
+    let _web = world.server("web").await;
+    world.create_proxy("lab", &[to("web")]).await;
+    let before = world.ready("lab").await;
+    let process = before.server_proxy_process_id.unwrap();
+    kill(process);
+    let after = world
+        .status("lab", "another host end", |now| {
+            now.server_proxy_process_id.is_some_and(|other| other != process)
+        })
+        .await;
+    answers(port(&tunnel(&before, "web")), "web").await;
+    assert_eq!(after.client_proxy_container_id, before.client_proxy_container_id);
+    world.ready("lab").await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_host_end_that_does_not_answer_is_no_reason_to_wait_for_ever_at_the_end() {
+    let world = World::start(Kind::Docker).await;
+    world.create_proxy("lab", &[]).await;
+    let process = world.ready("lab").await.server_proxy_process_id.unwrap();
+    let pid = rustix::process::Pid::from_raw(i32::try_from(process).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    world.delete_proxy("lab").await;
+    world.proxy_gone("lab").await;
+    assert!(!is_running(process));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn host_ends_of_proxies_that_went_unseen_are_ended_at_the_start() {
+    let mut world = World::start(Kind::Docker).await;
+    let _web = world.server("web").await;
+    let proxy = world.create_proxy("lab", &[to("web")]).await;
+    world.create_proxy("stays", &[]).await;
+    let process = world.ready("lab").await.server_proxy_process_id.unwrap();
+    let other = world.ready("stays").await.server_proxy_process_id.unwrap();
+    world.bed.stop_operator().await;
+    // Somebody deletes it by force while nobody looks.
+    let patch = json!({ "metadata": { "finalizers": null } });
+    world.proxies().patch("lab", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+    world.delete_proxy("lab").await;
+    world.proxy_gone("lab").await;
+    assert!(is_running(process));
+    world.bed.start_operator();
+    eventually("its host end is gone", async || !is_running(process)).await;
+    eventually("its container is gone", async || world.container(&proxy).is_none()).await;
+    let directory = world.bed.directory().join("default/lab");
+    eventually("its keys are gone", async || !directory.join("authority.pem").exists()).await;
+    assert_eq!(world.ready("stays").await.server_proxy_process_id, Some(other), "others are left alone");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_host_end_whose_directory_is_gone_ends_by_itself() {
+    let mut world = World::start(Kind::Docker).await;
+    world.create_proxy("lab", &[]).await;
+    let process = world.ready("lab").await.server_proxy_process_id.unwrap();
+    world.bed.stop_operator().await;
+    std::fs::remove_dir_all(world.bed.directory().join("default/lab")).unwrap();
+    eventually("nobody could ever find it again", async || !is_running(process)).await;
 }
 
 #[tokio::test]
@@ -140,7 +222,7 @@ async fn a_runtime_that_is_away_harms_no_traffic() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_goes_while_the_runtime_is_away_leaves_nothing_in_the_end() {
+async fn a_proxy_that_goes_while_the_runtime_is_away_waits_for_it_and_leaves_nothing() {
     for kind in BOTH {
         let world = World::start(kind).await;
         let _web = world.server("web").await;
@@ -150,9 +232,11 @@ async fn a_proxy_that_goes_while_the_runtime_is_away_leaves_nothing_in_the_end()
         world.condition("lab", ConditionType::RuntimeAvailable, "False", "RuntimeUnavailable").await;
         world.delete_proxy("lab").await;
         world.no_slices_of("web-in").await;
-        world.proxy_gone("lab").await;
+        let message = world.condition("lab", ConditionType::Deleting, "True", "CleanupFailed").await;
+        assert!(message.contains(&world.container(&proxy).unwrap().name), "{message}");
         world.bed.fake.restart();
-        eventually("its container is gone", async || world.container(&proxy).is_none()).await;
+        world.proxy_gone("lab").await;
+        assert!(world.container(&proxy).is_none());
         world.end().await;
     }
 }

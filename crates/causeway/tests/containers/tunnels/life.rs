@@ -6,7 +6,7 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::servers::{ask, connections_to};
-use super::world::{NETWORK, World, answers, is_silent, named, port, to, tunnel};
+use super::world::{NETWORK, World, answers, is_running, is_silent, named, port, to, tunnel};
 use crate::testbed::{BOTH, INSTANCE};
 
 #[tokio::test]
@@ -74,7 +74,9 @@ async fn a_running_proxy_says_all_there_is_to_know() {
         assert!(!shown.contains("BEGIN") && !shown.contains("PRIVATE"), "no key is to be seen: {shown}");
         let identity = container.files.iter().find(|file| file.path.ends_with("identity.pem")).unwrap();
         assert_eq!(identity.mode & 0o077, 0, "nobody else may read the key");
-        assert_eq!(status.server_proxy_process_id, Some(std::process::id().into()));
+        let process = status.server_proxy_process_id.unwrap();
+        assert_ne!(process, i64::from(std::process::id()), "the host end is a process of its own");
+        assert!(is_running(process));
         assert!(status.server_proxy_startup_timestamp.is_some());
         let object = world.proxies().get("lab").await.unwrap();
         assert_eq!(status.observed_generation, object.metadata.generation);
@@ -103,8 +105,12 @@ async fn the_end_of_a_proxy_leaves_nothing() {
         is_silent(through).await;
         let control = u16::try_from(status.client_proxy_control_port.unwrap()).unwrap();
         assert_eq!(connections_to(control), 0, "the host's end does not dial any more");
-        let home = world.bed.directory().join("default/lab");
-        assert!(!home.join("authority.pem").exists(), "the keys went with it");
+        assert!(!is_running(status.server_proxy_process_id.unwrap()), "the host end is gone");
+        let directory = world.bed.directory().join("default/lab");
+        let mut left: Vec<_> =
+            std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["journal.log", "ledger.json"], "keys, plan and process went with it");
         // The network can go now.
         world.bed.delete(NETWORK).await;
         world.bed.gone(NETWORK).await;

@@ -80,3 +80,30 @@ pub fn connections_to(port: u16) -> usize {
         .filter(|fields| fields.get(2) == Some(&remote.as_str()) && fields.get(3) == Some(&"01"))
         .count()
 }
+
+/// A stream that stays open.
+pub struct Conversation {
+    stream: BufReader<TcpStream>,
+    said: u32,
+}
+
+impl Conversation {
+    pub async fn begin(port: u16) -> Self {
+        let mut stream = BufReader::new(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap());
+        let mut name = String::new();
+        stream.read_line(&mut name).await.unwrap();
+        assert!(!name.is_empty());
+        Self { stream, said: 0 }
+    }
+
+    /// Whatever is said next comes back.
+    pub async fn goes_on(&mut self) {
+        self.said += 1;
+        let word = format!("word {}\n", self.said);
+        self.stream.get_mut().write_all(word.as_bytes()).await.unwrap();
+        let mut back = String::new();
+        let read = self.stream.read_line(&mut back);
+        tokio::time::timeout(Duration::from_secs(10), read).await.unwrap().unwrap();
+        assert_eq!(back, word);
+    }
+}

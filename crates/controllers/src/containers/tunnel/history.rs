@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use causeway_link::host::{LinkState, TunnelState};
-
+use super::host::protocol::{LinkState, TunnelState};
 use super::state::{CarriedTunnel, Phase, RuntimeState, State};
 
 /// Lines about everything that differs but for the figures.
@@ -38,6 +37,7 @@ pub fn of(before: &State, now: &State) -> Vec<String> {
 
 fn phase(now: &State) -> Option<String> {
     match now.phase {
+        Phase::Looking => None,
         Phase::Waiting => Some("waiting for the network and a container runtime".to_owned()),
         Phase::BuildingImage => Some("looking for the client's image".to_owned()),
         Phase::Starting => {
@@ -65,7 +65,9 @@ fn tunnels(before: &BTreeMap<String, CarriedTunnel>, now: &BTreeMap<String, Carr
                 TunnelState::Pending => continue,
                 TunnelState::Listening { port } => format!("carries what comes to port {port}"),
                 TunnelState::Unreachable { port, error } => format!("refuses on port {port}: {error}"),
-                TunnelState::NoTargets { port } => format!("refuses on port {port}: the server is not ready"),
+                TunnelState::NoEndpoints { port } => {
+                    format!("refuses on port {port}: the server is not ready")
+                }
                 TunnelState::Failed { error } => format!("failed: {error}"),
             };
             lines.push(format!("tunnel {name} {says}"));
@@ -81,9 +83,9 @@ fn tunnels(before: &BTreeMap<String, CarriedTunnel>, now: &BTreeMap<String, Carr
 
 #[cfg(test)]
 mod tests {
-    use causeway_link::Counters;
 
     use super::*;
+    use crate::containers::tunnel::host::protocol::Counters;
 
     fn carrying(port: u16, streams: u64) -> State {
         let counters = Counters { streams, ..Counters::default() };

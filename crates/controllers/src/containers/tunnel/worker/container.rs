@@ -2,29 +2,30 @@
 //! copied in before the start, never in arguments, the environment or a log.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
 
 use causeway_api::conditions::Reason;
 use causeway_containers::{
     Attachment, Container, ContainerSpec, ErrorKind, File, PortSpec, Protocol, Runtime, labels,
 };
-use causeway_link::{Authority, End};
 
-use super::ledger::Ledger;
-use super::state::{ClientState, Trouble};
-use super::wish::Network;
+use crate::containers::tunnel::desired::Network;
+use crate::containers::tunnel::host::HostProgram;
+use crate::containers::tunnel::ledger::Ledger;
+use crate::containers::tunnel::state::{ClientState, Trouble};
 use crate::framework::apply::digest;
+use causeway_base::well_known::{TUNNEL_CONTROL_PORT as CONTROL, TUNNEL_DATA_PORT as DATA};
 
 /// The kind that labels name.
 pub const KIND: &str = "ContainerNetworkTunnelProxy";
-/// Where the client takes the host's control connection.
-const CONTROL: u16 = 15049;
-/// Where it takes the host's data connections.
-const DATA: u16 = 15050;
 /// Where the client finds who it is.
 const IDENTITY: &str = "/etc/causeway/identity.pem";
-/// Digest of what the container was made from; another one makes another container.
+/// Digest of what the container was made from but for its image; another one makes another container.
 const SPEC_DIGEST: &str = "dev.causeway/spec";
+/// The image that it was made from; another one makes another container too, but can wait.
+const IMAGE: &str = "dev.causeway/image";
 /// How often other ports are tried when those that were chosen are taken.
 const PORT_TRIES: u32 = 8;
 
@@ -63,7 +64,19 @@ pub struct Wanted<'a> {
     pub image: &'a str,
     pub network: &'a Network,
     pub aliases: &'a [String],
-    pub authority: &'a Authority,
+    /// Makes the client's keys, with those of this directory.
+    pub program: &'a HostProgram,
+    pub directory: &'a Path,
+    /// Whether a container that is there but for its image is kept, since streams may pass through it.
+    pub keeps_older_image: bool,
+}
+
+/// The container that is there.
+#[derive(Clone, Debug)]
+pub struct Ensured {
+    pub client: ClientState,
+    /// It is of an older image and has to be replaced when no stream is open.
+    pub is_outdated: bool,
 }
 
 /// Makes the container be there and run; one that does already is left alone. The ports on the host are those of the
@@ -73,7 +86,7 @@ pub async fn ensure(
     wanted: &Wanted<'_>,
     ledger: &mut Ledger,
     say: &mut impl FnMut(&str),
-) -> Result<ClientState, Trouble> {
+) -> Result<Ensured, Trouble> {
     let name = wanted.owner.container_name();
     let mut tries = 0;
     loop {
@@ -83,7 +96,10 @@ pub async fn ensure(
         };
         let spec = wanted.spec(&name, ports);
         match step(runtime, wanted, &spec, say).await {
-            Ok(container) => return client_state(&container, wanted.network, ports),
+            Ok(container) => {
+                let client = client_state(&container, wanted.network, ports)?;
+                return Ok(Ensured { client, is_outdated: !has_label(&container, &spec, IMAGE) });
+            }
             Err(Setback::PortTaken(why)) if tries < PORT_TRIES => {
                 tries += 1;
                 say(&format!(
@@ -98,7 +114,7 @@ pub async fn ensure(
     }
 }
 
-/// Removes the container; one that is gone already is fine.
+/// Removes the container; it is gone for certain when this returns, and one that is gone already is fine.
 pub async fn remove(runtime: &Runtime, owner: &Owner) -> causeway_containers::Result<()> {
     let found = runtime.container(&owner.container_name()).await;
     match found {
@@ -151,7 +167,8 @@ async fn step(
                 is_permanent: true,
             }));
         }
-        let is_as_wanted = container.labels.get(SPEC_DIGEST) == spec.labels.get(SPEC_DIGEST)
+        let is_as_wanted = has_label(&container, spec, SPEC_DIGEST)
+            && (wanted.keeps_older_image || has_label(&container, spec, IMAGE))
             && address_on(&container, wanted.network).is_some();
         if is_as_wanted && container.is_running() {
             return Ok(container);
@@ -168,14 +185,10 @@ async fn step(
         Some(id) => id,
         None => create(runtime, spec, say).await?,
     };
-    let identity = wanted.authority.issue(End::Container).map_err(|error| {
-        Setback::Trouble(Trouble::transient(format!(
-            "can't make the client's key: {}",
-            crate::framework::report::chain(&error)
-        )))
+    let content = wanted.program.identity(wanted.directory).await.map_err(|error| {
+        Setback::Trouble(Trouble::transient(format!("can't make the client's key: {error}")))
     })?;
-    let file =
-        File { path: IDENTITY.into(), content: identity.to_pem().into_bytes(), mode: 0o400, uid: 0, gid: 0 };
+    let file = File { path: IDENTITY.into(), content, mode: 0o400, uid: 0, gid: 0 };
     runtime.copy_into(&id, &[file]).await?;
     if let Err(error) = runtime.start(&id).await {
         // A container with ports that can't be had would keep them for ever.
@@ -216,6 +229,11 @@ fn last_words(container: &Container) -> String {
 /// The beginning of an id, as people see it.
 fn short(id: &str) -> &str {
     id.get(..12).unwrap_or(id)
+}
+
+/// Whether the container has the label that it would get now.
+fn has_label(container: &Container, spec: &ContainerSpec, label: &str) -> bool {
+    container.labels.get(label) == spec.labels.get(label)
 }
 
 fn is_ours(container: &Container, owner: &Owner) -> bool {
@@ -278,12 +296,15 @@ impl Wanted<'_> {
             ..ContainerSpec::default()
         };
         // A network that was made again under the same name is another one.
+        let mut but_image = serde_json::to_value(&spec).unwrap_or_default();
+        but_image["image"] = serde_json::Value::Null;
         let made_from = serde_json::Map::from_iter([
-            ("spec".to_owned(), serde_json::to_value(&spec).unwrap_or_default()),
+            ("spec".to_owned(), but_image),
             ("network".to_owned(), self.network.id.clone().into()),
         ]);
         spec.labels = self.owner.labels();
         spec.labels.insert(SPEC_DIGEST.to_owned(), digest(&made_from));
+        spec.labels.insert(IMAGE.to_owned(), self.image.to_owned());
         spec
     }
 }
@@ -294,7 +315,7 @@ fn free_ports() -> Result<(u16, u16), Trouble> {
     let bind = || TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let find = || {
         let (first, second) = (bind()?, bind()?);
-        Ok::<_, std::io::Error>((first.local_addr()?.port(), second.local_addr()?.port()))
+        Ok::<_, io::Error>((first.local_addr()?.port(), second.local_addr()?.port()))
     };
     find().map_err(|error| Trouble::transient(format!("can't find free ports on 127.0.0.1: {error}")))
 }
@@ -321,7 +342,6 @@ mod tests {
     #[test]
     fn no_key_is_in_what_the_runtime_shows() {
         let owner = owner("web");
-        let authority = Authority::new().unwrap();
         let network = Network { id: "n1".into(), name: "blue".into() };
         let aliases = ["web".to_owned()];
         let wanted = Wanted {
@@ -329,7 +349,9 @@ mod tests {
             image: "i:1",
             network: &network,
             aliases: &aliases,
-            authority: &authority,
+            program: &HostProgram::default(),
+            directory: Path::new("/d"),
+            keeps_older_image: false,
         };
         let spec = wanted.spec("c", (1, 2));
         let shown = serde_json::to_string(&spec).unwrap();
@@ -339,17 +361,26 @@ mod tests {
     }
 
     #[test]
-    fn another_wish_is_another_container() {
+    fn what_differs_makes_another_container() {
         let owner = owner("web");
-        let authority = Authority::new().unwrap();
         let network = Network { id: "n1".into(), name: "blue".into() };
         let digest_of = |image: &str, ports| {
-            let wanted =
-                Wanted { owner: &owner, image, network: &network, aliases: &[], authority: &authority };
-            wanted.spec("c", ports).labels[SPEC_DIGEST].clone()
+            let wanted = Wanted {
+                owner: &owner,
+                image,
+                network: &network,
+                aliases: &[],
+                program: &HostProgram::default(),
+                directory: Path::new("/d"),
+                keeps_older_image: false,
+            };
+            [SPEC_DIGEST, IMAGE].map(|label| wanted.spec("c", ports).labels[label].clone())
         };
-        assert_eq!(digest_of("i:1", (1, 2)), digest_of("i:1", (1, 2)));
-        assert_ne!(digest_of("i:1", (1, 2)), digest_of("i:2", (1, 2)));
-        assert_ne!(digest_of("i:1", (1, 2)), digest_of("i:1", (1, 3)));
+        let first = digest_of("i:1", (1, 2));
+        assert_eq!(first, digest_of("i:1", (1, 2)));
+        let other_image = digest_of("i:2", (1, 2));
+        assert_eq!(first[0], other_image[0], "another image alone can wait");
+        assert_ne!(first[1], other_image[1]);
+        assert_ne!(first[0], digest_of("i:1", (1, 3))[0]);
     }
 }
