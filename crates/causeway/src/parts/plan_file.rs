@@ -1,5 +1,5 @@
 //! A plan in a file: read, checked, and read again when it changes or on SIGHUP. A bad file is refused with its
-//! problems; whoever follows keeps the last good plan.
+//! problems, and the last good plan stays in use.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -11,7 +11,7 @@ use tokio::time::Interval;
 
 use super::termination::Termination;
 
-/// How often the file is looked at.
+/// How often the file's time and size are compared.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Reads a plan, which may not be valid.
@@ -100,7 +100,7 @@ impl Follower {
     }
 }
 
-/// Tells one state of the file from another; a replaced file may have the same time.
+/// Tells two states of the file apart: by time, and by size since a replaced file may have the same time.
 fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
