@@ -7,23 +7,30 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use causeway_base::lock::lock;
+use causeway_ir::tunnel::{Tunnel, TunnelId};
+use causeway_link::{Authority, Link};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, interval};
+use tokio::time::{Instant, interval, timeout};
+use tokio_util::task::TaskTracker;
 
-use crate::control::{Door, Listen};
+use crate::control::{Listen, Listener};
 use crate::counters::Counters;
-use crate::identity::Authority;
-use crate::mux::{Broken, Link, Side, lock};
-use crate::tunnel::{Tunnel, TunnelId};
 
+mod data_link;
 mod exit;
+mod open;
 mod session;
 
 use exit::Exit;
 
+/// A host's end that starts does not know how old the container's certificate is, so it renews it soon.
+const FIRST_RENEWAL: Duration = Duration::from_mins(1);
 /// How often a drain looks whether the last stream has ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
+/// How long the links may take to end in order.
+const CLOSING: Duration = Duration::from_secs(3);
 
 /// What the host's end needs.
 #[derive(Debug, Clone)]
@@ -131,7 +138,10 @@ impl Host {
             links: Mutex::default(),
             observed: Mutex::default(),
             changed: watch::channel(()).0,
+            publishing: Mutex::default(),
             status: watch::channel(Status::default()).0,
+            renew_at: Mutex::new(Instant::now() + options.renewal.min(FIRST_RENEWAL)),
+            tasks: TaskTracker::new(),
         });
         let task = tokio::spawn(session::keep(end.clone(), at));
         Self { end, addresses, task }
@@ -147,7 +157,7 @@ impl Host {
             let id = tunnel.id;
             let exit = match old.remove(&id) {
                 Some(exit) => {
-                    exit.retarget(&self.end, tunnel);
+                    exit.change(&self.end, tunnel);
                     exit
                 }
                 None => Exit::start(&self.end, tunnel),
@@ -177,14 +187,28 @@ impl Host {
         lock(&self.end.exits).get(&tunnel).map(|exit| exit.tally.snapshot())
     }
 
-    /// Has the container close its ports, lets streams end within the limit, then closes everything.
-    pub async fn drain(self, limit: Duration) {
+    /// How many streams are open, of all tunnels.
+    pub fn streams(&self) -> usize {
+        lock(&self.end.links).iter().map(|link| link.len()).sum()
+    }
+
+    /// Has the container close its ports, lets streams end within the limit, then closes everything in order.
+    ///
+    /// # Cancellation
+    /// Dropping the future closes everything at once.
+    pub async fn drain(mut self, limit: Duration) {
         let deadline = Instant::now() + limit;
         self.carry(Vec::new());
         let mut look = interval(DRAIN_LOOK);
         while Instant::now() < deadline && !self.end.is_quiet() {
             look.tick().await;
         }
+        self.task.abort();
+        // It was told to end, which is all that there is to know.
+        let _ = (&mut self.task).await;
+        self.end.tasks.close();
+        // A container that does not answer is not waited for.
+        let _ = timeout(CLOSING, self.end.tasks.wait()).await;
     }
 }
 
@@ -200,14 +224,20 @@ struct HostEnd {
     observed: Mutex<Observed>,
     /// What the container is told has changed.
     changed: watch::Sender<()>,
+    /// Held from looking at how things stand until it is told, so that nobody tells what was true before.
+    publishing: Mutex<()>,
     status: watch::Sender<Status>,
+    /// When the container's certificate is due to be renewed.
+    renew_at: Mutex<Instant>,
+    /// The drivers of links.
+    tasks: TaskTracker,
 }
 
 /// What is known of the other end.
 #[derive(Default)]
 struct Observed {
     link: LinkState,
-    doors: BTreeMap<TunnelId, Result<Door, String>>,
+    listeners: BTreeMap<TunnelId, Result<Listener, String>>,
 }
 
 impl HostEnd {
@@ -229,11 +259,13 @@ impl HostEnd {
     }
 
     fn publish(&self) {
+        let _publishing = lock(&self.publishing);
         let status = {
             let observed = lock(&self.observed);
             // What the container said before the link broke is not true any more: it refuses everybody now.
-            let door = |id| observed.doors.get(id).filter(|_| observed.link == LinkState::Up);
-            let tunnels = lock(&self.exits).iter().map(|(id, exit)| (*id, exit.state(door(id)))).collect();
+            let listener = |id| observed.listeners.get(id).filter(|_| observed.link == LinkState::Up);
+            let tunnels =
+                lock(&self.exits).iter().map(|(id, exit)| (*id, exit.state(listener(id)))).collect();
             Status { link: observed.link.clone(), tunnels }
         };
         self.status.send_if_modified(|known| {
@@ -247,28 +279,8 @@ impl HostEnd {
     fn is_quiet(&self) -> bool {
         let silent = {
             let observed = lock(&self.observed);
-            observed.doors.is_empty() || observed.link != LinkState::Up
+            observed.listeners.is_empty() || observed.link != LinkState::Up
         };
-        silent && lock(&self.links).iter().all(|link| link.len() == 0)
-    }
-}
-
-/// What the host does with frames that only the container sends.
-struct DataSide(Arc<HostEnd>);
-
-impl Side for DataSide {
-    fn hello(&self, _: &Arc<Link>, _: &[u8]) -> Result<(), Broken> {
-        Err(Broken::Role("only the host greets"))
-    }
-
-    fn open(
-        &self,
-        link: &Arc<Link>,
-        stream: u32,
-        tunnel: TunnelId,
-        source: SocketAddr,
-    ) -> Result<(), Broken> {
-        exit::open(&self.0, link, stream, tunnel, source);
-        Ok(())
+        silent && lock(&self.links).iter().all(|link| link.is_empty())
     }
 }

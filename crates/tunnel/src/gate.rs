@@ -5,33 +5,32 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
+use causeway_ir::tunnel::{Port, TunnelProtocol as Protocol};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use tokio::net::{TcpListener, UdpSocket};
-
-use crate::tunnel::{Port, Protocol};
 
 const BACKLOG: i32 = 4096;
 const TRIES: usize = 16;
 
 /// A bound port that takes connections only while it is open.
-pub struct Gate {
+pub(crate) struct Gate {
     socket: OwnedFd,
     port: u16,
 }
 
 impl Gate {
     /// Binds the port; nothing is taken before [`Self::open`].
-    pub fn bind(port: Port) -> io::Result<Self> {
+    pub(crate) fn bind(port: Port) -> io::Result<Self> {
         let (socket, port) = bind(Protocol::Tcp, port)?;
         Ok(Self { socket, port })
     }
 
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
     /// Takes connections from now on.
-    pub fn open(&self) -> io::Result<TcpListener> {
+    pub(crate) fn open(&self) -> io::Result<TcpListener> {
         // Connections that were taken before have the same port.
         sockopt::set_socket_reuseaddr(&self.socket, true)?;
         rustix::net::listen(&self.socket, BACKLOG)?;
@@ -39,7 +38,7 @@ impl Gate {
     }
 
     /// Refuses connections from now on; what [`Self::open`] gave must be dropped first.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         // A listener that is shut down keeps its port. It fails only if it did not listen, which is what is wanted.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Read);
         let _ = reserve(&self.socket);
@@ -47,7 +46,7 @@ impl Gate {
 }
 
 /// A socket for a tunnel of datagrams, and its port.
-pub fn bind_datagrams(port: Port) -> io::Result<(UdpSocket, u16)> {
+pub(crate) fn bind_datagrams(port: Port) -> io::Result<(UdpSocket, u16)> {
     let (socket, port) = bind(Protocol::Udp, port)?;
     Ok((UdpSocket::from_std(socket.into())?, port))
 }

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use causeway_link::{Protocol, Tunnel};
+use causeway_ir::Period;
+use causeway_ir::tunnel::{Tunnel, TunnelProtocol};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
@@ -24,7 +25,7 @@ async fn service() -> SocketAddr {
 }
 
 fn datagrams(target: SocketAddr) -> Tunnel {
-    Tunnel { protocol: Protocol::Udp, ..tunnel(1, &[target]) }
+    Tunnel { protocol: TunnelProtocol::Udp, ..tunnel(1, &[target]) }
 }
 
 async fn client(port: u16) -> UdpSocket {
@@ -90,7 +91,8 @@ async fn large_and_empty_datagrams_stay_whole() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_session_ends_and_the_client_gets_another() {
     let pair = Pair::start().await;
-    let short = Tunnel { idle_timeout_millis: 200, ..datagrams(service().await) };
+    let short =
+        Tunnel { idle_timeout: Period::new(Duration::from_millis(200)), ..datagrams(service().await) };
     let port = pair.carry(vec![short]).await;
     let client = client(port).await;
     let (before, _) = ask(&client, b"before").await;
@@ -125,4 +127,23 @@ async fn a_service_that_comes_late_answers_the_same_client() {
         }
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_ends_when_its_endpoint_is_removed() {
+    let pair = Pair::start().await;
+    let (old, new) = (service().await, service().await);
+    let port = pair.carry(vec![datagrams(old)]).await;
+    let client = client(port).await;
+    let (before, _) = ask(&client, b"before").await;
+    pair.host.carry(vec![datagrams(new)]);
+    within("the session's end", async {
+        while pair.host.counters(1).expect("counted").streams > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let (after, answer) = ask_until_answered(&client, b"after").await;
+    assert_eq!(answer, b"after");
+    assert_ne!(before, after, "another session, with the endpoint that is left");
 }

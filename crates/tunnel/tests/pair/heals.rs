@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use causeway_link::host::{Host, LinkState, Options};
+use causeway_tunnel::host::{Host, LinkState, Options};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 

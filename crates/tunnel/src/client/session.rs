@@ -1,26 +1,30 @@
 //! One control connection of the host, from its first word to its last.
 
-use std::sync::Arc;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use causeway_base::lock::lock;
+use causeway_base::report::chain;
+use causeway_link::{Connection, Handler, IdentityError, Incoming, Renewal, Stream, token};
 use tokio::io::split;
-use tokio::net::TcpStream;
-use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::sync::oneshot;
 use tokio::time::{interval, timeout};
-use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use super::ContainerEnd;
-use crate::control::{self, BEAT, PATIENCE, ToContainer, ToHost, VERSION, receive, send};
-use crate::identity::{self, Renewal};
-use crate::mux::lock;
+use crate::control::{self, PATIENCE, ToContainer, ToHost, VERSION, messages, receive, send};
+use crate::driven::Driven;
+
+/// How often ports are tried that could not be had.
+const RETRY: Duration = Duration::from_millis(500);
 
 /// Why a session ended.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
     #[error(transparent)]
     Control(#[from] control::Error),
-    #[error("the host speaks version {0} of the protocol, this end {VERSION}: rebuild the container's image")]
+    #[error("the host speaks version {0} of the protocol, this end {VERSION}: recreate the container")]
     Version(u32),
     #[error("the host began with something else than a greeting")]
     Greeting,
@@ -29,62 +33,62 @@ enum Ended {
     #[error("another control connection has taken over")]
     Replaced,
     #[error("can't renew the identity")]
-    Identity(#[from] identity::Error),
+    Identity(#[from] IdentityError),
 }
 
 /// Does what the host says until the connection ends.
-pub async fn run(end: &Arc<ContainerEnd>, stream: TlsStream<TcpStream>) {
-    let Err(ended) = serve(end, stream).await;
-    let error: &dyn std::error::Error = &ended;
-    tracing::info!(reason = error, "the host's control connection ended");
+pub(super) async fn run(end: &Arc<ContainerEnd>, connection: Connection) {
+    let (stream_tx, stream_rx) = oneshot::channel();
+    let handler = Arc::new(ControlStream(Mutex::new(Some(stream_tx))));
+    let _link = Driven::start(connection, handler, &end.tasks, |_| ());
+    let Err(ended) = serve(end, stream_rx).await;
+    tracing::info!(reason = chain(&ended), "the host's control connection ended");
 }
 
-async fn serve(
-    end: &Arc<ContainerEnd>,
-    stream: TlsStream<TcpStream>,
-) -> Result<std::convert::Infallible, Ended> {
+/// Takes the one stream that the host opens on the link for control.
+struct ControlStream(Mutex<Option<oneshot::Sender<Stream>>>);
+
+impl Handler for ControlStream {
+    fn opened(&self, incoming: Incoming<'_>) {
+        match lock(&self.0).take() {
+            // Nobody waits for it any more if this fails, and the link is about to end.
+            Some(stream_tx) => drop(stream_tx.send(incoming.accept(control::settings()))),
+            None => incoming.refuse("the control stream is open already"),
+        }
+    }
+}
+
+async fn serve(end: &Arc<ContainerEnd>, stream_rx: oneshot::Receiver<Stream>) -> Result<Infallible, Ended> {
+    let stream = timeout(PATIENCE, stream_rx).await.ok().and_then(Result::ok).ok_or(Ended::Silent)?;
     let (mut input, mut output) = split(stream);
     let hello = timeout(PATIENCE, receive(&mut input)).await.map_err(|_| Ended::Silent)??;
     let ToContainer::Hello { version } = hello else { return Err(Ended::Greeting) };
-    let session = identity::token()?;
+    let session = token()?;
     send(&mut output, &ToHost::Welcome { version: VERSION, session: session.clone() }).await?;
     if version != VERSION {
         return Err(Ended::Version(version));
     }
     let turn = Turn { end: end.clone(), over: end.begin(session.clone()), session };
     tracing::info!("the host is connected");
-    // A task of its own, since a message that is half read must not be given up.
-    let (heard, mut messages) = mpsc::channel(16);
-    let _reader = Abort(tokio::spawn(async move {
-        loop {
-            let message = receive::<ToContainer>(&mut input).await;
-            let failed = message.is_err();
-            if heard.send(message).await.is_err() || failed {
-                return;
-            }
-        }
-    }));
+    let mut messages = messages(input);
     let mut changed = end.changed.subscribe();
     changed.mark_changed();
-    let mut beat = interval(BEAT);
+    let mut retry = interval(RETRY);
     let mut renewal = None;
     loop {
         let said = tokio::select! {
-            message = timeout(PATIENCE, messages.recv()) => {
-                let message = message.ok().flatten().ok_or(Ended::Silent)??;
-                heed(end, message, &mut renewal)?
-            }
+            message = messages.next() => heed(end, message?, &mut renewal)?,
             _ = changed.changed() => Some(report(end)),
-            _ = beat.tick() => {
+            _ = retry.tick() => {
                 if end.entrances.retry(end) {
                     end.changed.send_replace(());
                 }
-                Some(ToHost::Beat)
+                None
             }
             () = turn.over.cancelled() => return Err(Ended::Replaced),
         };
         if let Some(said) = said {
-            timeout(PATIENCE, send(&mut output, &said)).await.map_err(|_| Ended::Silent)??;
+            send(&mut output, &said).await?;
         }
     }
 }
@@ -115,7 +119,6 @@ fn heed(
                 tracing::info!("the identity was renewed");
             }
         }
-        ToContainer::Beat => {}
         ToContainer::Hello { .. } => return Err(Ended::Greeting),
     }
     Ok(None)
@@ -135,13 +138,5 @@ struct Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         self.end.finish(&self.session);
-    }
-}
-
-struct Abort(JoinHandle<()>);
-
-impl Drop for Abort {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }

@@ -4,9 +4,11 @@ use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use causeway_link::client::{self, Client};
-use causeway_link::host::{Host, LinkState, Options, Status, TunnelState};
-use causeway_link::{Authority, End, Port, Tunnel, TunnelId};
+use causeway_ir::tunnel::{Tunnel, TunnelId};
+use causeway_ir::{Endpoint, Name};
+use causeway_tunnel::client::{self, Client};
+use causeway_tunnel::host::{Host, LinkState, Options, Status, TunnelState};
+use causeway_tunnel::{Authority, container_identity};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -33,7 +35,7 @@ pub struct Container {
 
 impl Container {
     pub async fn start(authority: &Authority, control: SocketAddr, data: SocketAddr) -> Self {
-        let identity = authority.issue(End::Container).expect("keys");
+        let identity = container_identity(authority).expect("keys");
         let client = within("binding", async {
             loop {
                 let options = client::Options { control, data, identity: identity.clone(), save_to: None };
@@ -45,7 +47,7 @@ impl Container {
             }
         })
         .await;
-        let (control, data) = client.addresses().expect("addresses");
+        let (control, data) = client.addresses();
         let stop = CancellationToken::new();
         let task = tokio::spawn(client.run(stop.clone()));
         Self { control, data, stop, task }
@@ -112,7 +114,11 @@ pub async fn listening(host: &Host, id: TunnelId) -> u16 {
 }
 
 pub fn tunnel(id: TunnelId, targets: &[SocketAddr]) -> Tunnel {
-    Tunnel { targets: targets.to_vec(), port: Port::Any, ..Tunnel::new(id, format!("t{id}")) }
+    let name = Name::parse(&format!("t{id}")).expect("a name");
+    Tunnel {
+        endpoints: targets.iter().map(|target| Endpoint::new(*target)).collect(),
+        ..Tunnel::new(id, name)
+    }
 }
 
 pub async fn dial(port: u16) -> TcpStream {

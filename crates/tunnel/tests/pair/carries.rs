@@ -4,8 +4,9 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use causeway_link::host::TunnelState;
-use causeway_link::{Port, Tunnel};
+use causeway_ir::tunnel::{Port, Tunnel};
+use causeway_ir::{Limit, Period};
+use causeway_tunnel::host::TunnelState;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
@@ -175,7 +176,7 @@ async fn a_dead_service_delays_nobody_else() {
     // The dead one is alive at first, so that its port is open.
     pair.carry(vec![tunnel(1, &[live]), tunnel(2, &[live])]).await;
     let (healthy, doomed) = (pair.listening(1).await, pair.listening(2).await);
-    let slow = Tunnel { connect_timeout_millis: 3_000, ..tunnel(2, &[dead]) };
+    let slow = Tunnel { connect_timeout: Period::from_secs(3), ..tunnel(2, &[dead]) };
     pair.host.carry(vec![tunnel(1, &[live]), slow]);
     let waiting: Vec<_> = (0..50).map(|_| tokio::spawn(TcpStream::connect(("127.0.0.1", doomed)))).collect();
     let started = Instant::now();
@@ -269,7 +270,7 @@ async fn ports_are_as_asked() {
     // It is had as soon as it can be, and the other one keeps the port it has.
     assert_eq!(pair.listening(1).await, port);
     echoes(&mut dial(port).await, "at last").await;
-    pair.host.carry(vec![Tunnel { max_streams: 5, ..fixed }, preferred]);
+    pair.host.carry(vec![Tunnel { max_streams: Limit::new(5).expect("not 0"), ..fixed }, preferred]);
     assert_eq!(pair.listening(1).await, port);
     assert_eq!(pair.listening(2).await, other);
 }
@@ -286,7 +287,7 @@ async fn strangers_and_crowds_are_refused() {
     let service = echo("").await;
     let foreign =
         Tunnel { allowed_sources: vec!["10.1.2.0/24".parse().expect("a network")], ..tunnel(1, &[service]) };
-    let crowded = Tunnel { max_streams: 2, ..tunnel(2, &[service]) };
+    let crowded = Tunnel { max_streams: Limit::new(2).expect("not 0"), ..tunnel(2, &[service]) };
     pair.carry(vec![foreign, crowded]).await;
     let (foreign, crowded) = (pair.listening(1).await, pair.listening(2).await);
     assert!(is_reset(foreign).await, "not allowed");
@@ -303,7 +304,8 @@ async fn strangers_and_crowds_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_stream_ends_after_its_time() {
     let pair = Pair::start().await;
-    let short = Tunnel { idle_timeout_millis: 200, ..tunnel(1, &[echo("").await]) };
+    let short =
+        Tunnel { idle_timeout: Period::new(Duration::from_millis(200)), ..tunnel(1, &[echo("").await]) };
     let port = pair.carry(vec![short]).await;
     let mut client = dial(port).await;
     echoes(&mut client, "hello").await;
