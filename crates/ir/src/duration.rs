@@ -1,8 +1,9 @@
 //! Durations as people write them: `250ms`, `5s`, `1h30m`.
 
+use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
 
@@ -42,30 +43,61 @@ pub fn format(duration: Duration) -> String {
     parts.concat()
 }
 
+/// For `#[serde(with)]`.
 pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&format(*duration))
 }
 
+/// For `#[serde(with)]`.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
     parse(&text).map_err(serde::de::Error::custom)
 }
 
-/// The same for a field that may be absent.
-pub mod option {
-    use super::{Deserialize, Deserializer, Duration, Serializer};
+/// A duration that is longer than nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Period(Duration);
 
-    #[expect(clippy::ref_option, reason = "serde calls it so")]
-    pub fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-        match duration {
-            Some(duration) => super::serialize(duration, serializer),
-            None => serializer.serialize_none(),
+impl Period {
+    /// `None` for no time at all.
+    pub const fn new(duration: Duration) -> Option<Self> {
+        if duration.is_zero() { None } else { Some(Self(duration)) }
+    }
+
+    /// So many seconds.
+    ///
+    /// # Panics
+    /// For 0; meant for constants, where that does not compile.
+    #[expect(clippy::panic, reason = "in a constant it is an error of compilation")]
+    pub const fn from_secs(seconds: u64) -> Self {
+        match Self::new(Duration::from_secs(seconds)) {
+            Some(period) => period,
+            None => panic!("a period is longer than 0s"),
         }
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-        let text = Option::<String>::deserialize(deserializer)?;
-        text.map(|text| super::parse(&text).map_err(serde::de::Error::custom)).transpose()
+    /// The duration.
+    pub const fn get(self) -> Duration {
+        self.0
+    }
+}
+
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&format(self.0))
+    }
+}
+
+impl Serialize for Period {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serialize(&self.0, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Period {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let duration = deserialize(deserializer)?;
+        Self::new(duration).ok_or_else(|| serde::de::Error::custom("must be longer than 0s"))
     }
 }
 

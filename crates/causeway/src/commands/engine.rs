@@ -9,17 +9,18 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use causeway_engine::handover::{Claim, Door, Handed, Purpose};
-use causeway_engine::{AccessLog, Engine, Handle, Options, admin};
+use causeway_engine::{Engine, Handle, Options, admin};
 use causeway_ir::Plan;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 
+use crate::parts::access_log::AccessLogArg;
+use crate::parts::open_files;
 use crate::parts::plan_file::{self, Follower};
 use crate::parts::unix_socket;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// The plan, as YAML or JSON.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
@@ -29,9 +30,8 @@ pub struct Args {
     /// Show metrics and state here: a loopback address and port, or the path of a Unix socket.
     #[arg(long, value_name = "ADDR:PORT|PATH")]
     admin: Option<String>,
-    /// Write a JSON line per connection to this file, `-` for standard output.
-    #[arg(long, value_name = "FILE")]
-    access_log: Option<PathBuf>,
+    #[command(flatten)]
+    access_log: AccessLogArg,
     /// Take over the sockets of the process that waits here, and wait here for a successor: no connection is refused
     /// or dropped when the binary is replaced.
     #[arg(long, value_name = "PATH")]
@@ -41,7 +41,7 @@ pub struct Args {
     workers: usize,
 }
 
-pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Some(plan) = plan_file::read_valid(&args.config)? else {
         eprintln!("causeway: {} can't be run", args.config.display());
         return Ok(ExitCode::FAILURE);
@@ -55,7 +55,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    raise_descriptors();
+    open_files::raise_limit();
     let mut claim = match &args.handover {
         Some(path) => claim(path.clone()).await?,
         None => None,
@@ -64,15 +64,10 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(at) => Some(AdminDoor::open(at, &plan, claim.as_mut()).await?),
         None => None,
     };
-    let access_log = match args.access_log {
-        None => AccessLog::Off,
-        Some(path) if path.as_os_str() == "-" => AccessLog::Stdout,
-        Some(path) => AccessLog::File(path),
-    };
     let plan = Arc::new(plan);
     let (plan_tx, plan_rx) = watch::channel(Some(Arc::clone(&plan))); // file → engine
     let inherited = claim.as_mut().map(Claim::remove_listeners).unwrap_or_default();
-    let options = Options { workers: args.workers, access_log };
+    let options = Options { workers: args.workers, access_log: args.access_log.log() };
     let engine = Engine::start_with(plan_rx, &options, inherited)?;
     let handle = engine.handle();
     handle.settled(&plan).await;
@@ -176,15 +171,6 @@ fn announce_failures(handle: &Handle) {
         if let Some(error) = listener.error {
             eprintln!("causeway: {}: {error}; trying again", listener.name);
         }
-    }
-}
-
-/// Connections need two descriptors each, so take all that the system gives without asking.
-pub fn raise_descriptors() {
-    let limit = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
-    {
-        tracing::debug!(%error, "the limit of open files stays as it is");
     }
 }
 

@@ -20,7 +20,7 @@ use crate::parts::plan_file::Follower;
 const DRAIN: std::time::Duration = std::time::Duration::from_secs(10);
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
 }
@@ -89,7 +89,7 @@ impl ServerFile {
     }
 }
 
-pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Keys { dir } => keys(&dir)?,
         Command::Client(args) => serve_client(args).await?,
@@ -124,7 +124,7 @@ async fn serve_client(args: ClientArgs) -> anyhow::Result<()> {
     })?;
     let identity = Identity::from_pem(&pem)
         .with_context(|| format!("{} is not an identity", args.identity.display()))?;
-    crate::commands::engine::raise_descriptors();
+    crate::parts::open_files::raise_limit();
     let options =
         client::Options { control: args.control, data: args.data, identity, save_to: Some(args.identity) };
     let client = Client::bind(options).await?;
@@ -150,7 +150,7 @@ async fn serve_host(args: ServerArgs) -> anyhow::Result<()> {
         .with_context(|| format!("can't read the authority {}", file.authority.display()))?;
     let authority = Authority::from_pem(&pem)
         .with_context(|| format!("{} is not an authority", file.authority.display()))?;
-    crate::commands::engine::raise_descriptors();
+    crate::parts::open_files::raise_limit();
     let mut options = host::Options::new(file.control, file.data, authority);
     if let Some(links) = file.data_links {
         options.data_links = links;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use causeway_controllers::vlan::proxy::bootstrap::{Address, Start, bootstrap};
-use causeway_ir::Plan;
-use causeway_xds::{Door, Options, Server, Status, Tls};
+use causeway_ir::{Limit, Plan};
+use causeway_xds::{Options, Server, Socket, Status, Tls};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -18,7 +18,7 @@ use crate::parts::plan_file::{self, Follower};
 use crate::parts::unix_socket;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// The plan, as YAML or JSON.
     #[arg(long, value_name = "FILE", required_unless_present = "print_bootstrap")]
     config: Option<PathBuf>,
@@ -32,7 +32,7 @@ pub struct Args {
     /// With --print-bootstrap: the name of the Envoy.
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// With --print-bootstrap: the address and port of the Envoy's admin door.
+    /// With --print-bootstrap: the address and port of the Envoy's admin interface.
     #[arg(long, value_name = "ADDR:PORT")]
     admin: Option<SocketAddr>,
     /// With --print-bootstrap: let the Envoy ask for the state of the world instead of changes.
@@ -49,11 +49,11 @@ pub struct Args {
     tls_client_ca: Option<PathBuf>,
 }
 
-pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let address = address(&args.listen)?;
     if let (true, Some(node), Some(admin)) = (args.print_bootstrap, &args.node, args.admin) {
         let plan = args.config.as_deref().map(plan_file::read).transpose()?.unwrap_or_default();
-        let (admin, connection_limit) = (Address::Tcp(admin), plan.limits.connections);
+        let (admin, connection_limit) = (Address::Tcp(admin), plan.limits.connections.map(Limit::get));
         let start = Start { node, xds: address, admin, delta: !args.sotw, connection_limit };
         println!("{:#}", bootstrap(&start));
         return Ok(ExitCode::SUCCESS);
@@ -61,7 +61,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let path = args.config.context("--config is needed")?;
     // Before the file is read, so that no change of it is missed.
     let mut follower = Follower::new(&path)?;
-    let Some(plan) = plan_file::read_valid(&path)? else {
+    let Some(plan) = plan_file::read_valid(&path, causeway_xds::problems)? else {
         eprintln!("causeway: {} can't be served", path.display());
         return Ok(ExitCode::FAILURE);
     };
@@ -71,14 +71,14 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         _ => None,
     };
-    let (door, place) = open(&address).await?;
+    let (socket, at) = open(&address).await?;
     print_notes(&plan);
     let mut served = Arc::new(plan);
     let (plan_tx, plan_rx) = watch::channel(Some(Arc::clone(&served))); // file → server
-    let server = Server::start(plan_rx, door, Options { tls })?;
-    println!("xds on {place}");
+    let server = Server::start(plan_rx, socket, Options { tls })?;
+    println!("xds on {at}");
     let telling = tokio::spawn(tell(server.handle().watch()));
-    while let Some(plan) = follower.next(&served).await {
+    while let Some(plan) = follower.next(&served, causeway_xds::problems).await {
         print_notes(&plan);
         let plan = Arc::new(plan);
         plan_tx.send_replace(Some(Arc::clone(&plan)));
@@ -103,16 +103,16 @@ fn address(at: &str) -> anyhow::Result<Address> {
     Ok(Address::Unix(path))
 }
 
-async fn open(address: &Address) -> anyhow::Result<(Door, String)> {
+async fn open(address: &Address) -> anyhow::Result<(Socket, String)> {
     match address {
         Address::Tcp(address) => {
             let listener = TcpListener::bind(address)
                 .await
                 .with_context(|| format!("can't serve xDS on {address}; choose another with --listen"))?;
-            let place = listener.local_addr()?.to_string();
-            Ok((Door::Tcp(listener), place))
+            let at = listener.local_addr()?.to_string();
+            Ok((Socket::Tcp(listener), at))
         }
-        Address::Unix(path) => Ok((Door::Unix(unix_socket::listen(path)?), path.display().to_string())),
+        Address::Unix(path) => Ok((Socket::Unix(unix_socket::listen(path)?), path.display().to_string())),
     }
 }
 

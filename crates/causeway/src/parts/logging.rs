@@ -19,7 +19,7 @@ static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 static CHOSEN: OnceLock<()> = OnceLock::new();
 
 /// Sets logging up for this process. A filter that can't be read is reported and the default used.
-pub fn init(filter: Option<&str>) {
+pub(crate) fn init(filter: Option<&str>) {
     if filter.is_some() {
         CHOSEN.get_or_init(|| ());
     }
@@ -41,7 +41,7 @@ pub fn init(filter: Option<&str>) {
 }
 
 /// Shows the filter in use, after changing it if there is a new one.
-pub fn change(filter: Option<&str>) -> Result<String, String> {
+pub(crate) fn change(filter: Option<&str>) -> Result<String, String> {
     let handle = FILTER.get().ok_or("logging is not set up")?;
     if let Some(filter) = filter {
         if !is_level(filter) && !filter.contains('=') {
@@ -56,7 +56,7 @@ pub fn change(filter: Option<&str>) -> Result<String, String> {
 }
 
 /// Takes the level that an object asks for, unless whoever started this process chose one.
-pub fn follow(level: LogLevel) {
+pub(crate) fn follow(level: LogLevel) {
     let word = match level {
         LogLevel::Trace => "trace",
         LogLevel::Debug => "debug",

@@ -44,4 +44,5 @@ mod limits;
 mod outcomes;
 mod proxy_protocol;
 mod server_names;
+mod sources;
 mod streams;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use causeway_ir::{Cluster, Plan};
+use causeway_ir::Plan;
 use causeway_testkit::eventually;
 use causeway_testkit::server::program;
 use rustix::process::Signal;
@@ -12,6 +12,7 @@ use rustix::process::Signal;
 use super::http;
 use super::native::write;
 use super::program::Program;
+use crate::plans::{cluster, plain};
 use crate::port::Port;
 
 const NODE: &str = "edge";
@@ -113,10 +114,7 @@ fn mark(number: usize) -> String {
 /// The plan with a listener of its own that nobody uses.
 fn marked(plan: &Plan, number: usize) -> Plan {
     let mut plan = plan.clone();
-    let name = mark(number);
-    let listener =
-        format!("{{name: {name}, bind: '127.0.0.1:0', routes: [{{name: all, cluster: zz_mark}}]}}");
-    plan.listeners.push(serde_saphyr::from_str(&listener).unwrap());
-    plan.clusters.push(Cluster::new("zz_mark", Vec::new()));
+    plan.listeners.push(plain(&mark(number), "zz_mark"));
+    plan.clusters.push(cluster("zz_mark", &[]));
     plan
 }
