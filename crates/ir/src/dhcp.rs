@@ -88,8 +88,8 @@ impl HardwareAddress {
 
 impl Serialize for HardwareAddress {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let [a, b, c, d, e, f] = self.0;
-        serializer.collect_str(&format_args!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}"))
+        let bytes: Vec<_> = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        serializer.serialize_str(&bytes.join(":"))
     }
 }
 

@@ -145,7 +145,7 @@ const fn ttl() -> Duration {
     Duration::from_secs(30)
 }
 const fn max_ttl() -> Duration {
-    Duration::from_secs(3600)
+    Duration::from_hours(1)
 }
 const fn entries() -> Limit {
     const { Limit::new(100_000).expect("not 0") }

@@ -155,7 +155,7 @@ fn endpoint_at(at: SocketAddr, endpoint: &SliceEndpoint, publish_all: bool) -> E
         ready: publish_all || (ready && !terminating),
         serving: publish_all || serving,
         terminating,
-        ..Endpoint::new(at.to_string())
+        ..Endpoint::new(at)
     }
 }
 

@@ -19,7 +19,6 @@ use std::time::Duration;
 use anyhow::Context;
 use causeway_controllers::vlan::proxy::bootstrap::{ADMIN_SOCKET, Address, XDS_SOCKET};
 use causeway_controllers::vlan::proxy::validate::HEALTH_PORT;
-use causeway_engine::AccessLog;
 use causeway_xds::Door;
 use kube::{Client, Config};
 use tokio::signal::unix::{SignalKind, signal};
@@ -70,10 +69,9 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pub socket_dir: Option<PathBuf>,
     #[command(flatten)]
-    pub grants: crate::commands::operator::Grants,
-    /// Write a JSON line per connection to this file, `-` for standard output.
-    #[arg(long, value_name = "FILE")]
-    pub access_log: Option<PathBuf>,
+    pub grants: crate::parts::grants::GrantsArg,
+    #[command(flatten)]
+    pub access_log: crate::parts::access_log::AccessLogArg,
     /// Threads that carry traffic; as many as there are cores if not given.
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
     pub workers: usize,
@@ -111,21 +109,16 @@ async fn meet_envoy(args: &Args) -> anyhow::Result<(Door, Address)> {
 }
 
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    crate::commands::engine::raise_descriptors();
+    crate::parts::open_files::raise_limit();
     let mut config = Config::infer().await.context(
         "no cluster is configured: set KUBECONFIG, or run inside a pod; without Kubernetes use `causeway engine`",
     )?;
     config.read_timeout = Some(SILENCE);
     let client = Client::try_from(config).context("can't make a client")?;
     let health = serve::bind(args.pod_ip, args.health_port, "--health-port").await?;
-    let access_log = match &args.access_log {
-        None => AccessLog::Off,
-        Some(path) if path.as_os_str() == "-" => AccessLog::Stdout,
-        Some(path) => AccessLog::File(path.clone()),
-    };
     let (plan_tx, plan_rx) = watch::channel(None); // pilot → engine
     let carrier = match args.engine {
-        EngineArg::Native => Carrier::native(plan_rx, args.workers, access_log)?,
+        EngineArg::Native => Carrier::native(plan_rx, args.workers, args.access_log.log())?,
         EngineArg::Envoy => {
             let (door, admin) = meet_envoy(&args).await?;
             Carrier::envoy(plan_rx, door, admin)?

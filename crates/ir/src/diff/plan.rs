@@ -24,6 +24,12 @@ impl Changes {
         self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
     }
 
+    fn add_all<T: Keyed>(&mut self, old: &[T], new: &[T], name: impl Fn(&str) -> String) {
+        for change in changes(old, new) {
+            self.add(&change, &name);
+        }
+    }
+
     fn add<T: Keyed>(&mut self, change: &Change<'_, T>, name: impl Fn(&str) -> String) {
         let (list, item) = match (change.old, change.new) {
             (Some(_), Some(new)) => (&mut self.changed, new),
@@ -43,7 +49,7 @@ impl Changes {
 
     fn of<T: Keyed>(old: &[T], new: &[T]) -> Self {
         let mut found = Self::default();
-        changes(old, new).iter().for_each(|change| found.add(change, str::to_owned));
+        found.add_all(old, new, str::to_owned);
         found.sorted()
     }
 }
@@ -120,11 +126,11 @@ pub fn diff(old: &Plan, new: &Plan) -> PlanDiff {
 fn add_routes(found: &mut Changes, change: &Change<'_, Listener>) {
     let Some(listener) = change.new.or(change.old) else { return };
     let named = |route: &str| format!("{}/{route}", listener.name);
-    let routes = change.old.map(Routes::of).unwrap_or_default();
-    let others = change.new.map(Routes::of).unwrap_or_default();
-    changes(routes.tls, others.tls).iter().for_each(|change| found.add(change, named));
-    changes(routes.http, others.http).iter().for_each(|change| found.add(change, named));
-    changes(routes.plain, others.plain).iter().for_each(|change| found.add(change, named));
+    let before = change.old.map(Routes::of).unwrap_or_default();
+    let after = change.new.map(Routes::of).unwrap_or_default();
+    found.add_all(before.tls, after.tls, named);
+    found.add_all(before.http, after.http, named);
+    found.add_all(before.plain, after.plain, named);
 }
 
 /// The routes of a listener, of whichever kind they are.

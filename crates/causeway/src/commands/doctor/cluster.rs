@@ -30,7 +30,7 @@ async fn pods(client: &Client, proxy: &ProxyServer) -> Vec<Pod> {
 }
 
 /// The Deployment and its pods.
-pub async fn workload(client: &Client, proxy: &ProxyServer) -> Vec<Finding> {
+pub(super) async fn workload(client: &Client, proxy: &ProxyServer) -> Vec<Finding> {
     let deployment = match deployment(client, proxy).await {
         None => return vec![Finding::Skipped("the status names no Deployment".into())],
         Some(Err(error)) => return vec![Finding::Skipped(format!("its Deployment can't be read: {error}"))],
@@ -75,7 +75,7 @@ pub async fn workload(client: &Client, proxy: &ProxyServer) -> Vec<Finding> {
 }
 
 /// The network attachment, if one is asked for, and what became of it on each pod.
-pub async fn network(client: &Client, proxy: &ProxyServer) -> Vec<Finding> {
+pub(super) async fn network(client: &Client, proxy: &ProxyServer) -> Vec<Finding> {
     let wanted = &proxy.spec.network_config;
     let Some(name) = &wanted.network_attachment_name else {
         return vec![Finding::Skipped("no NetworkAttachmentDefinition is asked for".into())];
@@ -109,8 +109,8 @@ pub async fn network(client: &Client, proxy: &ProxyServer) -> Vec<Finding> {
     found
 }
 
-/// Whether the proxy's service account may read what it needs, where it may go at all.
-pub async fn access(client: &Client, proxy: &ProxyServer, targets: &Targets) -> Vec<Finding> {
+/// Whether the proxy's service account may read what it needs in the namespaces whose grants permit its backends.
+pub(super) async fn access(client: &Client, proxy: &ProxyServer, targets: &Targets) -> Vec<Finding> {
     let own = proxy.namespace().unwrap_or_default();
     let Some(Ok(Some(deployment))) = deployment(client, proxy).await else { return Vec::new() };
     let account = deployment
