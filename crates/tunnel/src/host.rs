@@ -93,14 +93,14 @@ pub enum TunnelState {
         /// The container's port.
         port: u16,
     },
-    /// Clients are refused, since no target answers; the host looks again and again.
+    /// Clients are refused, since no endpoint answers; the host tries again and again.
     Unreachable {
         /// The container's port.
         port: u16,
         /// What connecting said.
         error: String,
     },
-    /// Clients are refused, since there is no target.
+    /// Clients are refused, since there is no endpoint.
     NoTargets {
         /// The container's port.
         port: u16,
