@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use causeway_ir::Name;
+use causeway_ir::{Endpoint, Name};
 use causeway_ir::tunnel::{Port, Tunnel};
 use causeway_testkit::daemon::Daemon;
 use causeway_testkit::server;
@@ -137,7 +137,7 @@ pub fn what_was_recorded_is_worth_nothing(daemon: Daemon) {
         let host = Host::start(Options::new(control.address, data.address, own));
         let mut carried = Tunnel::new(1, Name::parse("api").unwrap());
         carried.port = Port::Fixed(tunnel.port());
-        carried.targets = vec![echo.address];
+        carried.endpoints = vec![Endpoint::new(echo.address)];
         host.carry(vec![carried]);
         let mut states = host.status();
         let listens = states.wait_for(|status| {
