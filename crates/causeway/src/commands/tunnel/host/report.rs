@@ -37,7 +37,8 @@ pub(super) fn of(
             (id, protocol::Tunnel { state: tunnel(state), counters })
         })
         .collect();
-    status.streams = status.tunnels.values().map(|tunnel| tunnel.counters.streams).sum();
+    // Also those of tunnels that are not asked for any more.
+    status.streams = host.streams() as u64;
     status
 }
 
