@@ -83,6 +83,7 @@ const FENCES: &[Fence] = &[
         ],
         &["axum", "bollard"],
     ),
+    fence("causeway-agent", &["causeway-api", "causeway-ir", "causeway-translate"], &["bollard"]),
     fence("causeway-apiserver", &["causeway-api"], &[]),
     fence("causeway-node", &["causeway-containers", "causeway-ir", "causeway-translate"], &["bollard"]),
     // Measures the program from outside.

@@ -9,9 +9,7 @@ use crate::backend::Backend;
 use crate::client;
 use crate::hello::Hello;
 use crate::patience::{eventually, soon};
-use crate::plans::{
-    by_name, cluster, endpoint, forward, one, plain, plan, route, routes, set_action,
-};
+use crate::plans::{by_name, cluster, endpoint, forward, one, plain, plan, route, routes, set_action};
 use crate::proxy::{Engine, Proxy};
 
 on_both!(

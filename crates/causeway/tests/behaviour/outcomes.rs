@@ -81,8 +81,7 @@ async fn each_outcome_can_be_a_close(engine: Engine) {
 }
 
 async fn each_outcome_can_be_a_cluster(engine: Engine) {
-    let (proxy, _backends) =
-        start(engine, |listener| set_all(listener, &forward("other"))).await;
+    let (proxy, _backends) = start(engine, |listener| set_all(listener, &forward("other"))).await;
     for (what, opening) in openings() {
         assert_eq!(proxy.ask("in", &opening).await, [b"o", &opening[..]].concat(), "{what}");
     }
@@ -104,7 +103,11 @@ async fn a_plain_http_health_check_is_answered_beside_tls(engine: Engine) {
 
 async fn a_client_that_says_nothing_in_time_is_let_go(engine: Engine) {
     let (mut proxy, backends) = start(engine, |_| {}).await;
-    proxy.change(|plan| plan.limits.handshake_timeout = Period::new(std::time::Duration::from_millis(300)).unwrap()).await;
+    proxy
+        .change(|plan| {
+            plan.limits.handshake_timeout = Period::new(std::time::Duration::from_millis(300)).unwrap()
+        })
+        .await;
     let mut silent = proxy.connect("in").await;
     let mut slow = proxy.connect("in").await;
     slow.write_all(&Hello::to("a.test").bytes()[..20]).await.unwrap();

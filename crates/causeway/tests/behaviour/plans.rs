@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use causeway_ir::{
-    Action, Address, Cluster, ConnectionRoute, Endpoint, Listener, Name, Pattern, Plan, Protocol, Tls, TlsRoute,
+    Action, Address, Cluster, ConnectionRoute, Endpoint, Listener, Name, Pattern, Plan, Protocol, Tls,
+    TlsRoute,
 };
 
 /// A name of a plan.
