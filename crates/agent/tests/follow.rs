@@ -6,18 +6,17 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use causeway_agent::{Agent, Config, Proxy, Runner, Snapshot, changes_of};
 use causeway_api::{Engine, ProxyServer, names};
-use causeway_apiserver::server::{Server, Storage};
 use causeway_ir::Plan;
+use causeway_testkit::{Cluster, eventually, soon};
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::core::NamespaceResourceScope;
-use kube::{Api, Client, Resource};
+use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -26,7 +25,6 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 const NAMESPACE: &str = "default";
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs nothing, and says that it does.
 struct Paper(watch::Receiver<Option<Arc<Plan>>>);
@@ -86,10 +84,10 @@ impl Running {
     }
 
     /// Waits for a plan like this.
-    async fn plan(&mut self, what: &str, is_it: impl Fn(&Plan) -> bool) {
-        let found = self.plans.wait_for(|plan| plan.as_ref().is_some_and(|plan| is_it(plan)));
-        let is_found = tokio::time::timeout(PATIENCE, found).await.is_ok_and(|found| found.is_ok());
-        assert!(is_found, "no plan {what}; the last one is {:#?}", self.plans.borrow());
+    async fn plan(&self, what: &str, is_it: impl Fn(&Plan) -> bool) {
+        let mut plans = self.plans.clone();
+        let found = plans.wait_for(|plan| plan.as_ref().is_some_and(|plan| is_it(plan)));
+        drop(soon(&format!("a plan {what}"), found).await.unwrap());
     }
 
     fn has_plan(&self) -> bool {
@@ -114,14 +112,13 @@ impl Drop for Running {
 }
 
 struct World {
-    server: Arc<Server>,
+    cluster: Cluster,
     state: tempfile::TempDir,
 }
 
 impl World {
     async fn new() -> Self {
-        let server = Server::start(Storage::Memory, CancellationToken::new()).await.unwrap();
-        let world = Self { server, state: tempfile::tempdir().unwrap() };
+        let world = Self { cluster: Cluster::start().await, state: tempfile::tempdir().unwrap() };
         let service = json!({
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
             "spec": {"ports": [{"port": 443}]},
@@ -132,11 +129,7 @@ impl World {
     }
 
     async fn start(&self) -> Running {
-        Running::start(self.server.client(), self.state.path()).await
-    }
-
-    fn api<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(&self) -> Api<K> {
-        Api::namespaced(self.server.client(), NAMESPACE)
+        Running::start(self.cluster.client.clone(), self.state.path()).await
     }
 
     async fn apply<K>(&self, name: &str, object: &Value)
@@ -147,7 +140,7 @@ impl World {
             + std::fmt::Debug,
     {
         let params = PatchParams::apply("test").force();
-        self.api::<K>().patch(name, &params, &Patch::Apply(object)).await.unwrap();
+        self.cluster.api::<K>().patch(name, &params, &Patch::Apply(object)).await.unwrap();
     }
 
     /// Puts the one server of the Service here.
@@ -179,17 +172,13 @@ impl World {
 
     /// Waits for a report like this.
     async fn report(&self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
-        let started = tokio::time::Instant::now();
-        loop {
-            let object = self.api::<ProxyServer>().get("edge").await.unwrap();
+        eventually(&format!("a report {what}"), async || {
+            let object = self.cluster.api::<ProxyServer>().get("edge").await.unwrap();
             let status = serde_json::to_value(&object.status).unwrap();
             let report = status["replicas"][0].clone();
-            if is_it(&report) {
-                return report;
-            }
-            assert!(started.elapsed() < PATIENCE, "no report {what}: {report:#}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+            if is_it(&report) { Ok(report) } else { Err(report) }
+        })
+        .await
     }
 }
 
@@ -227,14 +216,14 @@ async fn follows_the_object_and_its_endpoints_and_reports() {
     world.report("of the new spec", |report| report["observedGeneration"] == 2).await;
 
     agent.stop.cancel();
-    tokio::time::timeout(PATIENCE, &mut agent.task).await.unwrap().unwrap();
+    soon("the end of the agent", &mut agent.task).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_spec_leaves_the_last_good_one_running_with_fresh_endpoints_also_after_a_crash() {
     let world = World::new().await;
     world.object(&["one.test"]).await;
-    let mut agent = world.start().await;
+    let agent = world.start().await;
     agent.plan("of the good spec", |plan| names_server(plan, "one.test")).await;
     world.report("of serving", |report| report["serving"] == true).await;
 
@@ -247,7 +236,7 @@ async fn a_refused_spec_leaves_the_last_good_one_running_with_fresh_endpoints_al
     drop(agent);
 
     world.endpoint("127.0.0.3").await;
-    let mut agent = world.start().await;
+    let agent = world.start().await;
     agent
         .plan("of the good spec after a crash", |plan| {
             names_server(plan, "one.test") && plan.clusters.len() == 1 && leads_to(plan, "127.0.0.3:8443")
@@ -265,7 +254,7 @@ async fn a_refused_spec_leaves_the_last_good_one_running_with_fresh_endpoints_al
 async fn a_start_without_the_api_server_runs_what_is_on_disk() {
     let world = World::new().await;
     world.object(&["one.test"]).await;
-    let mut agent = world.start().await;
+    let agent = world.start().await;
     agent.plan("of the object", |plan| names_server(plan, "one.test")).await;
     world.report("of serving", |report| report["serving"] == true).await;
     drop(agent);
@@ -274,7 +263,7 @@ async fn a_start_without_the_api_server_runs_what_is_on_disk() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let config = kube::Config::new(format!("http://{gone}").parse().unwrap());
     let away = Client::try_from(config).unwrap();
-    let mut agent = Running::start(away, world.state.path()).await;
+    let agent = Running::start(away, world.state.path()).await;
     agent.plan("from disk", |plan| names_server(plan, "one.test") && leads_to(plan, "127.0.0.1:8443")).await;
 }
 
@@ -282,12 +271,12 @@ async fn a_start_without_the_api_server_runs_what_is_on_disk() {
 async fn what_another_object_of_the_same_name_left_is_not_run() {
     let world = World::new().await;
     world.object(&["one.test"]).await;
-    let mut agent = world.start().await;
+    let agent = world.start().await;
     agent.plan("of the first object", |plan| names_server(plan, "one.test")).await;
     world.report("of serving", |report| report["serving"] == true).await;
     drop(agent);
 
-    world.api::<ProxyServer>().delete("edge", &DeleteParams::default()).await.unwrap();
+    world.cluster.api::<ProxyServer>().delete("edge", &DeleteParams::default()).await.unwrap();
     world.object(&["two.test", "two.test"]).await;
     let agent = world.start().await;
     world.report("of the refusal", |report| report["refused"].is_string()).await;

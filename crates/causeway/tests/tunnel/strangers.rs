@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use causeway_link::host::{Host, Options, TunnelState};
 use causeway_link::{Authority, End, Identity, Port, Tunnel};
+use causeway_testkit::daemon::Daemon;
+use causeway_testkit::server;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -14,8 +16,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::TlsConnector;
 
 use crate::echo::{Echo, dial, echoes, round};
-use crate::harness::server;
-use crate::testbed::Daemon;
 use crate::world::{World, proxy, server_service};
 
 const CONTROL: u16 = 15049;
