@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed step of a test should panic")]
 
 mod cluster;
+mod cluster_scoped;
 #[path = "../harness/eventually.rs"]
 mod eventually;
 mod infra;
