@@ -25,7 +25,7 @@ impl Drop for Envoy {
 /// A port of 127.0.0.1 that was free a moment ago.
 #[test]
 fn what_envoy_refuses_is_in_the_status_with_its_words_and_the_rest_runs_on() {
-    let Some(program) = causeway_testkit::envoy::program() else { return };
+    let Some(envoy) = causeway_testkit::envoy::program() else { return };
     let world = World::new();
     let one = TlsBackend::start("one", &["one.test", "two.test"]);
     world.service("one", &one);
