@@ -40,15 +40,16 @@ fn cluster(backend: usize) -> String {
 pub(crate) fn causeway(names: &Names) -> anyhow::Result<Files> {
     let routes: Vec<_> = names
         .iter()
-        .map(|n| json!({"name": n.name, "serverNames": [n.name], "cluster": cluster(n.backend)}))
+        .map(|n| json!({"name": n.name, "serverNames": [n.name], "action": {"forward": cluster(n.backend)}}))
         .collect();
     let clusters: Vec<_> = clusters()
         .map(|(name, address)| json!({"name": name, "endpoints": [{"address": address.to_string()}]}))
         .collect();
     let plan = json!({
         "listeners": [
-            {"name": "sni", "bind": SNI.to_string(), "sniff": "tls", "routes": routes},
-            {"name": "plain", "bind": PLAIN.to_string(), "routes": [{"name": "all", "cluster": "plain"}]},
+            {"name": "sni", "bind": SNI.to_string(), "protocol": {"tls": {"routes": routes}}},
+            {"name": "plain", "bind": PLAIN.to_string(),
+             "protocol": {"tcp": {"name": "all", "action": {"forward": "plain"}}}},
         ],
         "clusters": clusters,
     });

@@ -32,7 +32,7 @@ impl Keyed for ConnectionRoute {
 }
 
 /// The ways of TLS connections by the server name in their ClientHello.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Tls {
     /// By server name.
@@ -47,6 +47,18 @@ pub struct Tls {
     /// For a client that does not speak TLS; default closed.
     #[serde(default = "close")]
     pub plaintext: Action,
+}
+
+impl Default for Tls {
+    /// Without routes, with every default.
+    fn default() -> Self {
+        Self {
+            routes: Vec::new(),
+            no_server_name: Action::default(),
+            unknown_server_name: Action::default(),
+            plaintext: close(),
+        }
+    }
 }
 
 impl Tls {

@@ -1,5 +1,5 @@
 //! A plan in a file: read, checked, and read again when it changes or on SIGHUP. A bad file is refused with its
-//! problems, each with its line; whoever follows keeps the last good plan.
+//! problems, each with its line, and the last good plan stays in use.
 
 mod lines;
 
@@ -14,7 +14,7 @@ use tokio::time::Interval;
 use self::lines::Lines;
 use super::termination::Termination;
 
-/// How often the file is looked at.
+/// How often the file's time and size are compared.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Reads a plan, which may not be valid.
@@ -22,8 +22,8 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Plan> {
     parse(path, &text(path)?)
 }
 
-/// Reads a plan and prints what is wrong with it; `None` if it can't be run. `problems` finds what is wrong beyond the plan
-/// itself, for whoever runs it.
+/// Reads a plan and prints what is wrong with it; `None` if it can't be run. `problems` finds what is wrong for the
+/// program that is to run it.
 pub(crate) fn read_valid(
     path: &Path,
     problems: impl Fn(&Plan) -> Vec<Problem>,
@@ -53,19 +53,16 @@ fn text(path: &Path) -> anyhow::Result<String> {
 }
 
 fn parse(path: &Path, text: &str) -> anyhow::Result<Plan> {
+    let plan: Option<Plan> = serde_saphyr::from_str_with_options(text, options())
+        .with_context(|| format!("{} is not a plan", path.display()))?;
     // Also what an editor leaves for a moment while it writes: it must not take all listeners away.
-    let is_empty = |line: &str| {
-        let line = line.trim();
-        line.is_empty() || line.starts_with('#') || line == "---" || line == "..."
-    };
-    anyhow::ensure!(
-        !text.lines().all(is_empty),
-        "{} is empty, which is not a plan: write at least one listener and its cluster, or {{}} for a plan that does \
-         nothing",
-        path.display()
-    );
-    serde_saphyr::from_str_with_options(text, options())
-        .with_context(|| format!("{} is not a plan", path.display()))
+    plan.with_context(|| {
+        format!(
+            "{} is empty, which is not a plan: write at least one listener and its cluster, or {{}} for a plan that \
+             does nothing",
+            path.display()
+        )
+    })
 }
 
 fn options() -> serde_saphyr::Options {
@@ -146,7 +143,7 @@ impl Follower {
     }
 }
 
-/// Tells one state of the file from another; a replaced file may have the same time.
+/// Tells two states of the file apart: by time, and by size since a replaced file may have the same time.
 fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
@@ -162,10 +159,10 @@ mod tests {
 
     #[test]
     fn an_empty_file_is_not_a_plan() {
-        for text in ["", "\n\n", "# nothing yet\n", "---\n", "---\n# nothing\n...\n"] {
+        for text in ["", "\n\n", "# nothing yet\n", "---\n", "---\n# nothing\n...\n", "null", "~"] {
             assert!(refusal(text).contains("plan.yaml is empty, which is not a plan"), "{text:?}");
         }
-        for text in ["null", "~", "[]", "a plan"] {
+        for text in ["[]", "a plan"] {
             assert!(refusal(text).contains("is not a plan"), "{text:?}");
         }
         assert_eq!(parse(Path::new("plan.yaml"), "{}").unwrap(), Plan::default());

@@ -1,6 +1,8 @@
 //! `causeway engine` as a process: replaced while it serves, short of descriptors, with its log level changed.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod documents;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
@@ -91,8 +93,8 @@ fn write_plan(path: &Path, endpoint: SocketAddr) {
     });
     let plan = format!(
         "listeners:\n\
-         - {{name: in, bind: '127.0.0.1:0', routes: [{{name: r, cluster: c}}]}}\n\
-         - {{name: datagrams, bind: '127.0.0.1:0', protocol: UDP, routes: [{{name: r, cluster: d}}]}}\n\
+         - {{name: in, bind: '127.0.0.1:0', protocol: {{tcp: {{name: r, action: {{forward: c}}}}}}}}\n\
+         - {{name: datagrams, bind: '127.0.0.1:0', protocol: {{udp: {{name: r, action: {{forward: d}}}}}}}}\n\
          clusters:\n\
          - {{name: c, endpoints: [{{address: '{endpoint}'}}]}}\n\
          - {{name: d, idleTimeout: 1s, endpoints: [{{address: '{udp_endpoint}'}}]}}\n\

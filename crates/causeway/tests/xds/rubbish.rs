@@ -17,7 +17,7 @@ fn rubbish_and_silence_on_the_port_harm_nobody() {
     let Some(program) = envoy::program() else { return };
     let (port, a) = (free_port(), backend("a"));
     let control_plane = ControlPlane::start(&format!(
-        "{{listeners: [{{name: l, bind: '127.0.0.1:{port}', routes: [{{name: all, cluster: a}}]}}], \
+        "{{listeners: [{{name: l, bind: '127.0.0.1:{port}', protocol: {{tcp: {{name: all, action: {{forward: a}}}}}}}}], \
          clusters: [{{name: a, endpoints: [{{address: '{a}'}}]}}]}}"
     ));
     let mut silent: Vec<TcpStream> = Vec::new();

@@ -42,7 +42,7 @@ fn envoys_with_a_certificate_are_fed_and_others_are_not() {
     let (port, a) = (free_port(), backend("a"));
     let control_plane = ControlPlane::start_with(
         &format!(
-            "{{listeners: [{{name: l, bind: '127.0.0.1:{port}', routes: [{{name: all, cluster: a}}]}}], \
+            "{{listeners: [{{name: l, bind: '127.0.0.1:{port}', protocol: {{tcp: {{name: all, action: {{forward: a}}}}}}}}], \
              clusters: [{{name: a, endpoints: [{{address: '{a}'}}]}}]}}"
         ),
         "0.0.0.0:0",
