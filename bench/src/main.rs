@@ -29,7 +29,7 @@ use clap::Parser;
 /// Measures `causeway up`, beside etcd on the same disk.
 #[derive(Debug, Parser)]
 #[command(name = "causeway-bench", version, args_conflicts_with_subcommands = true)]
-pub struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
     /// The program to measure [default: built in release mode with cargo, or found beside this one].

@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// Measures how a change of one endpoint reaches Envoys.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// The program to measure.
     #[arg(long, value_name = "FILE")]
     causeway: PathBuf,
@@ -41,7 +41,7 @@ pub struct Args {
     rounds: usize,
 }
 
-pub async fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     println!(
         "{} Envoys, {} backends, one endpoint changes; median of {}",
         args.envoys, args.backends, args.rounds

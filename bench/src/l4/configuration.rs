@@ -48,7 +48,8 @@ pub(crate) fn causeway(names: &Names) -> anyhow::Result<Files> {
     let plan = json!({
         "listeners": [
             {"name": "sni", "bind": SNI.to_string(), "protocol": {"tls": {"routes": routes}}},
-            {"name": "plain", "bind": PLAIN.to_string(), "protocol": {"tcp": {"name": "all", "action": {"forward": "plain"}}}},
+            {"name": "plain", "bind": PLAIN.to_string(),
+             "protocol": {"tcp": {"name": "all", "action": {"forward": "plain"}}}},
         ],
         "clusters": clusters,
     });

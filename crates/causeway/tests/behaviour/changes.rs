@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use causeway_ir::{Pattern, Period, Policy};
+use causeway_testkit::{eventually, soon};
 
 use crate::backend::Backend;
 use crate::client;
 use crate::hello::Hello;
-use crate::patience::{eventually, soon};
 use crate::plans::{by_name, cluster, endpoint, forward, one, plain, plan, route, routes, set_action};
 use crate::proxy::{Engine, Proxy};
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use causeway_ir::Period;
+use causeway_testkit::PATIENCE;
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout};
 
 use crate::backend::Datagrams;
-use crate::patience::PATIENCE;
 use crate::plans::{cluster, endpoint, plan, udp};
 use crate::proxy::{Engine, Proxy};
 

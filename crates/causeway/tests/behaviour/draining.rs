@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use causeway_testkit::eventually;
 use tokio::time::Instant;
 
 use crate::backend::Backend;
 use crate::client;
 use crate::hello::Hello;
-use crate::patience::eventually;
 use crate::plans::{by_name, cluster, one, plain, plan, route, routes};
 use crate::proxy::{Engine, Proxy};
 

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use causeway_ir::{Address, HealthCheck, HealthCheckKind, Limit, Period, Plan};
+use causeway_testkit::eventually;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};
 
 use crate::backend::{Backend, Nobody};
 use crate::client;
-use crate::patience::eventually;
 use crate::plans::{endpoint, one};
 use crate::proxy::{Engine, Proxy};
 

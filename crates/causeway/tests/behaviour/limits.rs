@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use causeway_ir::Limit;
+use causeway_testkit::eventually;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::backend::Backend;
 use crate::client;
 use crate::hello::Hello;
-use crate::patience::eventually;
 use crate::plans::{by_name, cluster, one, plain, plan, route};
 use crate::proxy::{Engine, Proxy};
 

@@ -9,11 +9,11 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use causeway_ir::Plan;
+use causeway_testkit::soon;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
 use crate::client;
-use crate::patience::soon;
 use crate::port::Port;
 
 /// What carries the traffic.

@@ -2,8 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod documents;
-#[path = "../harness/eventually.rs"]
-mod eventually;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -13,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use eventually::eventually;
-
-const PATIENCE: Duration = Duration::from_mins(1);
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+use causeway_testkit::server::program;
 
 /// A running engine. Killed if it is dropped.
 struct Engine {
@@ -31,7 +29,7 @@ impl Engine {
     }
 
     fn new(plan: &Path, more: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_causeway"));
+        let mut command = Command::new(program());
         Self::start(command.args(["engine", "--config"]).arg(plan).args(more))
     }
 
@@ -200,8 +198,7 @@ fn without_descriptors_it_refuses_and_recovers() {
     let directory = tempfile::tempdir().unwrap();
     let plan = directory.path().join("plan.yaml");
     write_plan(&plan, echo());
-    let script =
-        format!("ulimit -n 320; exec {} engine --config {}", env!("CARGO_BIN_EXE_causeway"), plan.display());
+    let script = format!("ulimit -n 320; exec {} engine --config {}", program(), plan.display());
     let mut engine = Engine::start(Command::new("bash").args(["-c", &script]));
     let address = engine.address("in");
     let mut first = TcpStream::connect(address).unwrap();

@@ -2,8 +2,9 @@
 //! do; what is only looked at is read directly, which is quicker.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use causeway_api::conditions::{self, ConditionType};
 use causeway_api::{
@@ -11,6 +12,11 @@ use causeway_api::{
     TunnelStatus,
 };
 use causeway_containers::Container;
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+use causeway_testkit::daemon::Daemon;
+use causeway_testkit::kubectl::{Kubectl, Ran, finish};
+use causeway_testkit::server::{Server, program};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -18,9 +24,6 @@ use kube::{Api, Client, ResourceExt};
 use tempfile::TempDir;
 
 use crate::bed::{Bed, unique};
-use crate::harness::kubectl::{Kubectl, Ran, finish};
-use crate::harness::server::{PATIENCE, PROGRAM, Server};
-use crate::testbed::Daemon;
 
 pub struct World {
     pub bed: Arc<Bed>,
@@ -39,8 +42,13 @@ impl World {
 
     /// A control plane on this daemon.
     pub fn on(bed: Arc<Bed>) -> Self {
+        Self::with(bed, &[])
+    }
+
+    /// The same, with more arguments.
+    pub fn with(bed: Arc<Bed>, args: &[&str]) -> Self {
         let root = tempfile::tempdir().unwrap();
-        let server = up(&root, &bed);
+        let server = up(Path::new(PROGRAM), &root, &bed, args);
         let namespace = format!("tunnels-{}", unique());
         let kubectl = server.namespace(&namespace);
         let client = bed.block_on(client(&server));
@@ -52,9 +60,19 @@ impl World {
         self.server.kill();
     }
 
+    /// Asks the control plane to stop, and waits until it has.
+    pub fn stop(&mut self) {
+        assert!(self.server.stop().success());
+    }
+
     /// Starts it again on what it left.
     pub fn start_again(&mut self) {
-        self.server = up(&self.root, &self.bed);
+        self.start_again_as(Path::new(PROGRAM));
+    }
+
+    /// The same, with another program.
+    pub fn start_again_as(&mut self, program: &Path) {
+        self.server = up(program, &self.root, &self.bed, &[]);
         self.kubectl = self.server.namespace(&self.namespace);
         self.client = self.bed.block_on(client(&self.server));
     }
@@ -73,16 +91,8 @@ impl World {
     }
 
     pub fn within(&self, limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
-        let deadline = Instant::now() + limit;
-        while !holds() {
-            assert!(
-                Instant::now() < deadline,
-                "after {} s still not true: {what}\n{}",
-                limit.as_secs(),
-                self.all()
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let state = std::fmt::from_fn(|f| f.write_str(&self.all()));
+        eventually(what, limit, || if holds() { Ok(()) } else { Err(&state) });
     }
 
     /// Everything there is to know, for a test that failed.
@@ -187,12 +197,23 @@ impl World {
 
     /// The program under test as a person runs it against this control plane.
     pub fn causeway(&self, args: &[&str]) -> Ran {
-        let mut command = std::process::Command::new(PROGRAM);
+        let mut command = std::process::Command::new(program());
         finish(command.args(args).env("KUBECONFIG", self.server.kubeconfig()).env_remove("CAUSEWAY_LOG"))
     }
 
     pub fn logs(&self, proxy: &str) -> String {
         self.causeway(&["logs", &format!("cntp/{proxy}"), "-n", &self.namespace]).ok()
+    }
+
+    /// What is removed with this value.
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// The process of a proxy's host end.
+    pub fn host_end(&self, proxy: &str) -> u32 {
+        let process = self.status(proxy).server_proxy_process_id.expect("a host end");
+        u32::try_from(process).unwrap()
     }
 
     pub fn namespace(&self) -> &str {
@@ -217,8 +238,9 @@ impl Drop for World {
     }
 }
 
-fn up(root: &TempDir, bed: &Bed) -> Server {
-    Server::start_in(root.path(), &["--container-runtime", bed.socket.to_str().unwrap()])
+fn up(program: &Path, root: &TempDir, bed: &Bed, args: &[&str]) -> Server {
+    let runtime = ["--container-runtime", bed.socket.to_str().unwrap()];
+    Server::start_program_in(program, root.path(), &[&runtime, args].concat())
 }
 
 async fn client(server: &Server) -> Client {

@@ -1,10 +1,11 @@
 //! Plans that change while Envoy runs, plans that it refuses, and a control plane that goes away.
 
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+use causeway_testkit::envoy;
+
 use crate::backend::{Held, backend, free_port, hello, who};
 use crate::control_plane::ControlPlane;
-use crate::harness::envoy;
-use crate::harness::eventually::eventually;
-use crate::harness::server::PATIENCE;
 
 fn plan(bind: &str, name: &str, endpoint: std::net::SocketAddr, more: &str) -> String {
     format!(

@@ -3,11 +3,12 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+use causeway_testkit::envoy;
+
 use crate::backend::{backend, free_port, heard, hello, who};
 use crate::control_plane::ControlPlane;
-use crate::harness::envoy;
-use crate::harness::eventually::eventually;
-use crate::harness::server::PATIENCE;
 
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 

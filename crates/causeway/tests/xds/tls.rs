@@ -4,6 +4,8 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
 use rcgen::{CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -12,9 +14,6 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use crate::backend::{backend, free_port, hello, who};
 use crate::control_plane::ControlPlane;
 use crate::envoy::Envoy;
-use crate::harness;
-use crate::harness::eventually::eventually;
-use crate::harness::server::PATIENCE;
 
 /// Writes `ca.pem`, and `server` and `client` with their keys.
 fn certificates(dir: &Path) {
@@ -36,7 +35,7 @@ fn certificates(dir: &Path) {
 
 #[test]
 fn envoys_with_a_certificate_are_fed_and_others_are_not() {
-    let Some(program) = harness::envoy::program() else { return };
+    let Some(program) = causeway_testkit::envoy::program() else { return };
     let dir = tempfile::tempdir().unwrap();
     certificates(dir.path());
     let file = |name: &str| dir.path().join(name).display().to_string();

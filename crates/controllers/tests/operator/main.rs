@@ -3,7 +3,5 @@
 #![allow(clippy::unwrap_used, reason = "a failed step of a test should panic")]
 
 mod cluster;
-#[path = "../harness/eventually.rs"]
-mod eventually;
 mod infra;
 mod leader;
