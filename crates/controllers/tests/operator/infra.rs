@@ -190,7 +190,11 @@ async fn a_bad_spec_is_told_and_disturbs_nothing() {
     cluster.merge::<Infra>("lab", &duplicate).await;
     let infra = cluster.condition("lab", ConditionType::Ready, "False", "DuplicateHostname").await;
     let ready = conditions::find(&infra.status.as_ref().unwrap().conditions, ConditionType::Ready).unwrap();
-    assert!(ready.message.starts_with("spec.infraComponents.proxy.backends: "), "{}", ready.message);
+    assert!(
+        ready.message.starts_with("spec.infraComponents.proxy.backends[0].hostname: "),
+        "{}",
+        ready.message
+    );
     let after = cluster.api::<ProxyServer>().get("lab-proxy").await.unwrap();
     assert_eq!(after.resource_version(), before.resource_version());
 

@@ -15,7 +15,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::{DEPLOYMENT, FIELD_MANAGER, POD, SERVICE, desired::deployment_name};
+use super::{DEPLOYMENT, POD, SERVICE, desired::deployment_name};
 use crate::framework::{
     apply::{Action, Owner, Report},
     children::{Children, controller_uid},
@@ -139,11 +139,6 @@ fn typed<K: DeserializeOwned>(object: &DynamicObject) -> Option<K> {
     serde_json::from_value(serde_json::to_value(object).ok()?).ok()
 }
 
-/// The field manager under which the proxy in this pod reports.
-pub fn report_manager(pod: &str) -> String {
-    format!("{FIELD_MANAGER}-{pod}")
-}
-
 /// Removes what pods that no longer exist have reported.
 pub struct Reports {
     client: Client,
@@ -184,7 +179,7 @@ impl Reports {
             "metadata": { "name": name },
             "status": {},
         });
-        let params = PatchParams::apply(&report_manager(pod)).force();
+        let params = PatchParams::apply(&names::report_manager(pod)).force();
         match api.patch_status(&name, &params, &Patch::Apply(&body)).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),

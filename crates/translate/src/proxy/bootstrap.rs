@@ -4,14 +4,13 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use causeway_base::well_known::XDS_CLUSTER;
 use serde_json::{Value, json};
 
 /// The sockets by which an Envoy and the proxy beside it meet, in a directory that both have.
 pub const XDS_SOCKET: &str = "xds.sock";
 /// Where that Envoy shows its state.
 pub const ADMIN_SOCKET: &str = "admin.sock";
-/// The static cluster that leads to the xDS server.
-pub const XDS_CLUSTER: &str = "xds_cluster";
 
 /// Where somebody listens.
 #[derive(Debug, Clone, PartialEq, Eq)]

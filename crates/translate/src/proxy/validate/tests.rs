@@ -1,6 +1,12 @@
-use causeway_api::{HealthCheck, ProxyNetwork, ProxyProtocol, Refusal};
+use causeway_api::{
+    Backend, HealthCheck, Outcome, PortDefaults, Protocol, ProxyNetwork, ProxyProtocol, Refusal,
+};
 
 use super::*;
+
+fn problems(spec: &ProxyServerSpec) -> Vec<Problem> {
+    validate(&ProxyServer::new("edge", spec.clone())).err().unwrap_or_default()
+}
 
 fn backend(name: &str, hostname: &str, port: u16) -> Backend {
     Backend {
@@ -24,7 +30,7 @@ fn to(name: &str) -> Option<Outcome> {
 }
 
 fn only(spec: &ProxyServerSpec) -> (String, String) {
-    let mut found = validate(spec);
+    let mut found = problems(spec);
     assert_eq!(found.len(), 1, "{found:#?}");
     let problem = found.remove(0);
     (problem.path, problem.message)
@@ -44,7 +50,10 @@ fn finds_nothing_in_a_good_spec() {
         no_sni: to("a"),
         ..PortDefaults::default()
     }];
-    assert_eq!(validate(&good), []);
+    let valid = validate(&ProxyServer::new("edge", good)).unwrap();
+    let listeners: Vec<&str> = valid.listeners.iter().map(|listener| &*listener.name).collect();
+    assert_eq!(listeners, ["edge-listener-443", "edge-listener-443-udp", "edge-listener-6443"]);
+    assert_eq!(valid.addresses, ["192.168.100.5".parse::<std::net::IpAddr>().unwrap()]);
 }
 
 #[test]
@@ -95,7 +104,7 @@ fn what_is_for_connections_is_refused_with_udp() {
         ..backend("a", "a.test", 53)
     }]);
     bad.ports = vec![PortDefaults { port: 53, accept_proxy_protocol: true, ..PortDefaults::default() }];
-    let paths: Vec<String> = validate(&bad).into_iter().map(|p| p.path).collect();
+    let paths: Vec<String> = problems(&bad).into_iter().map(|p| p.path).collect();
     assert_eq!(
         paths,
         ["spec.backends[0].sendProxyProtocol", "spec.backends[0].healthCheck", "spec.ports[0]"]
@@ -123,7 +132,7 @@ fn replicas_need_addresses_that_differ() {
     assert_eq!(path, "spec.replicas");
     assert!(message.contains("list 1 more"), "{message}");
     bad.network_config.additional_server_ips = vec!["192.168.100.5".into(), "nonsense".into()];
-    let paths: Vec<String> = validate(&bad).into_iter().map(|p| p.path).collect();
+    let paths: Vec<String> = problems(&bad).into_iter().map(|p| p.path).collect();
     assert_eq!(
         paths,
         ["spec.networkConfig.additionalServerIPs[0]", "spec.networkConfig.additionalServerIPs[1]"]
@@ -136,7 +145,7 @@ fn says_every_problem_at_once() {
     bad.network_config.server_ip = "0.0.0.0".into();
     bad.ports =
         vec![PortDefaults { port: 443, plaintext: Some(Outcome::default()), ..PortDefaults::default() }];
-    let paths: Vec<String> = validate(&bad).into_iter().map(|p| p.path).collect();
+    let paths: Vec<String> = problems(&bad).into_iter().map(|p| p.path).collect();
     assert_eq!(
         paths,
         [
@@ -147,4 +156,49 @@ fn says_every_problem_at_once() {
             "spec.ports[0].plaintext"
         ]
     );
+}
+
+#[test]
+fn numbers_must_be_positive_and_each_is_named() {
+    let mut bad = spec(vec![Backend {
+        timeout_seconds: 0,
+        idle_timeout_seconds: Some(-1),
+        connection_limit: Some(0),
+        slow_start_seconds: Some(0),
+        health_check: Some(HealthCheck { interval_seconds: 0, timeout_seconds: 0, ..HealthCheck::default() }),
+        ..backend("a", "a.test", 443)
+    }]);
+    bad.connection_limit = Some(0);
+    bad.drain_seconds = -1;
+    let paths: Vec<String> = problems(&bad).into_iter().map(|p| p.path).collect();
+    let of_backend = [
+        "timeoutSeconds",
+        "idleTimeoutSeconds",
+        "connectionLimit",
+        "slowStartSeconds",
+        "healthCheck.intervalSeconds",
+        "healthCheck.timeoutSeconds",
+    ];
+    let expected: Vec<String> = ["spec.connectionLimit", "spec.drainSeconds"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(of_backend.map(|field| format!("spec.backends[0].{field}")))
+        .collect();
+    assert_eq!(paths, expected);
+}
+
+#[test]
+fn who_writes_a_spec_is_told_where_its_author_finds_the_entry() {
+    let merged = spec(vec![backend("a", "a.test", 443), backend("b", "A.test", 443)]);
+    let at = |entry: Entry| match entry {
+        Entry::Backend(index) => format!("spec.proxy.backends[{}]", index + 7),
+        Entry::Port(index) => format!("spec.proxy.ports[{index}]"),
+    };
+    let found = check_backends(&merged, &at);
+    let [finding] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!(
+        (finding.reason, finding.path.as_str()),
+        (Reason::DuplicateHostname, "spec.proxy.backends[8].hostname")
+    );
+    assert!(finding.message.contains("at spec.proxy.backends[7].hostname"), "{}", finding.message);
 }
