@@ -44,6 +44,10 @@ pub struct Containers {
     pub directory: PathBuf,
     /// The id of the data directory, which labels what is made.
     pub instance: String,
+    /// The program of the tunnels' host ends.
+    pub program: tunnel::host::HostProgram,
+    /// What happens to tunnels when the operator stops.
+    pub on_stop: tunnel::OnStop,
 }
 
 impl Config {
@@ -89,6 +93,8 @@ impl Operator {
         runner.register(network::Controller::new(client.clone(), runtime.clone(), &config.identity));
         let settings = tunnel::Settings {
             directory: containers.directory.clone(),
+            program: containers.program.clone(),
+            on_stop: containers.on_stop,
             require_grants: config.proxy.require_grants,
         };
         runner.register(tunnel::Controller::new(client.clone(), runtime, settings, &config.identity));

@@ -26,6 +26,8 @@ use clusters::ClusterSet;
 use drains::{Drains, Leaving};
 use listeners::ListenerSet;
 
+pub use executable::problems;
+
 /// When to try again to listen on an address that could not be had.
 const LISTEN_AGAIN: Duration = Duration::from_secs(2);
 /// How often is asked whether memory should be given back.
@@ -146,7 +148,7 @@ impl Director {
         let clusters = causeway_ir::changes(&old.clusters, &plan.clusters);
         let mut problems = plan.validate_after(&old);
         if problems.is_empty() {
-            problems = executable::problems(&plan, &listeners, &clusters);
+            problems = executable::in_changes(&plan, &listeners, &clusters);
         }
         if !problems.is_empty() {
             self.shared.metrics.plans_refused.inc();

@@ -29,6 +29,7 @@ mod workspace;
 
 pub use access_log::AccessLog;
 pub use close_reason::CloseReason;
+pub use director::problems;
 pub use engine::{Engine, Error, Handle, Options};
 pub use listen::Transport;
 pub use status::{ClusterStatus, ConnectionStatus, EndpointStatus, ListenerStatus, Status};

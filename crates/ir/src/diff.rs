@@ -179,3 +179,9 @@ mod tests {
         }
     }
 }
+
+/// Temporary.
+pub trait Keyed: PartialEq {
+    /// Key.
+    fn key(&self) -> &str;
+}

@@ -67,18 +67,23 @@ impl Server {
     pub fn start(args: &[&str]) -> Self {
         let own = tempfile::tempdir().expect("a temporary directory");
         let root = own.path().to_owned();
-        Self::launch(&root, Some(own), args)
+        Self::launch(Path::new(program()), &root, Some(own), args)
     }
 
     /// Starts on a directory that the caller keeps, so that a later start finds what this one left.
     pub fn start_in(root: &Path, args: &[&str]) -> Self {
-        Self::launch(root, None, args)
+        Self::launch(Path::new(program()), root, None, args)
     }
 
-    fn launch(root: &Path, own: Option<TempDir>, args: &[&str]) -> Self {
+    /// The same, with another program than the one under test.
+    pub fn start_program_in(program: &Path, root: &Path, args: &[&str]) -> Self {
+        Self::launch(program, root, None, args)
+    }
+
+    fn launch(program: &Path, root: &Path, own: Option<TempDir>, args: &[&str]) -> Self {
         std::fs::create_dir_all(root.join("home")).expect("a home for kubectl");
         let log = File::create(root.join("log")).expect("a log file");
-        let child = up(root)
+        let child = up_of(program, root)
             .args(args)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle of the log"))
@@ -171,7 +176,11 @@ impl Drop for Server {
 
 /// The command that starts a control plane under `root`, on a free port.
 pub fn up(root: &Path) -> Command {
-    let mut command = Command::new(program());
+    up_of(Path::new(program()), root)
+}
+
+fn up_of(program: &Path, root: &Path) -> Command {
+    let mut command = Command::new(program);
     command.env_remove("CAUSEWAY_LOG").env("HOME", root.join("home"));
     // What a test finds must not depend on the machine; one that wants a runtime names it.
     command.env("CAUSEWAY_CONTAINER_RUNTIME", "none");

@@ -14,9 +14,9 @@ use causeway_ir::Plan;
 use tokio::sync::watch;
 
 use self::admin::{Admin, AdminSocket};
-
 use crate::parts::access_log::AccessLogArg;
 use crate::parts::open_files;
+use crate::parts::output;
 use crate::parts::plan_file::{self, Follower};
 
 #[derive(Debug, clap::Args)]
@@ -49,12 +49,12 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     };
     if args.check {
-        println!(
+        output::line(format_args!(
             "{} is fine: {} listeners, {} clusters",
             args.config.display(),
             plan.listeners.len(),
             plan.clusters.len()
-        );
+        ));
         return Ok(ExitCode::SUCCESS);
     }
     open_files::raise_limit();
@@ -90,15 +90,15 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         admin.stop();
     }
     if let Some(successor) = successor {
-        println!("process {successor} has taken over");
+        output::line(format_args!("process {successor} has taken over"));
     }
-    println!("draining, at most {:?}; once more Ctrl-C ends at once", plan.drain_timeout);
+    output::line(format_args!("draining, at most {:?}; once more Ctrl-C ends at once", plan.drain_timeout));
     let ending =
         async { if successor.is_some() { engine.hand_over().await } else { engine.shutdown().await } };
     tokio::select! {
-        () = ending => println!("stopped"),
-        _ = tokio::signal::ctrl_c() => println!("stopped before all connections had ended"),
-    }
+        () = ending => output::line("stopped"),
+        _ = tokio::signal::ctrl_c() => output::line("stopped before all connections had ended"),
+    };
     if let (Some(path), None) = (&args.handover, successor) {
         // A socket that is gone already is fine.
         let _ = std::fs::remove_file(path);
@@ -110,7 +110,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 async fn claim(path: PathBuf) -> anyhow::Result<Option<Claim>> {
     let claim = tokio::task::spawn_blocking(move || Claim::take(&path)).await??;
     if claim.is_some() {
-        println!("taking over");
+        output::line("taking over");
     }
     Ok(claim)
 }
@@ -144,7 +144,7 @@ async fn follow(mut follower: Follower, plan_tx: &watch::Sender<Option<Arc<Plan>
         let plan = Arc::new(plan);
         plan_tx.send_replace(Some(Arc::clone(&plan)));
         handle.settled(&plan).await;
-        println!("plan applied: {}", causeway_ir::diff(&runs, &plan));
+        output::line(format_args!("plan applied: {}", causeway_ir::diff(&runs, &plan)));
         announce_failures(handle);
         runs = plan;
     }
@@ -153,7 +153,7 @@ async fn follow(mut follower: Follower, plan_tx: &watch::Sender<Option<Arc<Plan>
 fn announce(handle: &Handle) {
     for listener in handle.status().listeners {
         if let Some(address) = listener.address {
-            println!("{} listening on {address}", listener.name);
+            output::line(format_args!("{} listening on {address}", listener.name));
         }
     }
     announce_failures(handle);

@@ -14,6 +14,7 @@ use causeway_xds::{Options, Server, Socket, Status, Tls};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::parts::output;
 use crate::parts::plan_file::{self, Follower};
 use crate::parts::unix_socket;
 
@@ -55,7 +56,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         let plan = args.config.as_deref().map(plan_file::read).transpose()?.unwrap_or_default();
         let (admin, connection_limit) = (Address::Tcp(admin), plan.limits.connections.map(Limit::get));
         let start = Start { node, xds: address, admin, delta: !args.sotw, connection_limit };
-        println!("{:#}", bootstrap(&start));
+        output::line(format_args!("{:#}", bootstrap(&start)));
         return Ok(ExitCode::SUCCESS);
     }
     let path = args.config.context("--config is needed")?;
@@ -76,18 +77,18 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut served = Arc::new(plan);
     let (plan_tx, plan_rx) = watch::channel(Some(Arc::clone(&served))); // file → server
     let server = Server::start(plan_rx, socket, Options { tls })?;
-    println!("xds on {at}");
-    let telling = tokio::spawn(tell(server.handle().watch()));
+    output::line(format_args!("xds on {at}"));
+    let printing = tokio::spawn(print_clients(server.handle().watch()));
     while let Some(plan) = follower.next(&served, causeway_xds::problems).await {
         print_notes(&plan);
         let plan = Arc::new(plan);
         plan_tx.send_replace(Some(Arc::clone(&plan)));
-        println!("plan served: {}", causeway_ir::diff(&served, &plan));
+        output::line(format_args!("plan served: {}", causeway_ir::diff(&served, &plan)));
         served = plan;
     }
-    telling.abort();
+    printing.abort();
     server.shutdown().await;
-    println!("stopped; Envoys go on with what they have");
+    output::line("stopped; Envoys go on with what they have");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -95,12 +96,7 @@ fn address(at: &str) -> anyhow::Result<Address> {
     if let Ok(address) = at.parse() {
         return Ok(Address::Tcp(address));
     }
-    let path = PathBuf::from(at);
-    anyhow::ensure!(
-        path.is_absolute() || at.starts_with('.'),
-        "`{at}` is neither an address and port nor the path of a socket"
-    );
-    Ok(Address::Unix(path))
+    Ok(Address::Unix(unix_socket::path(at)?))
 }
 
 async fn open(address: &Address) -> anyhow::Result<(Socket, String)> {
@@ -127,8 +123,8 @@ fn print_notes(plan: &Plan) {
 }
 
 /// Prints what changes among the Envoys.
-async fn tell(mut status_rx: watch::Receiver<Status>) {
-    let mut told: BTreeMap<(String, String), String> = BTreeMap::new();
+async fn print_clients(mut status_rx: watch::Receiver<Status>) {
+    let mut printed: BTreeMap<(String, String), String> = BTreeMap::new();
     let mut applied: Option<Arc<Plan>> = None;
     loop {
         let status = status_rx.borrow_and_update().clone();
@@ -142,22 +138,22 @@ async fn tell(mut status_rx: watch::Receiver<Status>) {
                 None => "connected".to_owned(),
             };
             let key = (client.node.clone(), client.address.clone());
-            // Between two states it is on its way, which nobody needs to read.
-            let quiet = words == "connected" && told.contains_key(&key);
-            if !quiet && told.get(&key) != Some(&words) {
-                println!("{} ({}): {words}", client.node, client.address);
+            // Between two answers a client is only connected again, which is not worth a line.
+            let quiet = words == "connected" && printed.contains_key(&key);
+            if !quiet && printed.get(&key) != Some(&words) {
+                output::line(format_args!("{} ({}): {words}", client.node, client.address));
             }
             now.insert(key, words);
         }
-        for (node, address) in told.keys().filter(|key| !now.contains_key(*key)) {
-            println!("{node} ({address}): gone");
+        for (node, address) in printed.keys().filter(|key| !now.contains_key(*key)) {
+            output::line(format_args!("{node} ({address}): gone"));
         }
-        told = now;
-        // Also the one who changed the plan wants to know when it has arrived.
+        printed = now;
+        // A line for the person who changed the plan and waits for it to arrive.
         let everywhere = !status.clients.is_empty() && status.clients.iter().all(|client| client.up_to_date);
         let same = |plan: &Arc<Plan>| applied.as_ref().is_some_and(|applied| Arc::ptr_eq(applied, plan));
         if let Some(plan) = status.plan.filter(|plan| everywhere && !same(plan)) {
-            println!("plan applied by {}", count(status.clients.len()));
+            output::line(format_args!("plan applied by {}", count(status.clients.len())));
             applied = Some(plan);
         }
         if status_rx.changed().await.is_err() {

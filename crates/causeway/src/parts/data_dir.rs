@@ -2,18 +2,19 @@
 //!
 //! `lock` is held with `flock` for as long as the process lives, so it can't go stale; its text says who holds it.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use causeway_base::file;
 use causeway_containers::Choice;
 use causeway_controllers::operator::Containers;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-/// The directory a command speaks of.
+/// The flag; flatten it into a command's arguments.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct DataDirArg {
     /// Where the control plane keeps its state [default: $XDG_DATA_HOME/causeway or ~/.local/share/causeway].
@@ -58,7 +59,7 @@ pub(crate) fn kubeconfig(dir: &Path) -> PathBuf {
 pub(crate) fn containers(dir: &Path, choice: Option<Choice>) -> anyhow::Result<Containers> {
     let (node, directory) = (dir.join("node"), dir.join("tunnels"));
     for dir in [&node, &directory] {
-        DirBuilder::new().recursive(true).mode(0o700).create(dir).with_context(|| {
+        file::create_private_dir(dir).with_context(|| {
             format!(
                 "can't make the directory {}; choose another with --data-dir DIR, or do without containers with --container-runtime none",
                 dir.display()
@@ -68,12 +69,15 @@ pub(crate) fn containers(dir: &Path, choice: Option<Choice>) -> anyhow::Result<C
     // The node's pods run in the same runtime and carry the same id.
     let instance = causeway_containers::instance(&node)
         .with_context(|| format!("can't tell which containers belong to {}", dir.display()))?;
-    Ok(Containers { choice, directory, instance })
+    Ok(Containers { choice, directory, instance, ..Containers::default() })
 }
 
-/// Makes the directory if needed and holds it, or says who does.
+/// Makes the directory if needed and holds it.
+///
+/// # Errors
+/// When it can't be written to, or another process holds it; the text says which one.
 pub(crate) fn hold(dir: &Path) -> anyhow::Result<Held> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir).with_context(|| {
+    file::create_private_dir(dir).with_context(|| {
         format!("can't make the data directory {}; choose another with --data-dir DIR", dir.display())
     })?;
     let path = dir.join("lock");
@@ -82,7 +86,7 @@ pub(crate) fn hold(dir: &Path) -> anyhow::Result<Held> {
         .write(true)
         .create(true)
         .truncate(false)
-        .mode(0o600)
+        .mode(file::PRIVATE)
         .open(&path)
         .with_context(|| {
             format!(
@@ -103,7 +107,7 @@ pub(crate) fn hold(dir: &Path) -> anyhow::Result<Held> {
 }
 
 impl Held {
-    /// Writes who holds the directory, for `down` and for a second `up`.
+    /// Writes down who holds the directory; `down`, `status` and a second `up` read it.
     pub(crate) fn describe(&self, server: &str) -> anyhow::Result<()> {
         let holder =
             Holder { pid: rustix::process::getpid().as_raw_nonzero().get(), server: server.to_owned() };
@@ -115,7 +119,7 @@ impl Held {
     }
 }
 
-/// Who holds `dir`; `None` when nobody does.
+/// Who holds `dir`; `None` when it is free.
 pub(crate) fn holder(dir: &Path) -> anyhow::Result<Option<Holder>> {
     let path = dir.join("lock");
     let mut file = match File::open(&path) {

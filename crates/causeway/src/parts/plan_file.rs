@@ -1,5 +1,5 @@
 //! A plan in a file: read, checked, and read again when it changes or on SIGHUP. A bad file is refused with its
-//! problems, each with its line; whoever follows keeps the last good plan.
+//! problems, each with its line, and the last good plan stays in use.
 
 mod lines;
 
@@ -14,7 +14,7 @@ use tokio::time::Interval;
 use self::lines::Lines;
 use super::termination::Termination;
 
-/// How often the file is looked at.
+/// How often the file's time and size are compared.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Reads a plan, which may not be valid.
@@ -22,8 +22,8 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Plan> {
     parse(path, &text(path)?)
 }
 
-/// Reads a plan and prints what is wrong with it; `None` if it can't be run. `problems` finds what is wrong beyond the plan
-/// itself, for whoever runs it.
+/// Reads a plan and prints what is wrong with it; `None` if it can't be run. `problems` finds what is wrong for the
+/// program that is to run it.
 pub(crate) fn read_valid(
     path: &Path,
     problems: impl Fn(&Plan) -> Vec<Problem>,
@@ -143,7 +143,7 @@ impl Follower {
     }
 }
 
-/// Tells one state of the file from another; a replaced file may have the same time.
+/// Tells two states of the file apart: by time, and by size since a replaced file may have the same time.
 fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))

@@ -1,10 +1,20 @@
 //! Sockets in the file system.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use tokio::net::UnixListener;
+
+/// The path in a flag that takes `ADDR:PORT|PATH`, once the text has proved to be no address and port.
+pub(crate) fn path(text: &str) -> anyhow::Result<PathBuf> {
+    let path = PathBuf::from(text);
+    ensure!(
+        path.is_absolute() || text.starts_with('.'),
+        "`{text}` is neither an address and port nor the path of a socket"
+    );
+    Ok(path)
+}
 
 /// Listens on a path; a socket that an earlier process left behind is replaced, anything else stays.
 pub(crate) fn listen(path: &Path) -> anyhow::Result<UnixListener> {

@@ -17,8 +17,10 @@ mod load;
 mod logs;
 mod networks;
 mod no_runtime;
+mod outlives;
 mod reaches;
 mod strangers;
+mod talks;
 mod world;
 
 macro_rules! on_both {
@@ -48,6 +50,13 @@ on_both! {
     heals: a_container_that_is_killed_or_removed, a_control_plane_that_crashed, a_runtime_that_is_restarted,
         a_name_that_is_used_again, a_network_that_is_removed, what_a_dead_owner_left;
     networks: networks_of_every_mode;
+    outlives: a_control_plane_that_is_killed_stopped_or_replaced;
     reaches: a_container_reaches_the_host_by_name;
     strangers: strangers_on_the_network_get_nothing, what_was_recorded_is_worth_nothing;
+}
+
+/// With one runtime: what is away here is the API server, whatever runs the containers.
+#[test]
+fn a_minute_without_an_api_server() {
+    outlives::a_minute_without_an_api_server(Daemon::Docker);
 }

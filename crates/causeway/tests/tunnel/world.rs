@@ -2,6 +2,7 @@
 //! do; what is only looked at is read directly, which is quicker.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,8 +42,13 @@ impl World {
 
     /// A control plane on this daemon.
     pub fn on(bed: Arc<Bed>) -> Self {
+        Self::with(bed, &[])
+    }
+
+    /// The same, with more arguments.
+    pub fn with(bed: Arc<Bed>, args: &[&str]) -> Self {
         let root = tempfile::tempdir().unwrap();
-        let server = up(&root, &bed);
+        let server = up(Path::new(PROGRAM), &root, &bed, args);
         let namespace = format!("tunnels-{}", unique());
         let kubectl = server.namespace(&namespace);
         let client = bed.block_on(client(&server));
@@ -54,9 +60,19 @@ impl World {
         self.server.kill();
     }
 
+    /// Asks the control plane to stop, and waits until it has.
+    pub fn stop(&mut self) {
+        assert!(self.server.stop().success());
+    }
+
     /// Starts it again on what it left.
     pub fn start_again(&mut self) {
-        self.server = up(&self.root, &self.bed);
+        self.start_again_as(Path::new(PROGRAM));
+    }
+
+    /// The same, with another program.
+    pub fn start_again_as(&mut self, program: &Path) {
+        self.server = up(program, &self.root, &self.bed, &[]);
         self.kubectl = self.server.namespace(&self.namespace);
         self.client = self.bed.block_on(client(&self.server));
     }
@@ -189,6 +205,17 @@ impl World {
         self.causeway(&["logs", &format!("cntp/{proxy}"), "-n", &self.namespace]).ok()
     }
 
+    /// What is removed with this value.
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// The process of a proxy's host end.
+    pub fn host_end(&self, proxy: &str) -> u32 {
+        let process = self.status(proxy).server_proxy_process_id.expect("a host end");
+        u32::try_from(process).unwrap()
+    }
+
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
@@ -211,8 +238,9 @@ impl Drop for World {
     }
 }
 
-fn up(root: &TempDir, bed: &Bed) -> Server {
-    Server::start_in(root.path(), &["--container-runtime", bed.socket.to_str().unwrap()])
+fn up(program: &Path, root: &TempDir, bed: &Bed, args: &[&str]) -> Server {
+    let runtime = ["--container-runtime", bed.socket.to_str().unwrap()];
+    Server::start_program_in(program, root.path(), &[&runtime, args].concat())
 }
 
 async fn client(server: &Server) -> Client {

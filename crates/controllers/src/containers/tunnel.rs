@@ -1,36 +1,39 @@
-//! The controller of tunnel proxies (`ContainerNetworkTunnelProxy`): an actor per object runs the pair of ends; the
-//! reconciler tells it what is asked for, and writes what it tells into EndpointSlices and the status.
+//! The controller of tunnel proxies (`ContainerNetworkTunnelProxy`). What takes its time, images, containers and the
+//! process of the host end, is done by a worker per object: the reconciler tells it what is desired, and writes what it
+//! tells into EndpointSlices and the status. Neither carries a byte: both may stop while streams go on.
 
-mod actor;
-mod client;
-mod home;
+mod desired;
+mod directory;
+mod history;
+pub mod host;
 pub mod journal;
 mod ledger;
-pub mod slices;
-pub mod state;
-pub mod status;
-mod story;
-mod translate;
+mod state;
+mod status;
+mod sweep;
 mod wakes;
-pub mod wish;
+mod worker;
 
 use std::{
     collections::{HashMap, VecDeque},
     hash::{DefaultHasher, Hash, Hasher},
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use causeway_api::{ContainerNetworkTunnelProxy, ContainerNetworkTunnelProxyStatus, names};
+use causeway_base::lock::lock;
 use futures::{StreamExt, future::join_all, stream::BoxStream};
 use jiff::Timestamp;
 use kube::{Client, ResourceExt, api::DynamicObject, runtime::reflector::ObjectRef};
 
 use self::{
-    actor::{Actor, Order, Surroundings},
+    desired::slices::slices,
+    host::HostProgram,
     state::{Phase, State},
     wakes::Wakes,
+    worker::{Order, Surroundings, Worker, container},
 };
 use crate::{
     containers::runtime::ContainerRuntime,
@@ -64,7 +67,7 @@ const NAME: &str = "tunnel";
 const FIELD_MANAGER: &str = "causeway-tunnel";
 /// How long streams may go on after the object was deleted.
 const DRAIN: Duration = Duration::from_secs(10);
-/// How long they may go on when the operator ends; it ends soon.
+/// How long they may go on when the objects end with the operator; it ends soon.
 const SHORT_DRAIN: Duration = Duration::from_millis(500);
 
 /// Objects that went and are remembered; more than reconciles can be under way.
@@ -75,8 +78,22 @@ const MOST_DEPARTED: usize = 256;
 pub struct Settings {
     /// Where ports are remembered, keys kept and journals written.
     pub directory: PathBuf,
+    /// The program of host ends.
+    pub program: HostProgram,
+    /// What happens to tunnels when the operator stops.
+    pub on_stop: OnStop,
     /// Whether Services and networks of other namespaces need a ReferenceGrant there.
     pub require_grants: bool,
+}
+
+/// What happens to tunnels when the operator stops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnStop {
+    /// Host ends and containers go on, and the next operator adopts them.
+    #[default]
+    Leave,
+    /// They end: the objects end with the operator, so that there will be nobody to adopt them.
+    End,
 }
 
 /// Reconciles tunnel proxies.
@@ -89,8 +106,8 @@ pub struct Controller {
     status: Writer<ContainerNetworkTunnelProxyStatus>,
     events: Recorder,
     wakes: Arc<Wakes>,
-    actors: Mutex<HashMap<String, Actor>>,
-    /// Uids of the objects that went last: a reconcile that began before must not start an actor again.
+    workers: Mutex<HashMap<String, Worker>>,
+    /// Uids of the objects that went last: a reconcile that began before must not start a worker again.
     departed: Mutex<VecDeque<String>>,
 }
 
@@ -105,58 +122,53 @@ impl Controller {
             status: Writer::new(client.clone(), FIELD_MANAGER),
             events: Recorder::new(client.clone(), "causeway.dev/tunnel", identity),
             wakes: Arc::default(),
-            actors: Mutex::default(),
+            workers: Mutex::default(),
             departed: Mutex::default(),
             client,
         }
     }
 
-    /// Gives the object's actor an order, and says how things stand with it. One that is not there yet is started.
+    /// Gives the object's worker an order, and says how things stand with it. One that is not there yet is started.
     fn order(&self, proxy: &ContainerNetworkTunnelProxy, order: Order) -> State {
-        let mut actors = self.actors();
-        if let Some(actor) = actors.get(uid(proxy)) {
-            actor.order(order);
-            return actor.state();
+        let mut workers = lock(&self.workers);
+        if let Some(worker) = workers.get(uid(proxy)) {
+            worker.order(order);
+            return worker.state();
         }
-        if self.departed().iter().any(|departed| departed == uid(proxy)) {
+        if lock(&self.departed).iter().any(|departed| departed == uid(proxy)) {
             return State { phase: Phase::Gone, ..State::default() };
         }
-        let owner = client::Owner {
+        let owner = container::Owner {
             uid: uid(proxy).to_owned(),
             namespace: proxy.namespace().unwrap_or_default(),
             name: proxy.name_any(),
             instance: self.runtime.instance().to_owned(),
         };
-        let surroundings =
-            Surroundings { runtime: self.runtime.clone(), directory: self.settings.directory.clone() };
+        let surroundings = Surroundings {
+            runtime: self.runtime.clone(),
+            directory: self.settings.directory.clone(),
+            program: self.settings.program.clone(),
+        };
         let memory = (self.status.latest(proxy).unwrap_or_default(), proxy.spec.tunnels.clone());
+        self.wakes.begin(uid(proxy), &owner.namespace, &owner.name);
         let (wakes, reference) = (self.wakes.clone(), ObjectRef::from_obj(proxy));
         let wake = Arc::new(move || wakes.wake(reference.clone()));
-        self.wakes.begin(uid(proxy));
-        let actor = Actor::start(surroundings, owner, order, memory, wake);
-        let state = actor.state();
-        actors.insert(uid(proxy).to_owned(), actor);
+        let worker = Worker::start(surroundings, owner, order, memory, wake);
+        let state = worker.state();
+        workers.insert(uid(proxy).to_owned(), worker);
         state
     }
 
-    fn actors(&self) -> MutexGuard<'_, HashMap<String, Actor>> {
-        self.actors.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn departed(&self) -> MutexGuard<'_, VecDeque<String>> {
-        self.departed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Nothing is left of the object; its actor, if one is still there, is given back.
-    fn depart(&self, proxy: &ContainerNetworkTunnelProxy) -> Option<Actor> {
-        let mut actors = self.actors();
-        let mut departed = self.departed();
+    /// Nothing is left of the object; its worker, if one is still there, is given back.
+    fn depart(&self, proxy: &ContainerNetworkTunnelProxy) -> Option<Worker> {
+        let mut workers = lock(&self.workers);
+        let mut departed = lock(&self.departed);
         departed.push_back(uid(proxy).to_owned());
         if departed.len() > MOST_DEPARTED {
             departed.pop_front();
         }
         self.wakes.end(uid(proxy));
-        actors.remove(uid(proxy))
+        workers.remove(uid(proxy))
     }
 
     /// First nobody is sent to the tunnels any more, then they are closed, then the object may go.
@@ -173,7 +185,7 @@ impl Controller {
         let elsewhere = self.applier.remove_remote(owner, &[ENDPOINT_SLICE]).await?;
         let failures: Vec<_> =
             here.failures().chain(elsewhere.failures()).map(|error| report::chain(error)).collect();
-        let state = self.order(proxy, Order::End { drain: DRAIN, forget: true });
+        let state = self.order(proxy, Order::End { drain: DRAIN });
         if state.phase == Phase::Gone && failures.is_empty() {
             drop(self.depart(proxy));
             return self.finalizer.remove(proxy).await;
@@ -219,19 +231,25 @@ impl Reconciler for Controller {
             return Ok(());
         }
         let grants = self.settings.require_grants.then(|| Grants::read(&children.all(REFERENCE_GRANT)));
-        let wish = wish::wish(&proxy, &children, grants.as_ref());
-        let state = self.order(&proxy, Order::Serve(Box::new(wish.clone())));
-        let slices = slices::slices(&proxy, &wish, &state);
+        let desired = desired::desired(&proxy, &children, grants.as_ref());
+        let state = self.order(&proxy, Order::Serve(Box::new(desired.clone())));
+        if state.phase == Phase::Looking {
+            // What an operator before this one left may serve as it is; the worker wakes this again when it knows.
+            return Ok(());
+        }
+        let slices = slices(&proxy, &desired, &state);
         let wanted: Vec<_> = slices.iter().map(|slice| Wanted::new(ENDPOINT_SLICE, slice)).collect();
         let report = self.applier.converge(&owner, &wanted, &[], &children).await;
         let previous = status::own_part(&self.status.latest(&*proxy).unwrap_or_default());
         let (namespace, name) = (proxy.namespace().unwrap_or_default(), proxy.name_any());
+        let directory = self.settings.directory.join(&namespace).join(&name);
         let input = status::Input {
             proxy: &proxy,
-            wish: &wish,
+            desired: &desired,
             state: &state,
             failures: report.failures().map(|error| report::chain(error)).collect(),
             journal: journal::path(&self.settings.directory, &namespace, &name).display().to_string(),
+            output: directory.join(host::files::OUTPUT).display().to_string(),
         };
         let next = status::next(&previous, &input, Timestamp::now());
         self.write(&proxy, &previous, &next).await?;
@@ -253,19 +271,19 @@ impl Reconciler for Controller {
         let is_service = |name: &str| {
             proxy.spec.tunnels.iter().any(|tunnel| {
                 let service = (there.as_str(), name);
-                wish::server_of(&own, tunnel) == service || wish::client_of(&own, tunnel) == service
+                desired::server_of(&own, tunnel) == service || desired::client_of(&own, tunnel) == service
             })
         };
-        let network = wish::network_path(&own, &proxy.spec.container_network_name);
+        let network = desired::network_path(&own, &proxy.spec.container_network_name);
         match read.types.as_ref().map(|types| types.kind.as_str()) {
             Some("Service") => is_service(&name),
             Some("EndpointSlice") => {
-                read.labels().get(wish::SERVICE_NAME).is_some_and(|name| is_service(name))
+                read.labels().get(desired::SERVICE_NAME).is_some_and(|name| is_service(name))
             }
             Some("ContainerNetwork") => network == (there.as_str(), name.as_str()),
             Some("ReferenceGrant") => {
                 let uses = |tunnel| {
-                    wish::server_of(&own, tunnel).0 == there || wish::client_of(&own, tunnel).0 == there
+                    desired::server_of(&own, tunnel).0 == there || desired::client_of(&own, tunnel).0 == there
                 };
                 there != own && (network.0 == there || proxy.spec.tunnels.iter().any(uses))
             }
@@ -273,21 +291,26 @@ impl Reconciler for Controller {
         }
     }
 
-    /// Usually nothing is left by then; a finalizer that somebody removed by hand leaves the actor.
+    /// Usually nothing is left by then; a finalizer that somebody removed by hand leaves the worker.
     fn forget(&self, proxy: &ContainerNetworkTunnelProxy) {
         self.status.forget(uid(proxy));
-        if let Some(actor) = self.depart(proxy) {
-            tokio::spawn(actor.end(DRAIN, true));
+        if let Some(worker) = self.depart(proxy) {
+            tokio::spawn(worker.end(DRAIN));
         }
     }
 
     fn wakes(&self) -> BoxStream<'static, ObjectRef<ContainerNetworkTunnelProxy>> {
-        self.wakes.stream(self.client.clone(), &self.runtime).boxed()
+        self.wakes.stream(self.client.clone(), &self.runtime, self.settings.directory.clone()).boxed()
     }
 
     async fn end(&self) {
-        let actors = std::mem::take(&mut *self.actors());
-        join_all(actors.into_values().map(|actor| actor.end(SHORT_DRAIN, false))).await;
+        let workers = std::mem::take(&mut *lock(&self.workers));
+        match self.settings.on_stop {
+            OnStop::Leave => drop(workers),
+            OnStop::End => {
+                join_all(workers.into_values().map(|worker| worker.end(SHORT_DRAIN))).await;
+            }
+        }
     }
 }
 

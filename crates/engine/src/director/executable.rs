@@ -1,13 +1,18 @@
 //! What a valid plan may ask for and this engine does not do: such a plan is refused with words, and never executed in
 //! part.
 
-use causeway_ir::{Action, Change, Cluster, Plan, Problem, Protocol, Transport};
+use causeway_ir::{Action, Change, Cluster, Plan, Problem, Protocol, Transport, changes};
 
 use super::changes::ListenerChange;
 use crate::http;
 
-/// What this engine can't execute of that which changed in a plan.
-pub(super) fn problems(
+/// What this engine can't execute of a valid plan, each with the path of the field; empty when it runs all of it.
+pub fn problems(plan: &Plan) -> Vec<Problem> {
+    in_changes(plan, &ListenerChange::all(&[], &plan.listeners), &changes(&[], &plan.clusters))
+}
+
+/// The same of what changed in a plan.
+pub(super) fn in_changes(
     plan: &Plan,
     listeners: &[ListenerChange<'_>],
     clusters: &[Change<'_, Cluster>],
@@ -58,15 +63,12 @@ fn place<T>(list: &[T], item: &T) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use causeway_ir::changes;
-
     use super::*;
 
     fn paths(plan: &str) -> Vec<String> {
         let plan: Plan = serde_saphyr::from_str(plan).unwrap();
         assert!(plan.validate().is_empty(), "{:?}", plan.validate());
-        let listeners = ListenerChange::all(&[], &plan.listeners);
-        let found = problems(&plan, &listeners, &changes(&[], &plan.clusters));
+        let found = problems(&plan);
         assert!(found.iter().all(|problem| problem.message.contains("this engine")));
         found.into_iter().map(|problem| problem.path).collect()
     }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use causeway_api::ProxyServer;
 use causeway_api::conditions::{self, ConditionType};
+use causeway_base::well_known::SERVICE_NAME_LABEL;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -179,7 +180,7 @@ async fn wait_for_endpoint(client: &Client, service: &str) -> anyhow::Result<()>
     let gvk = GroupVersionKind::gvk("discovery.k8s.io", "v1", "EndpointSlice");
     let api: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), NAMESPACE, &ApiResource::from_gvk(&gvk));
-    let params = kube::api::ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
+    let params = kube::api::ListParams::default().labels(&format!("{SERVICE_NAME_LABEL}={service}"));
     poll(&format!("an endpoint of {service}"), async || {
         let slices = api.list(&params).await?;
         let ready = slices.iter().any(|slice| {

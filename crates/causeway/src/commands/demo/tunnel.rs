@@ -10,6 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, bail, ensure};
 use causeway_api::conditions::{self, ConditionType};
 use causeway_api::{ContainerNetwork, ContainerNetworkTunnelProxy, TunnelStatus};
+use causeway_base::well_known::SERVICE_NAME_LABEL;
 use causeway_containers::{Container, Runtime, labels};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -241,7 +242,7 @@ impl Demo {
     }
 
     async fn slices(&self) -> anyhow::Result<Vec<EndpointSlice>> {
-        let of = ListParams::default().labels(&format!("kubernetes.io/service-name={CLIENT}"));
+        let of = ListParams::default().labels(&format!("{SERVICE_NAME_LABEL}={CLIENT}"));
         Ok(self.api::<EndpointSlice>().list(&of).await?.items)
     }
 

@@ -2,13 +2,14 @@
 //! again and again with the result on an HTTP port, so that it can be read from outside of a container.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use axum::Router;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use causeway_base::lock::lock;
 use http::StatusCode;
 use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -84,10 +85,6 @@ async fn check(target: &str, udp: bool, found: &Mutex<Report>) {
             }
         }
     }
-}
-
-fn lock(report: &Mutex<Report>) -> std::sync::MutexGuard<'_, Report> {
-    report.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn answer(report: &Report) -> impl IntoResponse + use<> {

@@ -11,7 +11,7 @@ use causeway_engine::{Handle, admin};
 use causeway_ir::{Listener, Plan};
 use tokio::net::{TcpListener, UnixListener};
 
-use crate::parts::unix_socket;
+use crate::parts::{output, unix_socket};
 
 /// Where metrics and state are shown: never beyond this machine.
 pub(super) enum AdminSocket {
@@ -24,14 +24,10 @@ impl AdminSocket {
     pub(super) async fn open(at: &str, plan: &Plan, claim: Option<&mut Claim>) -> anyhow::Result<Self> {
         let inherited = claim.and_then(|claim| claim.remove(&Purpose::Admin { at: at.to_owned() }).pop());
         let Ok(address) = at.parse::<SocketAddr>() else {
-            let path = PathBuf::from(at);
+            let path = unix_socket::path(at)?;
             if let Some(socket) = inherited {
                 return Ok(Self::Unix(UnixListener::from_std(socket.into())?, path));
             }
-            anyhow::ensure!(
-                path.is_absolute() || at.starts_with('.'),
-                "`{at}` is neither an address and port nor the path of a socket"
-            );
             let listener = unix_socket::listen(&path).context("admin can't be served")?;
             return Ok(Self::Unix(listener, path));
         };
@@ -67,7 +63,7 @@ impl AdminSocket {
     }
 
     pub(super) fn start(self, handle: Handle) -> anyhow::Result<Admin> {
-        println!("admin on {}", self.shown());
+        output::line(format_args!("admin on {}", self.shown()));
         let (socket, at) = match &self {
             Self::Tcp(listener, at) => (listener.as_fd(), at.clone()),
             Self::Unix(listener, path) => (listener.as_fd(), path.display().to_string()),

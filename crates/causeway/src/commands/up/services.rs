@@ -1,9 +1,10 @@
 //! The addresses of Services on this machine: an engine in this process runs the plan that the node makes of them.
 
 use std::fmt;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::UdpSocket;
 use std::time::Duration;
 
+use causeway_base::well_known::{API_SERVER_ADDRESS, SERVICE_NETWORK, SERVICE_PREFIX};
 use causeway_engine::{Engine, Handle, Options, Status};
 use causeway_node::services::{self, Listeners};
 use tokio::sync::watch;
@@ -11,10 +12,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::parts::open_files;
 
-/// The range that the API server takes the addresses of Services from.
-const RANGE: &str = "127.96.0.0/16";
-/// An address of it, to try.
-const PROBE: Ipv4Addr = Ipv4Addr::new(127, 96, 0, 1);
 /// How long open connections may go on after shutdown.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -31,10 +28,10 @@ pub(super) enum Services {
 impl Services {
     /// Finds out whether programs of this machine can listen on such addresses.
     pub(super) fn probe() -> Self {
-        match UdpSocket::bind((PROBE, 0)) {
+        match UdpSocket::bind((API_SERVER_ADDRESS, 0)) {
             Ok(_) => Self::On,
             Err(error) => Self::Unusable(format!(
-                "this machine does not let programs listen on {PROBE}: {error}; Linux does when its loopback has \
+                "this machine does not let programs listen on {API_SERVER_ADDRESS}: {error}; Linux does when its loopback has \
                  127.0.0.0/8 (ip addr show lo). Pods and Services have no working addresses without it"
             )),
         }
@@ -44,7 +41,7 @@ impl Services {
 impl fmt::Display for Services {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::On => write!(f, "on ({RANGE})"),
+            Self::On => write!(f, "on ({SERVICE_NETWORK}/{SERVICE_PREFIX})"),
             Self::Off => write!(f, "off"),
             Self::Unusable(why) => write!(f, "off: {why}"),
         }

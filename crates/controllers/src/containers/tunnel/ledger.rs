@@ -4,8 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use causeway_api::{ContainerNetworkTunnelProxyStatus, Tunnel, TunnelProtocol};
-use causeway_link::{Port, TunnelId};
+use causeway_ir::tunnel::{Port, TunnelId};
 use serde::{Deserialize, Serialize};
+
+use super::desired::Network;
+use super::state::ClientState;
 
 /// Tunnels that are remembered after they were removed.
 const MOST_FORMER: usize = 1024;
@@ -16,6 +19,11 @@ const MOST_FORMER: usize = 1024;
 pub struct Ledger {
     /// The host's ports that lead to the container: control and data.
     pub host_ports: Option<(u16, u16)>,
+    /// Whether a container was made and not seen to be gone again.
+    pub has_container: bool,
+    /// The container as it was last, and the network that it is on: an operator that adopts the host end knows it
+    /// before the runtime answers.
+    pub client: Option<(ClientState, Network)>,
     /// The last number that was given to a tunnel.
     last_id: TunnelId,
     tunnels: BTreeMap<String, Entry>,
@@ -38,7 +46,8 @@ impl Ledger {
     pub fn from_status(status: &ContainerNetworkTunnelProxyStatus, tunnels: &[Tunnel]) -> Self {
         let port = |port: Option<i32>| port.and_then(|port| u16::try_from(port).ok());
         let host_ports = port(status.client_proxy_control_port).zip(port(status.client_proxy_data_port));
-        let mut ledger = Self { host_ports, ..Self::default() };
+        let has_container = status.client_proxy_container_id.is_some();
+        let mut ledger = Self { host_ports, has_container, ..Self::default() };
         for known in status.tunnel_statuses.iter().filter(|known| known.tunnel_id > 0) {
             ledger.last_id = ledger.last_id.max(known.tunnel_id);
             if let Some(tunnel) = tunnels.iter().find(|tunnel| tunnel.name == known.name) {
@@ -167,6 +176,7 @@ mod tests {
     #[test]
     fn a_status_is_a_second_memory() {
         let status = ContainerNetworkTunnelProxyStatus {
+            client_proxy_container_id: Some("c1".into()),
             client_proxy_control_port: Some(40001),
             client_proxy_data_port: Some(40002),
             tunnel_statuses: vec![TunnelStatus {
@@ -178,7 +188,7 @@ mod tests {
             ..ContainerNetworkTunnelProxyStatus::default()
         };
         let mut ledger = Ledger::from_status(&status, &[tunnel("web"), tunnel("db")]);
-        assert_eq!(ledger.host_ports, Some((40001, 40002)));
+        assert_eq!((ledger.host_ports, ledger.has_container), (Some((40001, 40002)), true));
         assert_eq!(ledger.id(&tunnel("web")), 7);
         assert_eq!(ledger.port(&tunnel("web"), None), Some(Port::Preferred(8080)));
         assert_eq!(ledger.id(&tunnel("db")), 8, "numbers are never used again");

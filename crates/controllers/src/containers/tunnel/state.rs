@@ -1,12 +1,14 @@
-//! How a tunnel proxy stands, as its actor tells the reconciler. Plain data; equal states say nothing new.
+//! How a tunnel proxy stands, as its worker tells the reconciler. Plain data; equal states say nothing new.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use causeway_api::conditions::Reason;
-use causeway_link::host::{LinkState, TunnelState};
-use causeway_link::{Counters, TunnelId};
+use causeway_ir::tunnel::TunnelId;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::host::protocol::{Counters, LinkState, TunnelState};
 
 /// How a tunnel proxy stands.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,8 +23,8 @@ pub struct State {
     pub image: Option<String>,
     /// The client's container, while it runs.
     pub client: Option<ClientState>,
-    /// Since when the host's end runs.
-    pub host_since: Option<Timestamp>,
+    /// The host end, while it runs.
+    pub host: Option<HostState>,
     /// Whether both ends talk to each other.
     pub link: LinkState,
     /// What the link says of each tunnel, by name.
@@ -32,14 +34,16 @@ pub struct State {
 /// What a tunnel proxy is about to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// It waits for its network or for a runtime.
+    /// It looks for what an operator before this one left running; nothing is known until then.
     #[default]
+    Looking,
+    /// It waits for its network or for a runtime.
     Waiting,
     /// It sees to the client's image.
     BuildingImage,
     /// It sees to the client's container.
     Starting,
-    /// Its container runs, and the host's end dials it or talks to it.
+    /// Its container runs, and the host end dials it or talks to it.
     Linked,
     /// It clears up.
     Ending,
@@ -70,8 +74,18 @@ pub enum RuntimeState {
     Available(String),
 }
 
-/// The client's container.
+/// The process of the host end.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostState {
+    /// Its number.
+    pub pid: i32,
+    /// Since when it runs.
+    pub since: Timestamp,
+}
+
+/// The client's container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ClientState {
     /// The runtime's id.
     pub id: String,
@@ -100,7 +114,7 @@ impl CarriedTunnel {
         match self.state {
             TunnelState::Listening { port }
             | TunnelState::Unreachable { port, .. }
-            | TunnelState::NoTargets { port } => Some(port),
+            | TunnelState::NoEndpoints { port } => Some(port),
             TunnelState::Pending | TunnelState::Failed { .. } => None,
         }
     }

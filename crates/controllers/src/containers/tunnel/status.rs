@@ -1,4 +1,4 @@
-//! A tunnel proxy's status, computed from what is asked for and what its actor tells. Pure: the time is an argument.
+//! A tunnel proxy's status, computed from what is asked for and what its worker tells. Pure: the time is an argument.
 //! `Ready` is true when every tunnel would carry traffic.
 
 mod conditions;
@@ -8,13 +8,13 @@ use causeway_api::{
     ContainerNetworkTunnelProxy, ContainerNetworkTunnelProxyStatus, TunnelProxyState, TunnelState,
     TunnelStatus,
 };
-use causeway_link::host::{self, LinkState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 
 use self::conditions::Finding;
+use super::desired::{Desired, DesiredTunnel};
+use super::host::protocol::{self, LinkState};
 use super::state::{CarriedTunnel, Phase, State};
-use super::wish::{WantedTunnel, Wish};
 use crate::framework::events::{Note, Severity};
 use crate::framework::report;
 use crate::framework::status::{transitions, whole_seconds};
@@ -34,13 +34,15 @@ pub struct Input<'a> {
     /// The object.
     pub proxy: &'a ContainerNetworkTunnelProxy,
     /// What it asks for.
-    pub wish: &'a Wish,
-    /// What its actor tells.
+    pub desired: &'a Desired,
+    /// What its worker tells.
     pub state: &'a State,
     /// EndpointSlices that could not be written, and why.
     pub failures: Vec<String>,
     /// The file with the journal.
     pub journal: String,
+    /// The file with what the host end prints.
+    pub output: String,
 }
 
 /// The part of a status that this controller writes.
@@ -56,9 +58,9 @@ pub fn next(
     input: &Input<'_>,
     now: Timestamp,
 ) -> ContainerNetworkTunnelProxyStatus {
-    let Input { wish, state, .. } = input;
+    let Input { desired, state, .. } = input;
     let generation = input.proxy.metadata.generation.unwrap_or_default();
-    let tunnels = tunnels(previous, wish, state, now);
+    let tunnels = tunnels(previous, desired, state, now);
     let mut conditions = previous.conditions.clone();
     let mut set = |kind, finding: Finding| {
         let Finding { status, reason, message } = finding;
@@ -66,8 +68,8 @@ pub fn next(
         api::set(&mut conditions, kind, status, reason, message, generation, &whole_seconds(now));
     };
     set(ConditionType::RuntimeAvailable, conditions::runtime_available(state));
-    set(ConditionType::ImageBuilt, conditions::image_built(wish, state));
-    set(ConditionType::LinkUp, conditions::link_up(wish, state));
+    set(ConditionType::ImageBuilt, conditions::image_built(desired, state));
+    set(ConditionType::LinkUp, conditions::link_up(desired, state));
     set(ConditionType::TunnelsReady, conditions::tunnels_ready(input, &tunnels));
     let ready = conditions::ready(input, &tunnels);
     let message = (ready.status != Status::True).then(|| report::cut(&ready.message, report::NOTE_LIMIT));
@@ -84,11 +86,11 @@ pub fn next(
         client_proxy_container_id: client.map(|client| client.id.clone()),
         client_proxy_control_port: client.map(|client| client.control_port.into()),
         client_proxy_data_port: client.map(|client| client.data_port.into()),
-        server_proxy_process_id: state.host_since.map(|_| std::process::id().into()),
-        server_proxy_startup_timestamp: state.host_since.map(MicroTime),
+        server_proxy_process_id: state.host.as_ref().map(|host| host.pid.into()),
+        server_proxy_startup_timestamp: state.host.as_ref().map(|host| MicroTime(host.since)),
         server_proxy_std_out_file: Some(input.journal.clone()),
-        // The host's end is a part of the operator: it has no streams and no port of its own.
-        server_proxy_std_err_file: None,
+        server_proxy_std_err_file: Some(input.output.clone()),
+        // The host end listens on a Unix socket alone.
         server_proxy_control_port: None,
     }
 }
@@ -123,8 +125,8 @@ pub fn deleting(
     next.state = Some(proxy_state(state));
     next.message = Some(message);
     next.client_proxy_container_id = client.map(|client| client.id.clone());
-    next.server_proxy_process_id = state.host_since.map(|_| std::process::id().into());
-    next.server_proxy_startup_timestamp = state.host_since.map(MicroTime);
+    next.server_proxy_process_id = state.host.as_ref().map(|host| host.pid.into());
+    next.server_proxy_startup_timestamp = state.host.as_ref().map(|host| MicroTime(host.since));
     next.tunnel_statuses.clear();
     next.observed_generation = Some(generation);
     next
@@ -188,7 +190,7 @@ fn proxy_state(state: &State) -> TunnelProxyState {
         return TunnelProxyState::Failed;
     }
     match state.phase {
-        Phase::Waiting | Phase::Ending | Phase::Gone => TunnelProxyState::Pending,
+        Phase::Looking | Phase::Waiting | Phase::Ending | Phase::Gone => TunnelProxyState::Pending,
         Phase::BuildingImage => TunnelProxyState::BuildingImage,
         Phase::Linked if state.link == LinkState::Up => TunnelProxyState::Running,
         Phase::Starting | Phase::Linked => TunnelProxyState::Starting,
@@ -198,11 +200,11 @@ fn proxy_state(state: &State) -> TunnelProxyState {
 /// Each tunnel that is asked for, by name.
 fn tunnels(
     previous: &ContainerNetworkTunnelProxyStatus,
-    wish: &Wish,
+    desired: &Desired,
     state: &State,
     now: Timestamp,
 ) -> Vec<TunnelStatus> {
-    let mut all: Vec<_> = wish
+    let mut all: Vec<_> = desired
         .tunnels
         .iter()
         .map(|wanted| {
@@ -216,7 +218,7 @@ fn tunnels(
 
 fn tunnel(
     before: Option<&TunnelStatus>,
-    wanted: &WantedTunnel,
+    wanted: &DesiredTunnel,
     carried: Option<&CarriedTunnel>,
     state: &State,
     now: Timestamp,
@@ -252,19 +254,21 @@ fn tunnel(
 }
 
 /// Whether a tunnel carries traffic, and why not.
-fn judge(wanted: &WantedTunnel, carried: Option<&CarriedTunnel>) -> (TunnelState, Option<String>) {
-    if let Some(lack) = &wanted.lack {
-        let state = if lack.is_fault { TunnelState::Failed } else { TunnelState::NotReady };
-        return (state, Some(lack.message.clone()));
+fn judge(wanted: &DesiredTunnel, carried: Option<&CarriedTunnel>) -> (TunnelState, Option<String>) {
+    if let Some(problem) = &wanted.problem {
+        let state = if problem.is_fault { TunnelState::Failed } else { TunnelState::NotReady };
+        return (state, Some(problem.message.clone()));
     }
     match carried.map(|carried| &carried.state) {
-        None | Some(host::TunnelState::Pending) => (TunnelState::NotReady, None),
-        Some(host::TunnelState::Listening { .. }) => (TunnelState::Ready, None),
-        Some(host::TunnelState::Unreachable { error, .. }) => (TunnelState::NotReady, Some(error.clone())),
-        Some(host::TunnelState::NoTargets { .. }) => {
+        None | Some(protocol::TunnelState::Pending) => (TunnelState::NotReady, None),
+        Some(protocol::TunnelState::Listening { .. }) => (TunnelState::Ready, None),
+        Some(protocol::TunnelState::Unreachable { error, .. }) => {
+            (TunnelState::NotReady, Some(error.clone()))
+        }
+        Some(protocol::TunnelState::NoEndpoints { .. }) => {
             (TunnelState::NotReady, Some("no endpoint of the server's Service is ready".to_owned()))
         }
-        Some(host::TunnelState::Failed { error }) => (TunnelState::Failed, Some(error.clone())),
+        Some(protocol::TunnelState::Failed { error }) => (TunnelState::Failed, Some(error.clone())),
     }
 }
 

@@ -1,11 +1,13 @@
-//! Wakes the reconciler for what actors tell, and, whenever a runtime begins to answer, removes the containers of tunnel
-//! proxies that are gone: those that went while the operator or the runtime was away, or that could not be removed.
+//! Wakes the reconciler for what workers tell, and removes what tunnel proxies left that went while the operator or the
+//! runtime was away: host ends at the start, containers whenever a runtime begins to answer.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use causeway_api::ContainerNetworkTunnelProxy;
+use causeway_base::{Backoff, lock::lock};
 use futures::{Stream, stream};
 use kube::Client;
 use kube::runtime::reflector::ObjectRef;
@@ -14,31 +16,35 @@ use tokio::task::JoinSet;
 
 use crate::containers::leftovers::Sweeper;
 use crate::containers::runtime::{Availability, ContainerRuntime};
-use crate::framework::backoff::{self, Backoff};
+
+use super::sweep::sweep_host_ends;
 
 /// Between two tries to sweep.
-const RETRY: Backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_mins(1) };
+const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
+
+/// The objects that a worker works for: namespace and name by uid.
+pub(super) type Served = Arc<Mutex<HashMap<String, (String, String)>>>;
 
 /// Who is to be woken, and who lives.
 #[derive(Default)]
 pub struct Wakes {
-    // actors → reconciler, for the current term
+    // workers → reconciler, for the current term
     wake_tx: Mutex<Option<mpsc::UnboundedSender<ObjectRef<ContainerNetworkTunnelProxy>>>>,
-    /// Uids of objects with an actor: one made since the API server was asked must not be taken for gone.
-    living: Arc<Mutex<HashSet<String>>>,
+    /// Objects with a worker: one made since the API server was asked must not be taken for gone.
+    served: Served,
     /// An object is gone, and something of it may be left.
     ended: Arc<Notify>,
 }
 
 impl Wakes {
-    /// An object's actor begins.
-    pub fn begin(&self, uid: &str) {
-        lock(&self.living).insert(uid.to_owned());
+    /// An object's worker begins.
+    pub fn begin(&self, uid: &str, namespace: &str, name: &str) {
+        lock(&self.served).insert(uid.to_owned(), (namespace.to_owned(), name.to_owned()));
     }
 
     /// An object is gone.
     pub fn end(&self, uid: &str) {
-        lock(&self.living).remove(uid);
+        lock(&self.served).remove(uid);
         self.ended.notify_one();
     }
 
@@ -55,13 +61,15 @@ impl Wakes {
         &self,
         client: Client,
         runtime: &ContainerRuntime,
+        directory: PathBuf,
     ) -> impl Stream<Item = ObjectRef<ContainerNetworkTunnelProxy>> + Send + use<> {
         let (wake_tx, wake_rx) = mpsc::unbounded_channel();
         *lock(&self.wake_tx) = Some(wake_tx);
         let mut sweeps = JoinSet::new();
-        let living = self.living.clone();
-        let sweeper = Sweeper::new(client, runtime.instance(), move |uid| lock(&living).contains(uid));
-        sweeps.spawn(sweep(sweeper, self.ended.clone(), runtime.availability()));
+        let served = self.served.clone();
+        let sweeper = Sweeper::new(client, runtime.instance(), move |uid| lock(&served).contains_key(uid));
+        let host_ends = (directory, self.served.clone());
+        sweeps.spawn(sweep(sweeper, host_ends, self.ended.clone(), runtime.availability()));
         stream::unfold((wake_rx, sweeps), |(mut wake_rx, sweeps)| async move {
             let woken = wake_rx.recv().await?;
             Some((woken, (wake_rx, sweeps)))
@@ -72,22 +80,25 @@ impl Wakes {
 /// Sweeps each time that a runtime begins to answer or an object is gone; ends with the runtime's follower.
 async fn sweep(
     sweeper: Sweeper<ContainerNetworkTunnelProxy>,
+    (directory, served): (PathBuf, Served),
     ended: Arc<Notify>,
     mut availability_rx: watch::Receiver<Availability>,
 ) {
-    let mut failures = 0;
+    let mut retries = RETRY.retries();
     loop {
         let runtime = availability_rx.borrow_and_update().runtime().cloned();
-        let is_due = match runtime {
-            Some(runtime) => sweeper.sweep(&runtime).await,
-            None => false,
-        };
-        failures = if is_due { failures + 1 } else { 0 };
+        let mut is_due = sweep_host_ends(&sweeper, &directory, &served).await;
+        if let Some(runtime) = runtime {
+            is_due |= sweeper.sweep(&runtime).await;
+        }
+        if !is_due {
+            retries.reset();
+        }
         let again = async {
             if !is_due {
                 std::future::pending::<()>().await;
             }
-            tokio::time::sleep(RETRY.delay(failures, backoff::random())).await;
+            tokio::time::sleep(retries.next_delay()).await;
         };
         tokio::select! {
             changed = availability_rx.changed() => {
@@ -99,8 +110,4 @@ async fn sweep(
             () = again => {}
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

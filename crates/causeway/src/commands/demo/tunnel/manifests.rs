@@ -1,5 +1,6 @@
 //! The resources that the demo applies.
 
+use causeway_base::well_known::SERVICE_NAME_LABEL;
 use serde_json::{Value, json};
 
 pub(super) const NAMESPACE: &str = "demo";
@@ -25,7 +26,7 @@ pub(super) fn server_service(port: u16) -> [Value; 2] {
         service(SERVER, port),
         json!({
             "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-            "metadata": {"name": SERVER, "namespace": NAMESPACE, "labels": {"kubernetes.io/service-name": SERVER}},
+            "metadata": {"name": SERVER, "namespace": NAMESPACE, "labels": {SERVICE_NAME_LABEL: SERVER}},
             "addressType": "IPv4",
             "ports": [{"port": port}],
             "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": true}}],

@@ -2,11 +2,11 @@
 
 use causeway_api::conditions::{Reason, Status};
 use causeway_api::{TunnelState, TunnelStatus};
-use causeway_link::host::LinkState;
 
 use super::Input;
+use crate::containers::tunnel::desired::Desired;
+use crate::containers::tunnel::host::protocol::LinkState;
 use crate::containers::tunnel::state::{Phase, RuntimeState, State};
-use crate::containers::tunnel::wish::Wish;
 
 /// What a condition says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,23 +38,23 @@ pub fn runtime_available(state: &State) -> Finding {
     }
 }
 
-pub fn image_built(wish: &Wish, state: &State) -> Finding {
+pub fn image_built(desired: &Desired, state: &State) -> Finding {
     match (&state.image, state.phase, &state.trouble) {
         (Some(image), ..) => Finding::yes(Reason::Ready, image),
         (None, _, Some(trouble)) if trouble.reason == Reason::ImageBuildFailed => {
             Finding::no(Reason::ImageBuildFailed, &trouble.why)
         }
         (None, Phase::BuildingImage, _) => {
-            let base = wish.base_image.as_deref().unwrap_or("nothing");
+            let base = desired.base_image.as_deref().unwrap_or("nothing");
             Finding::no(Reason::BuildingImage, format!("the client's image is built on {base}"))
         }
         _ => Finding::unknown("not looked at yet"),
     }
 }
 
-pub fn link_up(wish: &Wish, state: &State) -> Finding {
-    if let (None, Err(lack)) = (&state.client, &wish.network) {
-        return Finding::no(lack.reason, &lack.message);
+pub fn link_up(desired: &Desired, state: &State) -> Finding {
+    if let (None, Err(problem)) = (&state.client, &desired.network) {
+        return Finding::no(problem.reason, &problem.message);
     }
     match &state.link {
         LinkState::Up => Finding::yes(Reason::Connected, "both ends talk to each other"),
@@ -81,15 +81,15 @@ pub fn tunnels_ready(input: &Input<'_>, tunnels: &[TunnelStatus]) -> Finding {
     if said.is_empty() {
         return Finding::unknown(summary);
     }
-    let lacks = input.wish.tunnels.iter().filter_map(|wanted| wanted.lack.as_ref());
-    let reason = lacks.map(|lack| lack.reason).next().unwrap_or(Reason::NotReady);
+    let problems = input.desired.tunnels.iter().filter_map(|wanted| wanted.problem.as_ref());
+    let reason = problems.map(|problem| problem.reason).next().unwrap_or(Reason::NotReady);
     Finding::no(reason, format!("{summary}; {}", said.join("; ")))
 }
 
 /// The summary: the first thing that keeps traffic from passing.
 pub fn ready(input: &Input<'_>, tunnels: &[TunnelStatus]) -> Finding {
-    let Input { wish, state, .. } = input;
-    let link = link_up(wish, state);
+    let Input { desired, state, .. } = input;
+    let link = link_up(desired, state);
     let runtime = runtime_available(state);
     let tunnels = tunnels_ready(input, tunnels);
     if link.status == Status::True && tunnels.status == Status::True {
@@ -98,8 +98,8 @@ pub fn ready(input: &Input<'_>, tunnels: &[TunnelStatus]) -> Finding {
     if link.status == Status::True {
         return tunnels;
     }
-    if let Err(lack) = &wish.network {
-        return Finding::no(lack.reason, &lack.message);
+    if let Err(problem) = &desired.network {
+        return Finding::no(problem.reason, &problem.message);
     }
     if runtime.status == Status::False {
         return runtime;
@@ -115,7 +115,7 @@ pub fn ready(input: &Input<'_>, tunnels: &[TunnelStatus]) -> Finding {
 
 fn progress(state: &State) -> &'static str {
     match state.phase {
-        Phase::Waiting => "about to begin",
+        Phase::Looking | Phase::Waiting => "about to begin",
         Phase::BuildingImage => "the client's image is being built",
         Phase::Starting => "the client's container is being started",
         Phase::Linked => "the link is being made",

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use causeway_api::{ContainerNetworkTunnelProxySpec, Tunnel};
-use causeway_link::Counters;
 
 use super::*;
-use crate::containers::tunnel::state::{ClientState, RuntimeState, Trouble};
-use crate::containers::tunnel::wish::{Lack, Network};
+use crate::containers::tunnel::desired::{Network, Problem};
+use crate::containers::tunnel::host::protocol::Counters;
+use crate::containers::tunnel::state::{ClientState, HostState, RuntimeState, Trouble};
 
 fn proxy() -> ContainerNetworkTunnelProxy {
     let mut proxy = ContainerNetworkTunnelProxy::new("lab", ContainerNetworkTunnelProxySpec::default());
@@ -15,24 +15,24 @@ fn proxy() -> ContainerNetworkTunnelProxy {
     proxy
 }
 
-fn wanted(name: &str, lack: Option<Lack>) -> WantedTunnel {
-    WantedTunnel {
+fn wanted(name: &str, problem: Option<Problem>) -> DesiredTunnel {
+    DesiredTunnel {
         spec: Tunnel { name: name.into(), ..Tunnel::default() },
         allowed_sources: Vec::new(),
         usual_port: Some(80),
-        targets: Vec::new(),
+        endpoints: Vec::new(),
         client_port_name: None,
-        lack,
+        problem,
     }
 }
 
-fn wish(tunnels: Vec<WantedTunnel>) -> Wish {
+fn desired(tunnels: Vec<DesiredTunnel>) -> Desired {
     let network = Ok(Network { id: "n".into(), name: "blue".into() });
-    Wish { network, aliases: Vec::new(), base_image: None, tunnels }
+    Desired { network, aliases: Vec::new(), base_image: None, tunnels }
 }
 
-fn running(tunnels: &[(&str, host::TunnelState)]) -> State {
-    let carried = |(name, state): &(&str, host::TunnelState)| {
+fn running(tunnels: &[(&str, protocol::TunnelState)]) -> State {
+    let carried = |(name, state): &(&str, protocol::TunnelState)| {
         ((*name).to_owned(), CarriedTunnel { id: 5, state: state.clone(), counters: Counters::default() })
     };
     State {
@@ -45,7 +45,7 @@ fn running(tunnels: &[(&str, host::TunnelState)]) -> State {
             data_port: 40002,
             addresses: vec!["172.18.0.2".parse().unwrap()],
         }),
-        host_since: Some(Timestamp::UNIX_EPOCH),
+        host: Some(HostState { pid: 7, since: Timestamp::UNIX_EPOCH }),
         link: LinkState::Up,
         tunnels: tunnels.iter().map(carried).collect::<BTreeMap<_, _>>(),
         ..State::default()
@@ -54,16 +54,23 @@ fn running(tunnels: &[(&str, host::TunnelState)]) -> State {
 
 fn status_after(
     previous: &ContainerNetworkTunnelProxyStatus,
-    wish: &Wish,
+    desired: &Desired,
     state: &State,
     second: i64,
 ) -> ContainerNetworkTunnelProxyStatus {
-    let input = Input { proxy: &proxy(), wish, state, failures: Vec::new(), journal: "/j".into() };
+    let input = Input {
+        proxy: &proxy(),
+        desired,
+        state,
+        failures: Vec::new(),
+        journal: "/j".into(),
+        output: "/o".into(),
+    };
     next(previous, &input, Timestamp::from_second(second).unwrap())
 }
 
-fn status(wish: &Wish, state: &State) -> ContainerNetworkTunnelProxyStatus {
-    status_after(&ContainerNetworkTunnelProxyStatus::default(), wish, state, 1)
+fn status(desired: &Desired, state: &State) -> ContainerNetworkTunnelProxyStatus {
+    status_after(&ContainerNetworkTunnelProxyStatus::default(), desired, state, 1)
 }
 
 fn condition(status: &ContainerNetworkTunnelProxyStatus, kind: ConditionType) -> (String, String, String) {
@@ -71,14 +78,14 @@ fn condition(status: &ContainerNetworkTunnelProxyStatus, kind: ConditionType) ->
     (found.status.clone(), found.reason.clone(), found.message.clone())
 }
 
-fn listening() -> host::TunnelState {
-    host::TunnelState::Listening { port: 8080 }
+fn listening() -> protocol::TunnelState {
+    protocol::TunnelState::Listening { port: 8080 }
 }
 
 #[test]
 fn ready_when_the_link_is_up_and_every_tunnel_carries() {
-    let wish = wish(vec![wanted("web", None), wanted("db", None)]);
-    let status = status(&wish, &running(&[("web", listening()), ("db", listening())]));
+    let desired = desired(vec![wanted("web", None), wanted("db", None)]);
+    let status = status(&desired, &running(&[("web", listening()), ("db", listening())]));
     assert_eq!(status.state, Some(TunnelProxyState::Running));
     assert_eq!(condition(&status, ConditionType::Ready).0, "True");
     assert_eq!(status.message, None);
@@ -92,9 +99,9 @@ fn ready_when_the_link_is_up_and_every_tunnel_carries() {
 
 #[test]
 fn one_bad_tunnel_leaves_the_others_and_says_why() {
-    let lack = Lack { reason: Reason::Conflict, message: "it has a selector".into(), is_fault: true };
-    let wish = wish(vec![wanted("web", None), wanted("db", Some(lack))]);
-    let status = status(&wish, &running(&[("web", listening())]));
+    let problem = Problem { reason: Reason::Conflict, message: "it has a selector".into(), is_fault: true };
+    let desired = desired(vec![wanted("web", None), wanted("db", Some(problem))]);
+    let status = status(&desired, &running(&[("web", listening())]));
     assert_eq!(status.state, Some(TunnelProxyState::Running), "the pair itself is fine");
     let states: Vec<_> = status.tunnel_statuses.iter().map(|tunnel| tunnel.state).collect();
     assert_eq!(states, [Some(TunnelState::Failed), Some(TunnelState::Ready)]);
@@ -105,7 +112,7 @@ fn one_bad_tunnel_leaves_the_others_and_says_why() {
 
 #[test]
 fn the_state_follows_the_pair() {
-    let wish = wish(vec![wanted("web", None)]);
+    let desired = desired(vec![wanted("web", None)]);
     let trouble = |is_permanent| Some(Trouble { is_permanent, ..Trouble::transient("no") });
     let down = LinkState::Connecting { attempt: 1, error: Some("refused".into()) };
     for (state, expected) in [
@@ -122,36 +129,40 @@ fn the_state_follows_the_pair() {
         (State { link: down, ..running(&[]) }, TunnelProxyState::Starting),
         (running(&[]), TunnelProxyState::Running),
     ] {
-        assert_eq!(status(&wish, &state).state, Some(expected), "{state:?}");
+        assert_eq!(status(&desired, &state).state, Some(expected), "{state:?}");
     }
 }
 
 #[test]
 fn a_runtime_that_is_away_is_said_and_harms_no_link_that_is_up() {
-    let wish = wish(vec![wanted("web", None)]);
+    let desired = desired(vec![wanted("web", None)]);
     let away = RuntimeState::Unavailable("nobody listens".into());
-    let up = status(&wish, &State { runtime: away.clone(), ..running(&[("web", listening())]) });
+    let up = status(&desired, &State { runtime: away.clone(), ..running(&[("web", listening())]) });
     assert_eq!(condition(&up, ConditionType::RuntimeAvailable).0, "False");
     assert_eq!(condition(&up, ConditionType::Ready).0, "True", "traffic passes");
-    let down = status(&wish, &State { runtime: away, ..State::default() });
+    let down = status(&desired, &State { runtime: away, ..State::default() });
     assert_eq!(down.message.as_deref(), Some("nobody listens"));
     assert_eq!(condition(&down, ConditionType::Ready).1, "RuntimeUnavailable");
 }
 
 #[test]
 fn times_move_with_states_and_the_version_with_tunnels() {
-    let wish = wish(vec![wanted("web", None)]);
+    let desired = desired(vec![wanted("web", None)]);
     let state = running(&[("web", listening())]);
-    let first = status(&wish, &state);
+    let first = status(&desired, &state);
     assert_eq!(first.tunnel_configuration_version, Some(1));
     let mut busy = state.clone();
     busy.tunnels.get_mut("web").unwrap().counters.streams = 7;
-    let second = status_after(&first, &wish, &busy, 9);
+    let second = status_after(&first, &desired, &busy, 9);
     assert_eq!(second.tunnel_statuses[0].timestamp, first.tunnel_statuses[0].timestamp);
     assert_eq!(second.tunnel_statuses[0].streams, Some(7));
     assert_eq!(second.tunnel_configuration_version, Some(1), "figures are no change");
-    let third =
-        status_after(&second, &wish, &running(&[("web", host::TunnelState::NoTargets { port: 8080 })]), 10);
+    let third = status_after(
+        &second,
+        &desired,
+        &running(&[("web", protocol::TunnelState::NoEndpoints { port: 8080 })]),
+        10,
+    );
     assert_ne!(third.tunnel_statuses[0].timestamp, first.tunnel_statuses[0].timestamp);
     assert_eq!(third.tunnel_configuration_version, Some(2));
     assert!(third.tunnel_statuses[0].client_proxy_addresses.is_empty());

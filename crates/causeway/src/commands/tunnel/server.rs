@@ -1,0 +1,84 @@
+//! The end on the host, by hand.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use causeway_ir::tunnel::TunnelPlan;
+use causeway_link::host::{self, Host, LinkState, TunnelState};
+
+use super::{keys, plan};
+use crate::parts::plan_file::Follower;
+
+/// How long streams may go on after the server was told to end.
+const DRAIN: Duration = Duration::from_secs(10);
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The client and the tunnels, as YAML; read again when it changes and on SIGHUP.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+pub(super) async fn run(args: Args) -> anyhow::Result<()> {
+    let plan = plan::read(&args.config)?;
+    let dial = plan.dial.with_context(|| {
+        format!("{} does not say where the client listens: write dial", args.config.display())
+    })?;
+    crate::commands::engine::raise_descriptors();
+    let authority = keys::read_authority(&plan.authority)?;
+    let host = Host::start(host::Options::new(dial.control, dial.data, authority));
+    host.carry(plan::tunnels(&plan));
+    let mut names = names(&plan);
+    let mut status = host.status();
+    let mut follower = Follower::new(&args.config)?;
+    loop {
+        tokio::select! {
+            _ = status.changed() => announce(&status.borrow_and_update(), &names),
+            again = follower.changed() => {
+                if !again {
+                    break;
+                }
+                match plan::read(&args.config) {
+                    Ok(plan) => {
+                        names = self::names(&plan);
+                        if let Some(dial) = plan.dial {
+                            host.redial(dial.control, dial.data);
+                        }
+                        host.carry(plan::tunnels(&plan));
+                    }
+                    Err(error) => {
+                        eprintln!("causeway: the file is refused; what was there before runs on: {error:#}");
+                    }
+                }
+            }
+        }
+    }
+    println!("draining, at most {DRAIN:?}");
+    host.drain(DRAIN).await;
+    Ok(())
+}
+
+fn names(plan: &TunnelPlan) -> BTreeMap<u32, String> {
+    plan.tunnels.iter().map(|tunnel| (tunnel.id, tunnel.name.to_string())).collect()
+}
+
+fn announce(status: &host::Status, names: &BTreeMap<u32, String>) {
+    match &status.link {
+        LinkState::Up => println!("link up"),
+        LinkState::Connecting { attempt, error } => {
+            println!("link down, attempt {attempt}: {}", error.as_deref().unwrap_or("connecting"));
+        }
+    }
+    for (id, state) in &status.tunnels {
+        let name = names.get(id).map_or("?", String::as_str);
+        match state {
+            TunnelState::Pending => println!("{name}: pending"),
+            TunnelState::Listening { port } => println!("{name}: listening on port {port}"),
+            TunnelState::NoTargets { port } => println!("{name}: port {port} refuses: there is no endpoint"),
+            TunnelState::Unreachable { port, error } => println!("{name}: port {port} refuses: {error}"),
+            TunnelState::Failed { error } => println!("{name}: failed: {error}"),
+        }
+    }
+}

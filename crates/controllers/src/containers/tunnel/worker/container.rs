@@ -1,0 +1,386 @@
+//! The client's container: what it must be, and the way there from whatever is there. The key travels in a file that is
+//! copied in before the start, never in arguments, the environment or a log.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+
+use causeway_api::conditions::Reason;
+use causeway_containers::{
+    Attachment, Container, ContainerSpec, ErrorKind, File, PortSpec, Protocol, Runtime, labels,
+};
+
+use crate::containers::tunnel::desired::Network;
+use crate::containers::tunnel::host::HostProgram;
+use crate::containers::tunnel::ledger::Ledger;
+use crate::containers::tunnel::state::{ClientState, Trouble};
+use crate::framework::apply::digest;
+use causeway_base::well_known::{TUNNEL_CONTROL_PORT as CONTROL, TUNNEL_DATA_PORT as DATA};
+
+/// The kind that labels name.
+pub const KIND: &str = "ContainerNetworkTunnelProxy";
+/// Where the client finds who it is.
+const IDENTITY: &str = "/etc/causeway/identity.pem";
+/// Digest of what the container was made from but for its image; another one makes another container.
+const SPEC_DIGEST: &str = "dev.causeway/spec";
+/// The image that it was made from; another one makes another container too, but can wait.
+const IMAGE: &str = "dev.causeway/image";
+/// How often other ports are tried when those that were chosen are taken.
+const PORT_TRIES: u32 = 8;
+
+/// Whose container it is.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    /// The object's uid.
+    pub uid: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The data directory that this process works on.
+    pub instance: String,
+}
+
+impl Owner {
+    /// The container's name: always the same for the same object, and no other object's.
+    pub fn container_name(&self) -> String {
+        // Runtimes make host names of it, which end at 63 characters.
+        let name: String = self.name.chars().take(40).collect();
+        let uid: String = self.uid.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+        format!("causeway-{name}-{uid}")
+    }
+
+    fn labels(&self) -> BTreeMap<String, String> {
+        let name = format!("{}/{}", self.namespace, self.name);
+        labels::Owner { uid: &self.uid, kind: KIND, name: &name, instance: &self.instance }.labels()
+    }
+}
+
+/// What the container has to be.
+#[derive(Clone, Debug)]
+pub struct Wanted<'a> {
+    pub owner: &'a Owner,
+    pub image: &'a str,
+    pub network: &'a Network,
+    pub aliases: &'a [String],
+    /// Makes the client's keys, with those of this directory.
+    pub program: &'a HostProgram,
+    pub directory: &'a Path,
+    /// Whether a container that is there but for its image is kept, since streams may pass through it.
+    pub keeps_older_image: bool,
+}
+
+/// The container that is there.
+#[derive(Clone, Debug)]
+pub struct Ensured {
+    pub client: ClientState,
+    /// It is of an older image and has to be replaced when no stream is open.
+    pub is_outdated: bool,
+}
+
+/// Makes the container be there and run; one that does already is left alone. The ports on the host are those of the
+/// ledger, unless others have taken them meanwhile.
+pub async fn ensure(
+    runtime: &Runtime,
+    wanted: &Wanted<'_>,
+    ledger: &mut Ledger,
+    say: &mut impl FnMut(&str),
+) -> Result<Ensured, Trouble> {
+    let name = wanted.owner.container_name();
+    let mut tries = 0;
+    loop {
+        let ports = match ledger.host_ports {
+            Some(ports) => ports,
+            None => *ledger.host_ports.insert(free_ports()?),
+        };
+        let spec = wanted.spec(&name, ports);
+        match step(runtime, wanted, &spec, say).await {
+            Ok(container) => {
+                let client = client_state(&container, wanted.network, ports)?;
+                return Ok(Ensured { client, is_outdated: !has_label(&container, &spec, IMAGE) });
+            }
+            Err(Setback::PortTaken(why)) if tries < PORT_TRIES => {
+                tries += 1;
+                say(&format!(
+                    "the ports {} and {} of the host are taken, trying others: {why}",
+                    ports.0, ports.1
+                ));
+                ledger.host_ports = None;
+            }
+            Err(Setback::PortTaken(why)) => return Err(Trouble::transient(why)),
+            Err(Setback::Trouble(trouble)) => return Err(trouble),
+        }
+    }
+}
+
+/// Removes the container; it is gone for certain when this returns, and one that is gone already is fine.
+pub async fn remove(runtime: &Runtime, owner: &Owner) -> causeway_containers::Result<()> {
+    let found = runtime.container(&owner.container_name()).await;
+    match found {
+        Ok(container) if is_ours(&container, owner) => runtime.remove(&container.id).await,
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+enum Setback {
+    PortTaken(String),
+    Trouble(Trouble),
+}
+
+impl From<causeway_containers::Error> for Setback {
+    fn from(error: causeway_containers::Error) -> Self {
+        match error.kind() {
+            ErrorKind::PortTaken => Self::PortTaken(error.report()),
+            _ => Self::Trouble(Trouble {
+                reason: Reason::NotReady,
+                why: error.report(),
+                is_permanent: error.kind() == ErrorKind::Refused,
+            }),
+        }
+    }
+}
+
+/// From whatever is there to a container that runs.
+async fn step(
+    runtime: &Runtime,
+    wanted: &Wanted<'_>,
+    spec: &ContainerSpec,
+    say: &mut impl FnMut(&str),
+) -> Result<Container, Setback> {
+    let found = match runtime.container(&spec.name).await {
+        Ok(container) => Some(container),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(error.into()),
+    };
+    let mut id = None;
+    if let Some(container) = found {
+        if !is_ours(&container, wanted.owner) {
+            return Err(Setback::Trouble(Trouble {
+                reason: Reason::Conflict,
+                why: format!(
+                    "a container named {} exists that was not made for this object: remove or rename it",
+                    spec.name
+                ),
+                is_permanent: true,
+            }));
+        }
+        let is_as_wanted = has_label(&container, spec, SPEC_DIGEST)
+            && (wanted.keeps_older_image || has_label(&container, spec, IMAGE))
+            && address_on(&container, wanted.network).is_some();
+        if is_as_wanted && container.is_running() {
+            return Ok(container);
+        }
+        if is_as_wanted {
+            say(&format!("container {} does not run any more: starting it again", spec.name));
+            id = Some(container.id);
+        } else {
+            say(&format!("container {} is not as it has to be: making another", spec.name));
+            runtime.remove(&container.id).await?;
+        }
+    }
+    let id = match id {
+        Some(id) => id,
+        None => create(runtime, spec, say).await?,
+    };
+    let content = wanted.program.identity(wanted.directory).await.map_err(|error| {
+        Setback::Trouble(Trouble::transient(format!("can't make the client's key: {error}")))
+    })?;
+    let file = File { path: IDENTITY.into(), content, mode: 0o400, uid: 0, gid: 0 };
+    runtime.copy_into(&id, &[file]).await?;
+    if let Err(error) = runtime.start(&id).await {
+        // A container with ports that can't be had would keep them for ever.
+        if error.kind() == ErrorKind::PortTaken {
+            runtime.remove(&id).await?;
+        }
+        return Err(error.into());
+    }
+    let container = runtime.container(&id).await?;
+    if !container.is_running() {
+        let why = container.error.clone().unwrap_or_else(|| last_words(&container));
+        return Err(Setback::Trouble(Trouble::transient(format!(
+            "container {} ended at once: {why}",
+            spec.name
+        ))));
+    }
+    say(&format!("container {} runs as {}", spec.name, short(&id)));
+    Ok(container)
+}
+
+async fn create(
+    runtime: &Runtime,
+    spec: &ContainerSpec,
+    say: &mut impl FnMut(&str),
+) -> Result<String, causeway_containers::Error> {
+    say(&format!("creating container {} of image {}", spec.name, spec.image));
+    runtime.create(spec).await
+}
+
+fn last_words(container: &Container) -> String {
+    match container.exit_code {
+        Some(_) if container.out_of_memory => "it used too much memory".to_owned(),
+        Some(code) => format!("exit code {code}; its log says more"),
+        None => "no reason given".to_owned(),
+    }
+}
+
+/// The beginning of an id, as people see it.
+fn short(id: &str) -> &str {
+    id.get(..12).unwrap_or(id)
+}
+
+/// Whether the container has the label that it would get now.
+fn has_label(container: &Container, spec: &ContainerSpec, label: &str) -> bool {
+    container.labels.get(label) == spec.labels.get(label)
+}
+
+fn is_ours(container: &Container, owner: &Owner) -> bool {
+    container.labels.get(labels::OWNER).is_some_and(|uid| *uid == owner.uid)
+}
+
+/// Where the container is on this network; runtimes name networks in two ways.
+fn address_on<'a>(container: &'a Container, network: &Network) -> Option<&'a causeway_containers::Address> {
+    container.networks.iter().find_map(|(name, address)| {
+        let is_this =
+            *name == network.name || address.network == network.id || address.network == network.name;
+        is_this.then_some(address)
+    })
+}
+
+/// What is told of a container that runs.
+fn client_state(container: &Container, network: &Network, ports: (u16, u16)) -> Result<ClientState, Trouble> {
+    let address = address_on(container, network);
+    let addresses: Vec<_> =
+        address.into_iter().flat_map(|address| [address.ipv4, address.ipv6]).flatten().collect();
+    if addresses.is_empty() {
+        let why = format!("container {} has no address on network {} yet", container.name, network.name);
+        return Err(Trouble::transient(why));
+    }
+    let port = |port, asked| container.published(port, Protocol::Tcp).map_or(asked, |host| host.port());
+    Ok(ClientState {
+        id: container.id.clone(),
+        control_port: port(CONTROL, ports.0),
+        data_port: port(DATA, ports.1),
+        addresses,
+    })
+}
+
+impl Wanted<'_> {
+    fn spec(&self, name: &str, (control, data): (u16, u16)) -> ContainerSpec {
+        let mut spec = ContainerSpec {
+            name: name.to_owned(),
+            image: self.image.to_owned(),
+            command: Some(
+                [
+                    "tunnel",
+                    "client",
+                    "--identity",
+                    IDENTITY,
+                    "--control",
+                    &format!("0.0.0.0:{CONTROL}"),
+                    "--data",
+                    &format!("0.0.0.0:{DATA}"),
+                ]
+                .map(str::to_owned)
+                .to_vec(),
+            ),
+            // Root without rights, but for the one to listen on ports below 1024: another user could not be given it.
+            user: Some("0:0".to_owned()),
+            drop_capabilities: vec!["ALL".to_owned()],
+            add_capabilities: vec!["NET_BIND_SERVICE".to_owned()],
+            no_new_privileges: true,
+            networks: vec![Attachment { network: self.network.name.clone(), aliases: self.aliases.to_vec() }],
+            ports: vec![PortSpec::loopback(CONTROL, control), PortSpec::loopback(DATA, data)],
+            ..ContainerSpec::default()
+        };
+        // A network that was made again under the same name is another one.
+        let mut but_image = serde_json::to_value(&spec).unwrap_or_default();
+        but_image["image"] = serde_json::Value::Null;
+        let made_from = serde_json::Map::from_iter([
+            ("spec".to_owned(), but_image),
+            ("network".to_owned(), self.network.id.clone().into()),
+        ]);
+        spec.labels = self.owner.labels();
+        spec.labels.insert(SPEC_DIGEST.to_owned(), digest(&made_from));
+        spec.labels.insert(IMAGE.to_owned(), self.image.to_owned());
+        spec
+    }
+}
+
+/// Two ports of loopback that nobody has at the moment. They are asked for by number, because a port that the runtime
+/// chooses changes whenever the container is started again.
+fn free_ports() -> Result<(u16, u16), Trouble> {
+    let bind = || TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    let find = || {
+        let (first, second) = (bind()?, bind()?);
+        Ok::<_, io::Error>((first.local_addr()?.port(), second.local_addr()?.port()))
+    };
+    find().map_err(|error| Trouble::transient(format!("can't find free ports on 127.0.0.1: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(name: &str) -> Owner {
+        Owner {
+            uid: "0f8b6c1e-8c5e-4a51".into(),
+            namespace: "lab".into(),
+            name: name.into(),
+            instance: "here".into(),
+        }
+    }
+
+    #[test]
+    fn the_name_says_whose_it_is_and_fits_a_host_name() {
+        assert_eq!(owner("web").container_name(), "causeway-web-0f8b6c1e");
+        assert!(owner(&"x".repeat(253)).container_name().len() <= 63);
+    }
+
+    #[test]
+    fn no_key_is_in_what_the_runtime_shows() {
+        let owner = owner("web");
+        let network = Network { id: "n1".into(), name: "blue".into() };
+        let aliases = ["web".to_owned()];
+        let wanted = Wanted {
+            owner: &owner,
+            image: "i:1",
+            network: &network,
+            aliases: &aliases,
+            program: &HostProgram::default(),
+            directory: Path::new("/d"),
+            keeps_older_image: false,
+        };
+        let spec = wanted.spec("c", (1, 2));
+        let shown = serde_json::to_string(&spec).unwrap();
+        assert!(!shown.contains("PRIVATE") && !shown.contains("BEGIN"), "{shown}");
+        assert!(spec.ports.iter().all(|port| port.host.ip().is_loopback()));
+        assert_eq!(spec.drop_capabilities, ["ALL"]);
+    }
+
+    #[test]
+    fn what_differs_makes_another_container() {
+        let owner = owner("web");
+        let network = Network { id: "n1".into(), name: "blue".into() };
+        let digest_of = |image: &str, ports| {
+            let wanted = Wanted {
+                owner: &owner,
+                image,
+                network: &network,
+                aliases: &[],
+                program: &HostProgram::default(),
+                directory: Path::new("/d"),
+                keeps_older_image: false,
+            };
+            [SPEC_DIGEST, IMAGE].map(|label| wanted.spec("c", ports).labels[label].clone())
+        };
+        let first = digest_of("i:1", (1, 2));
+        assert_eq!(first, digest_of("i:1", (1, 2)));
+        let other_image = digest_of("i:2", (1, 2));
+        assert_eq!(first[0], other_image[0], "another image alone can wait");
+        assert_ne!(first[1], other_image[1]);
+        assert_ne!(first[0], digest_of("i:1", (1, 3))[0]);
+    }
+}

@@ -1,8 +1,0 @@
-//! Networks and tunnels of containers against the embedded API server and a fake runtime, in one process. The
-//! containers of tunnels run the real client, so the links are real.
-
-#![allow(clippy::unwrap_used, reason = "a failed step of a test should panic")]
-
-mod networks;
-mod testbed;
-mod tunnels;
