@@ -179,9 +179,3 @@ mod tests {
         }
     }
 }
-
-/// Temporary.
-pub trait Keyed: PartialEq {
-    /// Key.
-    fn key(&self) -> &str;
-}

@@ -101,53 +101,6 @@ impl<'de> Deserialize<'de> for Period {
     }
 }
 
-/// A duration that is longer than nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Period(Duration);
-
-impl Period {
-    /// `None` for no time at all.
-    pub const fn new(duration: Duration) -> Option<Self> {
-        if duration.is_zero() { None } else { Some(Self(duration)) }
-    }
-
-    /// So many seconds.
-    ///
-    /// # Panics
-    /// For 0; meant for constants, where that does not compile.
-    #[expect(clippy::panic, reason = "in a constant it is an error of compilation")]
-    pub const fn from_secs(seconds: u64) -> Self {
-        match Self::new(Duration::from_secs(seconds)) {
-            Some(period) => period,
-            None => panic!("a period is longer than 0s"),
-        }
-    }
-
-    /// The duration.
-    pub const fn get(self) -> Duration {
-        self.0
-    }
-}
-
-impl fmt::Display for Period {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&format(self.0))
-    }
-}
-
-impl Serialize for Period {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serialize(&self.0, serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for Period {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let duration = deserialize(deserializer)?;
-        Self::new(duration).ok_or_else(|| serde::de::Error::custom("must be longer than 0s"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,11 +17,11 @@ use causeway_containers::{
     Kind,
     fake::{FakeContainer, Process},
 };
-use causeway_link::{
+use causeway_testkit::eventually;
+use causeway_tunnel::{
     Identity,
     client::{self, Client},
 };
-use causeway_testkit::eventually;
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{
     Api, ResourceExt,
