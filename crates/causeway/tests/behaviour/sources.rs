@@ -5,9 +5,9 @@ use causeway_ir::{AcceptProxyProtocol, Plan};
 use crate::backend::Backend;
 use crate::client;
 use crate::hello::Hello;
-use crate::patience::soon;
 use crate::plans::{by_name, cluster, one, plan, route};
 use crate::proxy::{Engine, Proxy};
+use causeway_testkit::soon;
 
 on_both!(
     only_allowed_sources_connect,
