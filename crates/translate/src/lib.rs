@@ -5,3 +5,5 @@
 
 pub mod endpoints;
 pub mod grants;
+pub mod proxy;
+pub mod services;

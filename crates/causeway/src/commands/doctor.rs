@@ -8,12 +8,11 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use causeway_api::{ProxyServer, ProxyServerStatus};
-use causeway_controllers::vlan::proxy::translate::{BackendState, Translation};
-use causeway_controllers::vlan::proxy::validate::validate;
-use causeway_ir::{Outcome, Protocol, Sniff};
+use causeway_ir::{Action, Protocol};
+use causeway_translate::proxy::{BackendState, Translation, validate};
 
 use crate::parts::output;
-use crate::parts::proxy_server::{ProxyArgs, targets, translation};
+use crate::parts::proxy_server::{ProxyArgs, services, translation};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -67,7 +66,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     print(cluster::workload(&client, &proxy).await);
     print(replicas(&proxy));
     print(cluster::network(&client, &proxy).await);
-    let (targets, unread) = targets(&client, &proxy).await;
+    let (services, unread) = services(&client, &proxy).await;
     let unread = unread.into_iter().map(|text| {
         Finding::Bad(
             text,
@@ -75,10 +74,11 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         )
     });
     print(unread.collect());
-    let translation = translation(&proxy, &targets);
-    print(backends(&translation.backends));
-    print(cluster::access(&client, &proxy, &targets).await);
-    if !args.no_probes {
+    // What is wrong with a spec that has no plan is said above.
+    let translation = translation(&proxy, &services).ok();
+    print(translation.iter().flat_map(|translation| backends(&translation.backends)).collect());
+    print(cluster::access(&client, &proxy, &services).await);
+    if let Some(translation) = translation.filter(|_| !args.no_probes) {
         print(probes(&proxy, &translation).await);
     }
     if bad == 0 {
@@ -90,11 +90,13 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn spec(proxy: &ProxyServer) -> Vec<Finding> {
-    let problems = validate(&proxy.spec);
-    if problems.is_empty() {
-        let count = proxy.spec.backends.len();
-        return vec![Finding::Good(format!("the spec is valid, with {count} backends"))];
-    }
+    let problems = match validate(proxy) {
+        Ok(valid) => {
+            let count = valid.backends.len();
+            return vec![Finding::Good(format!("the spec is valid, with {count} backends"))];
+        }
+        Err(problems) => problems,
+    };
     let bad = |p: &causeway_ir::Problem| {
         Finding::Bad(format!("the spec is not valid: {}", p.path), p.message.clone())
     };
@@ -178,29 +180,28 @@ async fn probes(proxy: &ProxyServer, translation: &Translation) -> Vec<Finding> 
         return vec![Finding::Skipped("no proxy says where it listens, so none was tried".into())];
     }
     for address in addresses {
-        let listener =
-            translation.plan.listeners.iter().find(|l| {
-                l.protocol == Protocol::Tcp && l.address().is_some_and(|a| a.port() == address.port())
-            });
+        let mut listeners = translation.plan.listeners.iter();
+        let listener = listeners.find(|l| !l.protocol.is_udp() && l.bind.port() == address.port());
         let Some(listener) = listener else { continue };
         if let Err(error) = probe::connect(address).await {
             found.push(Finding::Skipped(format!("{address} can't be reached from here ({error})")));
             continue;
         }
         found.push(Finding::Good(format!("{address} accepts connections")));
-        if listener.sniff == Sniff::None || listener.accept_proxy_protocol {
+        let Protocol::Tls(tls) = &listener.protocol else { continue };
+        if listener.accept_proxy_protocol.is_some() {
             continue;
         }
-        for route in &listener.routes {
-            let ready = translation.backends.iter().any(|s| s.name == route.name && s.ready_endpoints > 0);
+        for route in &tls.routes {
+            let ready = translation.backends.iter().any(|s| *s.name == *route.name && s.ready_endpoints > 0);
             for name in route.server_names.iter().filter(|_| ready) {
-                found.push(probe::name(address, name, &route.name).await);
+                found.push(probe::name(address, &name.to_string(), &route.name).await);
             }
         }
-        if matches!(listener.unknown_server_name, Outcome::Refuse(_)) {
+        if matches!(tls.unknown_server_name, Action::Refuse(_)) {
             found.push(probe::unknown(address).await);
         }
-        let refused = matches!(listener.plaintext, Outcome::Refuse(_));
+        let refused = matches!(tls.plaintext, Action::Refuse(_));
         found.push(probe::plaintext(address, refused).await);
     }
     found

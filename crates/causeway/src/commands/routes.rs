@@ -5,14 +5,13 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use causeway_api::{Backend, ProxyServer};
-use causeway_controllers::vlan::proxy::translate::{BackendState, Translation, cluster_name};
-use causeway_controllers::vlan::proxy::validate::validate;
-use causeway_ir::{Listener, Outcome, Protocol, Refusal, Sniff};
+use causeway_ir::{Action, Listener, Protocol, Refusal};
+use causeway_translate::proxy::{BackendState, Translation, cluster_name};
 use kube::ResourceExt;
 use serde::Serialize;
 
 use crate::parts::output::{self, Format};
-use crate::parts::proxy_server::{ProxyArgs, targets, translation};
+use crate::parts::proxy_server::{ProxyArgs, services, translation};
 use crate::parts::table::table;
 
 #[derive(Debug, clap::Args)]
@@ -30,14 +29,22 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Some(proxy) = object.find::<ProxyServer>(&client, &name).await? else {
         bail!(object.missing::<ProxyServer>(&name));
     };
-    for problem in validate(&proxy.spec) {
-        eprintln!("causeway: {problem}");
-    }
-    let (targets, unread) = targets(&client, &proxy).await;
+    let (services, unread) = services(&client, &proxy).await;
     for message in unread {
         eprintln!("causeway: {message}");
     }
-    let rows = rows(&proxy, &translation(&proxy, &targets));
+    let translation = match translation(&proxy, &services) {
+        Ok(translation) => translation,
+        Err(problems) => {
+            for problem in problems {
+                eprintln!("causeway: {problem}");
+            }
+            bail!(
+                "the spec is refused, so its routes are not live: a proxy that runs stays with the last good one"
+            );
+        }
+    };
+    let rows = rows(&proxy, &translation);
     match args.output {
         Format::Table => output::line(show(&rows)),
         Format::Json => output::line(serde_json::to_string_pretty(&rows)?),
@@ -50,7 +57,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 #[serde(rename_all = "camelCase")]
 struct Row {
     port: u16,
-    protocol: Protocol,
+    /// `TCP` or `UDP`.
+    protocol: &'static str,
     /// A server name, or what stands for the connections without a known one.
     name: String,
     /// The backend; absent if the connection is refused.
@@ -68,31 +76,37 @@ fn rows(proxy: &ProxyServer, translation: &Translation) -> Vec<Row> {
     for listener in &translation.plan.listeners {
         let row = |name: &str, to: Result<&Backend, &str>| make_row(proxy, translation, listener, name, to);
         let backend = |name: &str| proxy.spec.backends.iter().find(|b| b.name == name).ok_or("no backend");
-        for route in &listener.routes {
-            for name in &route.server_names {
-                rows.push(row(name, backend(&route.name)));
-            }
-            if listener.sniff == Sniff::None {
+        let tls = match &listener.protocol {
+            Protocol::Tcp(route) | Protocol::Udp(route) => {
                 rows.push(row("(any)", backend(&route.name)));
+                continue;
+            }
+            Protocol::Tls(tls) => tls,
+            // A ProxyServer does not look into requests.
+            Protocol::Http(_) => continue,
+        };
+        for route in &tls.routes {
+            for name in &route.server_names {
+                rows.push(row(&name.to_string(), backend(&route.name)));
             }
         }
-        if listener.sniff == Sniff::None {
-            continue;
-        }
-        for (name, outcome) in [
-            ("(no SNI)", &listener.no_server_name),
-            ("(unknown)", &listener.unknown_server_name),
-            ("(plaintext)", &listener.plaintext),
+        for (name, action) in [
+            ("(no SNI)", &tls.no_server_name),
+            ("(unknown)", &tls.unknown_server_name),
+            ("(plaintext)", &tls.plaintext),
         ] {
             let of = |cluster: &str| {
                 let is = |b: &&Backend| cluster_name(&proxy.name_any(), &b.name) == cluster;
                 proxy.spec.backends.iter().find(is).ok_or("no backend")
             };
-            rows.push(match outcome {
-                Outcome::Cluster(cluster) => row(name, of(cluster)),
-                Outcome::Refuse(Refusal::Alert) => row(name, Err("refused with a TLS alert")),
-                Outcome::Refuse(Refusal::Close) => row(name, Err("closed")),
-            });
+            match action {
+                Action::Forward(targets) => {
+                    rows.extend(targets.as_slice().iter().map(|target| row(name, of(&target.cluster))));
+                }
+                Action::Refuse(Refusal::Alert) => rows.push(row(name, Err("refused with a TLS alert"))),
+                Action::Refuse(Refusal::Close) => rows.push(row(name, Err("closed"))),
+                Action::Terminate(_) => rows.push(row(name, Err("TLS ends in the proxy"))),
+            }
         }
     }
     rows
@@ -106,8 +120,8 @@ fn make_row(
     to: Result<&Backend, &str>,
 ) -> Row {
     let blank = Row {
-        port: listener.address().map(|a| a.port()).unwrap_or_default(),
-        protocol: listener.protocol,
+        port: listener.bind.port(),
+        protocol: if listener.protocol.is_udp() { "UDP" } else { "TCP" },
         name: name.to_owned(),
         backend: None,
         endpoints: Vec::new(),
@@ -120,8 +134,9 @@ fn make_row(
     };
     let cluster = cluster_name(&proxy.name_any(), &backend.name);
     let endpoints =
-        translation.plan.clusters.iter().find(|c| c.name == cluster).map(|c| c.endpoints.as_slice());
-    let endpoints: Vec<String> = endpoints.unwrap_or_default().iter().map(|e| e.address.clone()).collect();
+        translation.plan.clusters.iter().find(|c| *c.name == *cluster).map(|c| c.endpoints.as_slice());
+    let endpoints: Vec<String> =
+        endpoints.unwrap_or_default().iter().map(|e| e.address.to_string()).collect();
     let state = translation.backends.iter().find(|s| s.name == backend.name);
     Row {
         backend: Some(backend.name.clone()),
@@ -151,8 +166,8 @@ fn connections(proxy: &ProxyServer, backend: &str) -> Option<i64> {
 fn show(rows: &[Row]) -> String {
     let cells = rows.iter().map(|row| {
         let port = match row.protocol {
-            Protocol::Tcp => row.port.to_string(),
-            Protocol::Udp => format!("{}/UDP", row.port),
+            "UDP" => format!("{}/UDP", row.port),
+            _ => row.port.to_string(),
         };
         let endpoints = match row.endpoints.as_slice() {
             [] => "-".to_owned(),
@@ -169,8 +184,10 @@ fn show(rows: &[Row]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use causeway_api::{BackendStatus, PortDefaults, ProxyServerSpec, ProxyServerStatus, ReplicaStatus};
-    use causeway_controllers::vlan::proxy::translate::Targets;
+    use causeway_api::{
+        BackendStatus, PortDefaults, ProxyNetwork, ProxyServerSpec, ProxyServerStatus, ReplicaStatus,
+    };
+    use causeway_translate::services::Services;
 
     use super::*;
 
@@ -181,18 +198,21 @@ mod tests {
             hostname: "web.example.test".into(),
             alternate_hostnames: vec!["*.web.example.test".into()],
             target_service: "web".into(),
+            target_port: 443,
             target_namespace: "apps".into(),
             ..Backend::default()
         };
         let no_sni = Some(causeway_api::Outcome { backend: Some("web".into()), refuse: None });
         let ports = vec![PortDefaults { port: 443, no_sni, ..PortDefaults::default() }];
-        let spec = ProxyServerSpec { backends: vec![backend], ports, ..ProxyServerSpec::default() };
+        let network_config = ProxyNetwork { server_ip: "192.168.100.5".into(), ..ProxyNetwork::default() };
+        let spec =
+            ProxyServerSpec { network_config, backends: vec![backend], ports, ..ProxyServerSpec::default() };
         let mut proxy = ProxyServer::new("edge", spec);
         let seen = BackendStatus { name: "web".into(), connections: Some(3), ..BackendStatus::default() };
         let replica = ReplicaStatus { backends: vec![seen], ..ReplicaStatus::default() };
         let replicas = vec![replica.clone(), replica];
         proxy.status = Some(ProxyServerStatus { replicas, ..ProxyServerStatus::default() });
-        let rows = rows(&proxy, &translation(&proxy, &Targets::default()));
+        let rows = rows(&proxy, &translation(&proxy, &Services::default()).unwrap());
         let seen: Vec<(&str, Option<&str>, Option<i64>)> =
             rows.iter().map(|r| (r.name.as_str(), r.backend.as_deref(), r.connections)).collect();
         assert_eq!(

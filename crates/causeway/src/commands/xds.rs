@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use causeway_controllers::vlan::proxy::bootstrap::{Address, Start, bootstrap};
 use causeway_ir::{Limit, Plan};
+use causeway_translate::proxy::bootstrap::{Address, Start, bootstrap};
 use causeway_xds::{Options, Server, Socket, Status, Tls};
 use tokio::net::TcpListener;
 use tokio::sync::watch;

@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use causeway_api::ProxyServer;
 use causeway_api::conditions::{ConditionType, Reason, find};
-use causeway_controllers::grants::ReferenceGrant;
-use causeway_controllers::vlan::proxy::translate::{Bind, Place, Targets, Translation, translate};
+use causeway_ir::Problem;
+use causeway_translate::grants::ReferenceGrant;
+use causeway_translate::proxy::{Bind, Network, Translation, translate, validate};
+use causeway_translate::services::Services;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::ListParams;
@@ -34,7 +36,7 @@ fn proxy_name(text: &str) -> Result<String, String> {
 }
 
 /// The Services, slices and grants of the namespaces that backends name, and which of them can't be read.
-pub(crate) async fn targets(client: &Client, proxy: &ProxyServer) -> (Targets, Vec<String>) {
+pub(crate) async fn services(client: &Client, proxy: &ProxyServer) -> (Services, Vec<String>) {
     let namespaces: BTreeSet<&str> =
         proxy.spec.backends.iter().map(|b| b.target_namespace.as_str()).collect();
     let (mut services, mut slices, mut unread) = (Vec::new(), Vec::new(), Vec::new());
@@ -65,8 +67,8 @@ pub(crate) async fn targets(client: &Client, proxy: &ProxyServer) -> (Targets, V
             }
         }
     }
-    let targets = Targets::new(services, slices);
-    (if needs_grants { targets.granted_by(grants.into_iter().collect()) } else { targets }, unread)
+    let services = Services::new(services, slices);
+    (if needs_grants { services.granted_by(grants.into_iter().collect()) } else { services }, unread)
 }
 
 /// Whether grants count. The operator may have been told that they do not; its condition shows which of the two holds.
@@ -76,10 +78,10 @@ fn needs_grants(proxy: &ProxyServer) -> bool {
         .is_none_or(|condition| condition.reason == Reason::RefNotPermitted.as_str())
 }
 
-/// The object's plan, as if it listened on every address.
-pub(crate) fn translation(proxy: &ProxyServer, targets: &Targets) -> Translation {
-    let anywhere = Bind { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), place: Place::Server };
-    translate(proxy, &[anywhere], targets)
+/// The object's plan, as if it listened on every address; what is wrong with its spec, if it has no plan.
+pub(crate) fn translation(proxy: &ProxyServer, services: &Services) -> Result<Translation, Vec<Problem>> {
+    let anywhere = Bind { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), network: Network::Isolated };
+    Ok(translate(&validate(proxy)?, &[anywhere], services))
 }
 
 #[cfg(test)]

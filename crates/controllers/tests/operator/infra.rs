@@ -190,7 +190,11 @@ async fn a_bad_spec_is_told_and_disturbs_nothing() {
     cluster.merge::<Infra>("lab", &duplicate).await;
     let infra = cluster.condition("lab", ConditionType::Ready, "False", "DuplicateHostname").await;
     let ready = conditions::find(&infra.status.as_ref().unwrap().conditions, ConditionType::Ready).unwrap();
-    assert!(ready.message.starts_with("spec.infraComponents.proxy.backends: "), "{}", ready.message);
+    assert!(
+        ready.message.starts_with("spec.infraComponents.proxy.backends[0].hostname: "),
+        "{}",
+        ready.message
+    );
     let after = cluster.api::<ProxyServer>().get("lab-proxy").await.unwrap();
     assert_eq!(after.resource_version(), before.resource_version());
 
@@ -230,19 +234,19 @@ async fn an_idle_operator_writes_nothing_also_after_a_restart() {
     .await;
     // The proxy's own controller has its word too, and it differs from what the test reported.
     eventually("the operator has nothing left to do", || async {
-        let before = cluster.server.store.revision();
+        let before = cluster.api_server.server.store.revision();
         operator.reconciled(5).await;
-        cluster.server.store.revision() == before
+        cluster.api_server.server.store.revision() == before
     })
     .await;
     let events = recorded().await;
-    let revision = cluster.server.store.revision();
+    let revision = cluster.api_server.server.store.revision();
     operator.reconciled(5).await;
-    assert_eq!(cluster.server.store.revision(), revision);
+    assert_eq!(cluster.api_server.server.store.revision(), revision);
     operator.stop().await;
 
     let next = cluster.operator("b");
     next.reconciled(5).await;
-    assert_eq!((cluster.server.store.revision(), recorded().await), (revision, events));
+    assert_eq!((cluster.api_server.server.store.revision(), recorded().await), (revision, events));
     next.stop().await;
 }

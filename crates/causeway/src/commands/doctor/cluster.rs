@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use causeway_api::ProxyServer;
-use causeway_controllers::vlan::proxy::translate::Targets;
+use causeway_api::{Backend, ProxyServer};
+use causeway_translate::proxy::references;
+use causeway_translate::services::{ServiceRef, Services};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::Pod;
@@ -110,7 +111,7 @@ pub(super) async fn network(client: &Client, proxy: &ProxyServer) -> Vec<Finding
 }
 
 /// Whether the proxy's service account may read what it needs in the namespaces whose grants permit its backends.
-pub(super) async fn access(client: &Client, proxy: &ProxyServer, targets: &Targets) -> Vec<Finding> {
+pub(super) async fn access(client: &Client, proxy: &ProxyServer, services: &Services) -> Vec<Finding> {
     let own = proxy.namespace().unwrap_or_default();
     let Some(Ok(Some(deployment))) = deployment(client, proxy).await else { return Vec::new() };
     let account = deployment
@@ -118,9 +119,14 @@ pub(super) async fn access(client: &Client, proxy: &ProxyServer, targets: &Targe
         .and_then(|s| s.template.spec?.service_account_name)
         .unwrap_or_else(|| "default".into());
     let user = format!("system:serviceaccount:{own}:{account}");
-    let mut asks = vec![("causeway.dev", "proxyservers", own)];
-    let permitted = proxy.spec.backends.iter().filter(|backend| targets.permit(proxy, backend));
-    let namespaces: BTreeSet<&String> = permitted.map(|backend| &backend.target_namespace).collect();
+    let mut asks = vec![("causeway.dev", "proxyservers", own.clone())];
+    let service = |backend: &Backend| ServiceRef {
+        namespace: backend.target_namespace.clone(),
+        name: backend.target_service.clone(),
+    };
+    let wanted = proxy.spec.backends.iter().map(service);
+    let permitted = wanted.filter(|service| services.permit(references::users(&own), service));
+    let namespaces: BTreeSet<String> = permitted.map(|service| service.namespace).collect();
     for namespace in namespaces {
         asks.push(("", "services", namespace.clone()));
         asks.push(("discovery.k8s.io", "endpointslices", namespace.clone()));
