@@ -3,7 +3,7 @@
 use anyhow::Context;
 
 /// Seconds of processor time that a process has used, all threads, user and system.
-pub fn seconds(pid: u32) -> anyhow::Result<f64> {
+pub(crate) fn seconds(pid: u32) -> anyhow::Result<f64> {
     let stat = read(pid, "stat")?;
     // The name in parentheses may hold anything, also spaces.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -13,7 +13,7 @@ pub fn seconds(pid: u32) -> anyhow::Result<f64> {
 }
 
 /// Resident and proportional memory in bytes. Pages of the program's file count in both.
-pub fn memory(pid: u32) -> anyhow::Result<(f64, f64)> {
+pub(crate) fn memory(pid: u32) -> anyhow::Result<(f64, f64)> {
     let rollup = read(pid, "smaps_rollup")?;
     let field = |name: &str| {
         let line = rollup.lines().find_map(|l| l.strip_prefix(name))?;

@@ -19,17 +19,17 @@ const READY_LIMIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
 
 /// A running etcd that answers.
-pub struct Etcd {
-    pub process: Process,
-    pub endpoint: Endpoint,
+pub(crate) struct Etcd {
+    pub(crate) process: Process,
+    pub(crate) endpoint: Endpoint,
 }
 
 /// Where an etcd is.
 #[derive(Debug, Clone, Copy)]
-pub struct Endpoint(SocketAddr);
+pub(crate) struct Endpoint(SocketAddr);
 
 impl Etcd {
-    pub async fn start(program: &Path, data_dir: &Path) -> anyhow::Result<Self> {
+    pub(crate) async fn start(program: &Path, data_dir: &Path) -> anyhow::Result<Self> {
         let log = std::fs::File::create(data_dir.with_extension("log")).context("can't make a log file")?;
         let (client, peer) = (free_port()?, free_port()?);
         let (client_url, peer_url) = (format!("http://{client}"), format!("http://{peer}"));
@@ -56,7 +56,7 @@ impl Etcd {
 }
 
 /// What `etcd --version` says first.
-pub async fn version(program: &Path) -> anyhow::Result<String> {
+pub(crate) async fn version(program: &Path) -> anyhow::Result<String> {
     let output = Command::new(program)
         .arg("--version")
         .output()
@@ -71,7 +71,7 @@ fn free_port() -> anyhow::Result<SocketAddr> {
 }
 
 impl Endpoint {
-    pub async fn connect(&self) -> anyhow::Result<Connection> {
+    pub(crate) async fn connect(&self) -> anyhow::Result<Connection> {
         let tcp = TcpStream::connect(self.0).await.context("can't connect")?;
         tcp.set_nodelay(true)?;
         Connection::over(tcp).await
@@ -81,7 +81,12 @@ impl Endpoint {
         self.put(&mut self.connect().await?, "bench/ready", b"yes").await
     }
 
-    pub async fn put(&self, connection: &mut Connection, key: &str, value: &[u8]) -> anyhow::Result<()> {
+    pub(crate) async fn put(
+        &self,
+        connection: &mut Connection,
+        key: &str,
+        value: &[u8],
+    ) -> anyhow::Result<()> {
         let request = Request::builder()
             .method("POST")
             .uri(format!("http://{}/etcdserverpb.KV/Put", self.0))

@@ -19,21 +19,23 @@ const CONNECTION_WINDOW: u32 = 1 << 30;
 const REQUEST_LIMIT: Duration = Duration::from_mins(1);
 
 /// A whole answer.
-pub struct Answer {
-    pub status: u16,
-    pub headers: HeaderMap,
-    pub trailers: HeaderMap,
-    pub body: Bytes,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) trailers: HeaderMap,
+    pub(crate) body: Bytes,
 }
 
 /// One connection; its streams are independent.
 #[derive(Clone)]
-pub struct Connection {
+pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
 }
 
 impl Connection {
-    pub async fn over(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> anyhow::Result<Self> {
+    pub(crate) async fn over(
+        io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    ) -> anyhow::Result<Self> {
         let (sender, driver) = http2::Builder::new(TokioExecutor::new())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
@@ -46,14 +48,14 @@ impl Connection {
     }
 
     /// Sends a request and returns the answer's head; its body is still to come.
-    pub async fn open(&mut self, request: Request<Full<Bytes>>) -> anyhow::Result<Response<Incoming>> {
+    pub(crate) async fn open(&mut self, request: Request<Full<Bytes>>) -> anyhow::Result<Response<Incoming>> {
         self.sender.ready().await.context("the connection is closed")?;
         let answer = timeout(REQUEST_LIMIT, self.sender.send_request(request)).await;
         answer.context("no answer in time")?.context("the request failed")
     }
 
     /// Sends a request and returns the whole answer.
-    pub async fn call(&mut self, request: Request<Full<Bytes>>) -> anyhow::Result<Answer> {
+    pub(crate) async fn call(&mut self, request: Request<Full<Bytes>>) -> anyhow::Result<Answer> {
         let (parts, body) = self.open(request).await?.into_parts();
         let body = timeout(REQUEST_LIMIT, body.collect()).await.context("the answer did not end in time")?;
         let body = body.context("the answer broke off")?;
@@ -64,7 +66,7 @@ impl Connection {
 
 impl Answer {
     /// Fails unless the status is the expected one.
-    pub fn expect(self, status: u16) -> anyhow::Result<Self> {
+    pub(crate) fn expect(self, status: u16) -> anyhow::Result<Self> {
         if self.status != status {
             bail!("expected {status}, got {}: {}", self.status, String::from_utf8_lossy(&self.body));
         }

@@ -20,13 +20,13 @@ use crate::http2::Connection;
 
 /// Where a server is and how to prove who we are.
 #[derive(Clone)]
-pub struct Endpoint {
+pub(crate) struct Endpoint {
     address: SocketAddr,
     tls: Arc<ClientConfig>,
 }
 
 impl Endpoint {
-    pub fn from_kubeconfig(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn from_kubeconfig(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))?;
         // Each name occurs once in the file that `up` writes.
         let value = |name: &str| {
@@ -50,7 +50,7 @@ impl Endpoint {
         Ok(Self { address, tls: Arc::new(tls) })
     }
 
-    pub async fn connect(&self) -> anyhow::Result<Connection> {
+    pub(crate) async fn connect(&self) -> anyhow::Result<Connection> {
         let tcp = TcpStream::connect(self.address).await.context("can't connect")?;
         tcp.set_nodelay(true)?;
         let name = ServerName::IpAddress(self.address.ip().into());
@@ -58,11 +58,11 @@ impl Endpoint {
         Connection::over(tls).await
     }
 
-    pub fn get(&self, path: &str) -> Request<Full<Bytes>> {
+    pub(crate) fn get(&self, path: &str) -> Request<Full<Bytes>> {
         self.request("GET", path, Bytes::new())
     }
 
-    pub fn post(&self, path: &str, body: String) -> Request<Full<Bytes>> {
+    pub(crate) fn post(&self, path: &str, body: String) -> Request<Full<Bytes>> {
         self.request("POST", path, Bytes::from(body))
     }
 
@@ -79,17 +79,17 @@ impl Endpoint {
 }
 
 /// The collection of a namespace's ConfigMaps.
-pub fn config_maps(namespace: &str) -> String {
+pub(crate) fn config_maps(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/configmaps")
 }
 
 /// A ConfigMap with one value.
-pub fn config_map(name: &str, value: &str) -> String {
+pub(crate) fn config_map(name: &str, value: &str) -> String {
     format!(
         r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}"}},"data":{{"value":"{value}"}}}}"#
     )
 }
 
-pub fn namespace(name: &str) -> String {
+pub(crate) fn namespace(name: &str) -> String {
     format!(r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{name}"}}}}"#)
 }

@@ -14,20 +14,20 @@ const BLOCK: usize = 4096;
 
 /// What one should know of a machine before reading its figures.
 #[derive(Debug)]
-pub struct Machine {
-    pub cores: usize,
-    pub cpu: String,
-    pub kernel: String,
-    pub memory_gib: f64,
+pub(crate) struct Machine {
+    pub(crate) cores: usize,
+    pub(crate) cpu: String,
+    pub(crate) kernel: String,
+    pub(crate) memory_gib: f64,
     /// Of the measured directory.
-    pub filesystem: String,
-    pub load: String,
+    pub(crate) filesystem: String,
+    pub(crate) load: String,
     /// Milliseconds for 4 KiB and an fdatasync.
-    pub sync: Samples,
+    pub(crate) sync: Samples,
 }
 
 impl Machine {
-    pub fn look(dir: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn look(dir: &Path) -> anyhow::Result<Self> {
         let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let field = |text: &str, name: &str| {
             let line = text.lines().find(|l| l.starts_with(name))?;

@@ -3,6 +3,7 @@
 //! Rounds alternate between the two, so that a busy machine disturbs both alike. Everything stays on loopback and in
 //! one temporary directory; children are ended by their id.
 
+mod compare;
 mod cpu;
 mod etcd;
 mod http2;
@@ -28,7 +29,7 @@ use clap::Parser;
 /// Measures `causeway up`, beside etcd on the same disk.
 #[derive(Debug, Parser)]
 #[command(name = "causeway-bench", version, args_conflicts_with_subcommands = true)]
-pub struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
     /// The program to measure [default: built in release mode with cargo, or found beside this one].
@@ -70,15 +71,18 @@ pub struct Args {
 enum Command {
     /// Measures the engine beside Envoy, HAProxy, NGINX and Traefik.
     L4(l4::Args),
-    /// The servers behind the proxies.
-    #[command(hide = true)]
-    L4Backend,
     /// Runs the engine for long with everything in motion and looks whether it grows or fails.
     Soak(soak::Args),
-    /// Measures a tunnel beside rathole.
+    /// Measures a tunnel beside rathole and bare relays.
     Tunnel(tunnel::Args),
     /// Measures how a change of one endpoint reaches Envoys.
     Xds(xds::Args),
+    /// The servers behind the candidates.
+    #[command(hide = true)]
+    Backend,
+    /// One end of a bare pair of relays.
+    #[command(hide = true)]
+    Relay(tunnel::RelayArgs),
 }
 
 impl Args {
@@ -100,10 +104,11 @@ async fn main() -> anyhow::Result<()> {
     match &args.command {
         None => {}
         Some(Command::L4(args)) => return l4::run(args),
-        Some(Command::L4Backend) => return l4::serve_backend(),
         Some(Command::Soak(args)) => return soak::run(args).await,
         Some(Command::Tunnel(args)) => return tunnel::run(args),
         Some(Command::Xds(args)) => return xds::run(args).await,
+        Some(Command::Backend) => return compare::backend::serve(),
+        Some(Command::Relay(args)) => return tunnel::relay(args).await,
     }
     let report = run::run(&args).await?;
     print!("{}", report.table());

@@ -14,13 +14,13 @@ const READY_LIMIT: Duration = Duration::from_secs(30);
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 
 /// A running child. Killed if it is dropped before it was stopped.
-pub struct Process {
+pub(crate) struct Process {
     child: Child,
-    pub pid: u32,
+    pub(crate) pid: u32,
 }
 
 impl Process {
-    pub fn start(command: &mut Command) -> anyhow::Result<Self> {
+    pub(crate) fn start(command: &mut Command) -> anyhow::Result<Self> {
         let program = command.as_std().get_program().to_string_lossy().into_owned();
         let child = command
             .stdin(Stdio::null())
@@ -32,7 +32,7 @@ impl Process {
     }
 
     /// Asks the child to stop and waits until it has.
-    pub async fn stop(mut self) -> anyhow::Result<()> {
+    pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         let pid = Pid::from_raw(self.pid.cast_signed()).context("a child without an id")?;
         kill_process(pid, Signal::TERM).context("can't stop a child")?;
         if let Ok(status) = timeout(STOP_LIMIT, self.child.wait()).await {
@@ -44,17 +44,17 @@ impl Process {
 }
 
 /// `causeway up` that has said it is ready.
-pub struct Causeway {
-    pub process: Process,
-    pub kubeconfig: PathBuf,
+pub(crate) struct Causeway {
+    pub(crate) process: Process,
+    pub(crate) kubeconfig: PathBuf,
     /// From the start of the process to its ready line.
-    pub ready_after: Duration,
+    pub(crate) ready_after: Duration,
     /// Kept open: a closed pipe would end the program at its next line.
     _stdout: BufReader<ChildStdout>,
 }
 
 impl Causeway {
-    pub async fn up(program: &Path, data_dir: &Path) -> anyhow::Result<Self> {
+    pub(crate) async fn up(program: &Path, data_dir: &Path) -> anyhow::Result<Self> {
         let log = std::fs::File::create(data_dir.with_extension("log")).context("can't make a log file")?;
         let started = Instant::now();
         let mut process = Process::start(

@@ -8,7 +8,7 @@ use crate::machine::Machine;
 
 /// What a figure should be.
 #[derive(Debug, Clone, Copy)]
-pub enum Aim {
+pub(crate) enum Aim {
     Under(f64),
     Over(f64),
 }
@@ -41,7 +41,7 @@ struct Row {
 
 /// Everything one run found.
 #[derive(Debug)]
-pub struct Report {
+pub(crate) struct Report {
     machine: Machine,
     causeway: String,
     etcd: String,
@@ -49,22 +49,22 @@ pub struct Report {
 }
 
 impl Report {
-    pub fn new(machine: Machine, causeway: String, etcd: String) -> Self {
+    pub(crate) fn new(machine: Machine, causeway: String, etcd: String) -> Self {
         Self { machine, causeway, etcd, rows: Vec::new() }
     }
 
     /// A figure without an aim.
-    pub fn figure(&mut self, name: impl Into<String>, unit: &'static str, value: f64) {
+    pub(crate) fn figure(&mut self, name: impl Into<String>, unit: &'static str, value: f64) {
         self.row(name.into(), unit, Some(value), None, None);
     }
 
     /// A figure that should be under a limit.
-    pub fn under(&mut self, name: impl Into<String>, unit: &'static str, value: f64, limit: f64) {
+    pub(crate) fn under(&mut self, name: impl Into<String>, unit: &'static str, value: f64, limit: f64) {
         self.row(name.into(), unit, Some(value), None, Some(Aim::Under(limit)));
     }
 
     /// A figure beside etcd's; with `ahead`, ours should be the higher one.
-    pub fn beside(
+    pub(crate) fn beside(
         &mut self,
         name: impl Into<String>,
         unit: &'static str,
@@ -87,7 +87,7 @@ impl Report {
         self.rows.push(Row { name, causeway, etcd, unit, aim });
     }
 
-    pub fn table(&self) -> String {
+    pub(crate) fn table(&self) -> String {
         let m = &self.machine;
         let mut out = String::new();
         let _ = writeln!(
@@ -128,7 +128,7 @@ impl Report {
         out
     }
 
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let m = &self.machine;
         let rows: Vec<Value> = self
             .rows

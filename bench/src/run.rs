@@ -27,7 +27,7 @@ const MIB: f64 = 1024.0 * 1024.0;
 
 /// A part that can be measured alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Part {
+pub(crate) enum Part {
     Start,
     Memory,
     Writes,
@@ -35,7 +35,7 @@ pub enum Part {
     Watch,
 }
 
-pub async fn run(args: &Args) -> anyhow::Result<Report> {
+pub(crate) async fn run(args: &Args) -> anyhow::Result<Report> {
     let program = program(args.causeway.as_deref())?;
     let base = match &args.dir {
         Some(dir) => dir.clone(),
@@ -78,14 +78,14 @@ fn note(text: &str) {
 }
 
 /// The program to measure: the one named, or a fresh one.
-pub fn program(named: Option<&Path>) -> anyhow::Result<PathBuf> {
+pub(crate) fn program(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     match named {
         Some(path) => Ok(path.to_owned()),
         None => build(),
     }
 }
 
-pub fn own_directory() -> anyhow::Result<PathBuf> {
+pub(crate) fn own_directory() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe().context("can't find this program's own file")?;
     own.parent().map(Path::to_owned).context("this program is in no directory")
 }

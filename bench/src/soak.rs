@@ -42,7 +42,7 @@ const LEFT: f64 = 16.0;
 
 /// Runs the engine for long with everything in motion and looks whether it grows or fails.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// The program to try.
     #[arg(long, value_name = "FILE")]
     causeway: PathBuf,
@@ -75,7 +75,7 @@ impl World {
     }
 }
 
-pub async fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     let limit = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: limit, maximum: limit })?;
     let dir = tempfile::tempdir()?;

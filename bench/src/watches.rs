@@ -18,22 +18,22 @@ use crate::writes::VALUE;
 
 /// client-go multiplexes the watches of one client over one connection; servers allow 250 streams and clients
 /// spread over several.
-pub const WATCHES_PER_CONNECTION: usize = 100;
+pub(crate) const WATCHES_PER_CONNECTION: usize = 100;
 /// After the last create, every event must be there within this time.
 const ARRIVAL_LIMIT: Duration = Duration::from_secs(30);
 
 /// What one measurement gave, in milliseconds.
 #[derive(Debug)]
-pub struct Latency {
+pub(crate) struct Latency {
     /// From sending a create to its event, for every watcher and event.
-    pub events: Samples,
+    pub(crate) events: Samples,
     /// From sending a create to the event at the last of all watchers.
-    pub last: Samples,
+    pub(crate) last: Samples,
     /// From sending a create to its answer.
-    pub creates: Samples,
+    pub(crate) creates: Samples,
 }
 
-pub async fn measure(
+pub(crate) async fn measure(
     endpoint: &Endpoint,
     label: &str,
     watchers: usize,

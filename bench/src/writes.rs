@@ -9,26 +9,26 @@ use crate::samples::Samples;
 use crate::{cpu, etcd, kubernetes};
 
 /// Bytes of each object's value.
-pub const VALUE: usize = 1024;
+pub(crate) const VALUE: usize = 1024;
 
 /// Who takes the writes.
 #[derive(Clone)]
-pub enum Target {
+pub(crate) enum Target {
     Causeway(kubernetes::Endpoint),
     Etcd(etcd::Endpoint),
 }
 
 /// What one round of writes gave.
 #[derive(Debug)]
-pub struct Round {
-    pub per_second: f64,
-    pub latency_ms: Samples,
+pub(crate) struct Round {
+    pub(crate) per_second: f64,
+    pub(crate) latency_ms: Samples,
     /// Processor seconds of the server for 10,000 writes.
-    pub cpu_per_10k: f64,
+    pub(crate) cpu_per_10k: f64,
 }
 
 /// Lets `clients` write for `length`; `label` keeps the names of the rounds apart.
-pub async fn round(
+pub(crate) async fn round(
     target: &Target,
     pid: u32,
     clients: usize,
@@ -105,7 +105,11 @@ impl Writer {
 }
 
 /// Fills a namespace with `count` ConfigMaps.
-pub async fn fill(endpoint: &kubernetes::Endpoint, namespace: &str, count: usize) -> anyhow::Result<()> {
+pub(crate) async fn fill(
+    endpoint: &kubernetes::Endpoint,
+    namespace: &str,
+    count: usize,
+) -> anyhow::Result<()> {
     const WRITERS: usize = 32;
     let request = endpoint.post("/api/v1/namespaces", kubernetes::namespace(namespace));
     endpoint.connect().await?.call(request).await?.expect(201)?;

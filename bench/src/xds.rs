@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// Measures how a change of one endpoint reaches Envoys.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// The program to measure.
     #[arg(long, value_name = "FILE")]
     causeway: PathBuf,
@@ -41,7 +41,7 @@ pub struct Args {
     rounds: usize,
 }
 
-pub async fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     println!(
         "{} Envoys, {} backends, one endpoint changes; median of {}",
         args.envoys, args.backends, args.rounds
@@ -111,9 +111,10 @@ async fn measure(args: &Args, delta: bool) -> anyhow::Result<()> {
 
 /// `backends` clusters on one port; the last one has its endpoint on `port`.
 fn plan(backends: usize, port: u16) -> String {
-    let mut text = String::from("listeners:\n- name: tls\n  bind: 127.0.0.1:0\n  sniff: tls\n  routes:\n");
+    let mut text =
+        String::from("listeners:\n- name: tls\n  bind: 127.0.0.1:0\n  protocol:\n    tls:\n      routes:\n");
     for i in 0..backends {
-        let _ = writeln!(text, "  - {{name: r{i}, serverNames: [n{i}.test], cluster: c{i}}}");
+        let _ = writeln!(text, "      - {{name: r{i}, serverNames: [n{i}.test], action: {{forward: c{i}}}}}");
     }
     text.push_str("clusters:\n");
     for i in 0..backends {

@@ -25,6 +25,7 @@ pub struct Dependency {
     pub kind: Option<String>,
     #[serde(default)]
     pub features: Vec<String>,
+    pub uses_default_features: bool,
 }
 
 /// What one crate may depend on.
@@ -32,17 +33,18 @@ struct Fence {
     name: &'static str,
     /// Crates of the workspace that it may depend on.
     may_use: &'static [&'static str],
-    /// Crates from elsewhere that it must never see; `kube` stands for all of the family.
+    /// Crates from elsewhere that it must never see; `kube`, `tokio` and `hyper` stand for their families.
     never: &'static [&'static str],
     /// Features of `kube` that it must not switch on.
     never_kube_features: &'static [&'static str],
 }
 
 const KUBERNETES: &[&str] = &["kube", "k8s-openapi", "gateway-api"];
-const IO: &[&str] =
-    &["kube", "k8s-openapi", "gateway-api", "tokio", "tokio-util", "hyper", "hyper-util", "axum", "rustix"];
-const CLIENT: &[&str] =
-    &["kube-client", "kube-runtime", "tokio", "tokio-util", "hyper", "hyper-util", "axum", "tower"];
+const IO: &[&str] = &["kube", "k8s-openapi", "gateway-api", "tokio", "hyper", "axum", "rustix"];
+const CLIENT: &[&str] = &["kube-client", "kube-runtime", "tokio", "hyper", "axum", "tower"];
+
+/// Features of `kube` that bring more than types; its default features do, too.
+const TYPES_ONLY: &[&str] = &["client", "runtime", "ws", "config"];
 
 const fn fence(
     name: &'static str,
@@ -52,28 +54,50 @@ const fn fence(
     Fence { name, may_use, never, never_kube_features: &[] }
 }
 
-/// One line per crate. A new crate is added here together with its first code.
+/// One line per crate; [`BASE`] goes without saying. A new crate is added here together with its first code.
 const FENCES: &[Fence] = &[
-    fence("causeway-base", &[], IO),
-    Fence {
-        never_kube_features: &["client", "runtime", "ws", "config"],
-        ..fence("causeway-api", &[], CLIENT)
-    },
+    fence(BASE, &[], IO),
+    Fence { never_kube_features: TYPES_ONLY, ..fence("causeway-api", &[], CLIENT) },
     fence("causeway-ir", &[], IO),
+    // Pure: from objects to plans.
+    Fence {
+        never_kube_features: TYPES_ONLY,
+        ..fence("causeway-translate", &["causeway-api", "causeway-ir"], CLIENT)
+    },
+    // The data planes read plans and know nothing of Kubernetes.
     fence("causeway-engine", &["causeway-ir", "causeway-link"], KUBERNETES),
     fence("causeway-link", &[], KUBERNETES),
+    fence("causeway-tunnel", &["causeway-ir", "causeway-link"], KUBERNETES),
     fence("causeway-xds", &["causeway-ir"], KUBERNETES),
     fence("causeway-dns", &["causeway-ir"], KUBERNETES),
     fence("causeway-dhcp", &["causeway-ir"], KUBERNETES),
     fence("causeway-providers", &[], KUBERNETES),
     fence("causeway-containers", &[], KUBERNETES),
+    // Follows its object and runs a data plane.
+    fence(
+        "causeway-agent",
+        &[
+            "causeway-api",
+            "causeway-dhcp",
+            "causeway-dns",
+            "causeway-engine",
+            "causeway-ir",
+            "causeway-link",
+            "causeway-translate",
+            "causeway-tunnel",
+            "causeway-xds",
+        ],
+        &[],
+    ),
+    // No data plane: traffic goes on without the operator.
     fence(
         "causeway-controllers",
-        &["causeway-api", "causeway-containers", "causeway-ir", "causeway-link", "causeway-providers"],
+        &["causeway-api", "causeway-containers", "causeway-ir", "causeway-providers", "causeway-translate"],
         &["axum", "bollard"],
     ),
     fence("causeway-apiserver", &["causeway-api"], &[]),
-    fence("causeway-node", &["causeway-containers", "causeway-ir"], &["bollard"]),
+    fence("causeway-node", &["causeway-containers", "causeway-ir", "causeway-translate"], &["bollard"]),
+    fence(TESTKIT, &["causeway-apiserver"], &[]),
     // Measures the program from outside.
     fence("causeway-bench", &[], KUBERNETES),
     fence("xtask", &["causeway-api"], &["tokio"]),
@@ -81,10 +105,12 @@ const FENCES: &[Fence] = &[
 
 /// What every crate may use.
 const BASE: &str = "causeway-base";
-/// The binary composes everything.
+/// The binary composes everything but what is for tests.
 const BINARY: &str = "causeway";
-/// May be a dev-dependency of any crate: tests use it as their fake cluster.
-const TEST_FAKE: &str = "causeway-apiserver";
+/// What any crate's tests may use, and nothing but tests.
+const TESTKIT: &str = "causeway-testkit";
+/// Tests of any crate may also use it, as their cluster.
+const CLUSTER: &str = "causeway-apiserver";
 
 /// Asks cargo for the workspace's crates.
 pub fn read(root: &Path) -> anyhow::Result<Metadata> {
@@ -101,53 +127,75 @@ pub fn read(root: &Path) -> anyhow::Result<Metadata> {
 /// One sentence per forbidden arrow.
 pub fn violations(packages: &[Package]) -> Vec<String> {
     let members: Vec<&str> = packages.iter().map(|p| p.name.as_str()).collect();
-    packages.iter().filter(|p| p.name != BINARY).flat_map(|p| violations_of(p, &members)).collect()
+    packages.iter().flat_map(|p| violations_of(p, &members)).collect()
 }
 
 fn violations_of(package: &Package, members: &[&str]) -> Vec<String> {
     let name = &package.name;
+    let for_tests = package.dependencies.iter().filter(|d| d.name == TESTKIT && !d.is_dev());
+    let mut found: Vec<String> =
+        for_tests.map(|_| format!("{name} must not depend on {TESTKIT} but for its tests")).collect();
+    if name == BINARY {
+        return found;
+    }
     let Some(fence) = FENCES.iter().find(|f| f.name == name) else {
-        return vec![format!(
+        found.push(format!(
             "{name} has no line in the table of xtask/src/deps.rs: say there what it may depend on"
-        )];
+        ));
+        return found;
     };
-    let mut found = Vec::new();
     for dependency in &package.dependencies {
-        let dev = dependency.kind.as_deref() == Some("dev");
         let target = dependency.name.as_str();
         if members.contains(&target) {
-            let allowed_to_all = target == BASE || (dev && target == TEST_FAKE);
-            if !allowed_to_all && !fence.may_use.contains(&target) {
+            let in_tests = dependency.is_dev() && target == CLUSTER;
+            if ![BASE, TESTKIT].contains(&target) && !in_tests && !fence.may_use.contains(&target) {
                 found.push(format!("{name} must not depend on {target}: {}", allowed(fence)));
             }
-            continue;
-        }
-        // Tests may use what they like from elsewhere.
-        if dev {
-            continue;
-        }
-        if fence.never.iter().any(|banned| same_family(banned, target)) {
-            found.push(format!("{name} must never see {target}: move that code to a crate that may"));
-        }
-        let features = fence.never_kube_features;
-        if let Some(feature) =
-            dependency.features.iter().find(|f| target == "kube" && features.contains(&f.as_str()))
-        {
-            found.push(format!("{name} must not switch on kube's feature {feature}: it holds types only"));
+        } else if !dependency.is_dev() {
+            // Tests may use what they like from elsewhere.
+            found.extend(fence.complaint(dependency));
         }
     }
     found
 }
 
-fn allowed(fence: &Fence) -> String {
-    match fence.may_use {
-        [] => "it stands alone in the workspace".to_owned(),
-        some => format!("of the workspace it may use {} only", some.join(", ")),
+impl Dependency {
+    fn is_dev(&self) -> bool {
+        self.kind.as_deref() == Some("dev")
     }
 }
 
+impl Fence {
+    /// What is wrong with a dependency from elsewhere.
+    fn complaint(&self, dependency: &Dependency) -> Option<String> {
+        let (name, target) = (self.name, dependency.name.as_str());
+        if self.never.iter().any(|banned| same_family(banned, target)) {
+            return Some(format!("{name} must never see {target}: move that code to a crate that may"));
+        }
+        if target != "kube" || self.never_kube_features.is_empty() {
+            return None;
+        }
+        if dependency.uses_default_features {
+            return Some(format!(
+                "{name} must not switch on kube's default features: one of them is a client"
+            ));
+        }
+        let feature = dependency.features.iter().find(|f| self.never_kube_features.contains(&f.as_str()))?;
+        Some(format!("{name} must not switch on kube's feature {feature}: it holds types only"))
+    }
+}
+
+fn allowed(fence: &Fence) -> String {
+    match fence.may_use {
+        [] => format!("of the workspace it may use {BASE} only"),
+        some => format!("of the workspace it may use {BASE}, {} only", some.join(", ")),
+    }
+}
+
+/// Whether a banned crate stands for this one: `tokio` does for `tokio-util` and `hyper` for `hyper-util`.
 fn same_family(banned: &str, target: &str) -> bool {
-    target == banned || (banned == "kube" && target.starts_with("kube-"))
+    let family = ["kube", "tokio", "hyper"].contains(&banned);
+    target == banned || (family && target.strip_prefix(banned).is_some_and(|rest| rest.starts_with('-')))
 }
 
 #[cfg(test)]

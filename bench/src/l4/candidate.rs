@@ -6,11 +6,12 @@ use std::process::Command;
 use anyhow::Context;
 
 use super::configuration::{self, Splice};
-use super::names::Names;
+use crate::compare::names::Names;
+use crate::compare::programs::Programs;
 
 /// A way to the backends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
-pub enum Candidate {
+pub(crate) enum Candidate {
     /// No proxy: what the load itself costs.
     Direct,
     Causeway,
@@ -23,82 +24,22 @@ pub enum Candidate {
     Traefik,
 }
 
-/// Where the programs are.
-#[derive(Debug, Clone)]
-pub struct Programs {
-    pub causeway: PathBuf,
-    /// Looked at before the usual places.
-    pub peers: PathBuf,
-}
-
 impl Candidate {
-    pub const ALL: [Self; 7] = [
-        Self::Direct,
-        Self::Causeway,
-        Self::Envoy,
-        Self::HaproxySplice,
-        Self::HaproxyAuto,
-        Self::Nginx,
-        Self::Traefik,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Direct => "direct",
-            Self::Causeway => "causeway",
-            Self::Envoy => "envoy",
-            Self::HaproxySplice => "haproxy-splice",
-            Self::HaproxyAuto => "haproxy-auto",
-            Self::Nginx => "nginx",
-            Self::Traefik => "traefik",
-        }
-    }
-
-    pub fn is_proxy(self) -> bool {
-        self != Self::Direct
-    }
-
-    /// Whether it is one of those we compare ourselves with.
-    pub fn is_peer(self) -> bool {
-        self.is_proxy() && self != Self::Causeway
-    }
-
-    /// The program, or what to do to have it.
-    pub fn program(self, programs: &Programs) -> anyhow::Result<PathBuf> {
-        let name = match self {
-            Self::Direct => return Ok(PathBuf::new()),
-            Self::Causeway => return Ok(programs.causeway.clone()),
-            Self::Envoy => "envoy",
-            Self::HaproxySplice | Self::HaproxyAuto => "haproxy",
-            Self::Nginx => "nginx",
-            Self::Traefik => "traefik",
+    /// The program, or what to do to have it, and how it tells its version.
+    pub(crate) fn program(self, programs: &Programs) -> anyhow::Result<(PathBuf, &'static [&'static str])> {
+        let (name, version): (_, &'static [&'static str]) = match self {
+            Self::Direct => return Ok((PathBuf::new(), &[])),
+            Self::Causeway => return Ok((programs.causeway.clone(), &["version"])),
+            Self::Envoy => ("envoy", &["--version"]),
+            Self::HaproxySplice | Self::HaproxyAuto => ("haproxy", &["-v"]),
+            Self::Nginx => ("nginx", &["-v"]),
+            Self::Traefik => ("traefik", &["version"]),
         };
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let usual = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
-        std::iter::once(programs.peers.clone())
-            .chain(std::env::split_paths(&path))
-            .chain(usual)
-            .map(|dir| dir.join(name))
-            .find(|file| file.is_file())
-            .with_context(|| format!("{name} is not installed: run scripts/bench-deps.sh"))
-    }
-
-    /// Its version, in its own words.
-    pub fn version(self, program: &Path) -> String {
-        let argument = match self {
-            Self::Direct => return String::new(),
-            Self::Causeway | Self::Traefik => "version",
-            Self::Envoy => "--version",
-            Self::HaproxySplice | Self::HaproxyAuto | Self::Nginx => "-v",
-        };
-        let Ok(output) = Command::new(program).arg(argument).output() else { return String::new() };
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default().to_owned()
+        Ok((programs.peer(name, "scripts/bench-deps.sh")?, version))
     }
 
     /// Writes the configuration into a directory.
-    pub fn configure(self, names: &Names, dir: &Path) -> anyhow::Result<()> {
+    pub(crate) fn configure(self, names: &Names, dir: &Path) -> anyhow::Result<()> {
         let files = match self {
             Self::Direct => Vec::new(),
             Self::Causeway => configuration::causeway(names)?,
@@ -116,10 +57,10 @@ impl Candidate {
     }
 
     /// How to start it in the foreground; two threads each.
-    pub fn command(self, program: &Path, dir: &Path) -> Command {
+    pub(crate) fn commands(self, program: &Path, dir: &Path) -> Vec<Command> {
         let mut command = Command::new(program);
         match self {
-            Self::Direct => {}
+            Self::Direct => return Vec::new(),
             Self::Causeway => {
                 command.arg("engine").arg("--config").arg(dir.join("plan.json")).args(["--workers", "2"]);
             }
@@ -137,6 +78,6 @@ impl Candidate {
                 command.arg(format!("--configfile={}", dir.join("traefik.yml").display()));
             }
         }
-        command
+        vec![command]
     }
 }

@@ -7,25 +7,25 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::names::{Names, PLAIN_BACKEND, backends};
+use crate::compare::names::{Names, PLAIN_BACKEND, backends};
 
 /// Where every proxy listens for TLS.
-pub const SNI: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7443);
+pub(crate) const SNI: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7443);
 /// Where every proxy listens for anything.
-pub const PLAIN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7080);
+pub(crate) const PLAIN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7080);
 
 /// Our engine's pipes, so that HAProxy gets the same.
 const PIPE: usize = 256 << 10;
 
 /// When HAProxy splices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Splice {
+pub(crate) enum Splice {
     Forced,
     Auto,
 }
 
 /// Names of files and what is in them.
-pub type Files = Vec<(&'static str, String)>;
+pub(crate) type Files = Vec<(&'static str, String)>;
 
 /// The clusters of a configuration: a name and an address each.
 fn clusters() -> impl Iterator<Item = (String, SocketAddrV4)> {
@@ -37,25 +37,26 @@ fn cluster(backend: usize) -> String {
     format!("b{backend}")
 }
 
-pub fn causeway(names: &Names) -> anyhow::Result<Files> {
+pub(crate) fn causeway(names: &Names) -> anyhow::Result<Files> {
     let routes: Vec<_> = names
         .iter()
-        .map(|n| json!({"name": n.name, "serverNames": [n.name], "cluster": cluster(n.backend)}))
+        .map(|n| json!({"name": n.name, "serverNames": [n.name], "action": {"forward": cluster(n.backend)}}))
         .collect();
     let clusters: Vec<_> = clusters()
         .map(|(name, address)| json!({"name": name, "endpoints": [{"address": address.to_string()}]}))
         .collect();
     let plan = json!({
         "listeners": [
-            {"name": "sni", "bind": SNI.to_string(), "sniff": "tls", "routes": routes},
-            {"name": "plain", "bind": PLAIN.to_string(), "routes": [{"name": "all", "cluster": "plain"}]},
+            {"name": "sni", "bind": SNI.to_string(), "protocol": {"tls": {"routes": routes}}},
+            {"name": "plain", "bind": PLAIN.to_string(),
+             "protocol": {"tcp": {"name": "all", "action": {"forward": "plain"}}}},
         ],
         "clusters": clusters,
     });
     Ok(vec![("plan.json", serde_json::to_string_pretty(&plan)?)])
 }
 
-pub fn envoy(names: &Names) -> Files {
+pub(crate) fn envoy(names: &Names) -> Files {
     let proxy = |cluster: &str| {
         let kind = "type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy";
         format!(
@@ -98,7 +99,7 @@ pub fn envoy(names: &Names) -> Files {
     vec![("envoy.yaml", out)]
 }
 
-pub fn haproxy(names: &Names, splice: Splice, dir: &Path) -> Files {
+pub(crate) fn haproxy(names: &Names, splice: Splice, dir: &Path) -> Files {
     let options = match splice {
         Splice::Forced => "  option splice-request\n  option splice-response\n",
         Splice::Auto => "  option splice-auto\n",
@@ -123,7 +124,7 @@ pub fn haproxy(names: &Names, splice: Splice, dir: &Path) -> Files {
     vec![("haproxy.cfg", out), ("names.map", lines)]
 }
 
-pub fn nginx(names: &Names, dir: &Path) -> Files {
+pub(crate) fn nginx(names: &Names, dir: &Path) -> Files {
     let backends = backends();
     let mut map = String::new();
     for n in names.iter() {
@@ -142,7 +143,7 @@ pub fn nginx(names: &Names, dir: &Path) -> Files {
     vec![("nginx.conf", out)]
 }
 
-pub fn traefik(names: &Names, dir: &Path) -> Files {
+pub(crate) fn traefik(names: &Names, dir: &Path) -> Files {
     let main = format!(
         "global: {{checkNewVersion: false, sendAnonymousUsage: false}}\nlog: {{level: ERROR}}\n\
          entryPoints:\n  sni: {{address: \"{SNI}\"}}\n  plain: {{address: \"{PLAIN}\"}}\n\

@@ -3,8 +3,11 @@
 use std::fmt::Write;
 
 use super::candidate::Candidate;
-use super::results::{Question, Results};
 use super::workload::Workload;
+use crate::compare::Name;
+use crate::compare::aims::geometric_mean;
+use crate::compare::question::Question;
+use crate::compare::results::Results;
 
 const WIDTH: f64 = 880.0;
 const PANEL_WIDTH: f64 = 430.0;
@@ -20,17 +23,18 @@ struct Panel {
     question: Question,
     workloads: &'static [Workload],
     digits: usize,
-    candidates: fn(Candidate) -> bool,
+    /// Whether the way without a proxy has an answer too.
+    direct: bool,
 }
 
 const PANELS: [Panel; 6] = [
     Panel {
         title: "Proxy CPU seconds per GiB",
         note: "mean of five bulk loads; less is better",
-        question: Question::ProxyPerGib,
+        question: Question::CpuPerGib,
         workloads: &Workload::BULK,
         digits: 2,
-        candidates: Candidate::is_proxy,
+        direct: false,
     },
     Panel {
         title: "CPU seconds of the whole run per GiB",
@@ -38,31 +42,31 @@ const PANELS: [Panel; 6] = [
         question: Question::WholePerGib,
         workloads: &Workload::BULK,
         digits: 2,
-        candidates: |_| true,
+        direct: true,
     },
     Panel {
         title: "Proxy CPU seconds per 10,000 new connections",
         note: "by server name; less is better",
-        question: Question::ProxyPer10k,
+        question: Question::CpuPer10k,
         workloads: &[Workload::Connections],
         digits: 2,
-        candidates: Candidate::is_proxy,
+        direct: false,
     },
     Panel {
         title: "New connections per second",
         note: "by server name, 64 at a time; more is better",
-        question: Question::ConnectionsPerSecond,
+        question: Question::PerSecond,
         workloads: &[Workload::Connections],
         digits: 0,
-        candidates: |_| true,
+        direct: true,
     },
     Panel {
         title: "64-byte round trips per second",
         note: "64 connections; more is better",
-        question: Question::RoundTripsPerSecond,
+        question: Question::PerSecond,
         workloads: &[Workload::Pings],
         digits: 0,
-        candidates: |_| true,
+        direct: true,
     },
     Panel {
         title: "Bytes per idle connection that was busy",
@@ -70,13 +74,13 @@ const PANELS: [Panel; 6] = [
         question: Question::BytesPerConnection,
         workloads: &[Workload::IdleUsed],
         digits: 0,
-        candidates: Candidate::is_proxy,
+        direct: false,
     },
 ];
 
 /// The plot.
-pub fn svg(results: &Results) -> String {
-    let panel_height = HEAD + STEP * Candidate::ALL.len() as f64 + 14.0;
+pub(crate) fn svg(results: &Results) -> String {
+    let panel_height = HEAD + STEP * Candidate::all().count() as f64 + 14.0;
     let height = panel_height * PANELS.len().div_ceil(2) as f64 + 8.0;
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
@@ -96,9 +100,8 @@ pub fn svg(results: &Results) -> String {
 }
 
 fn draw(panel: &Panel, results: &Results, x: f64, y: f64, out: &mut String) {
-    let bars: Vec<(Candidate, f64)> = Candidate::ALL
-        .into_iter()
-        .filter(|candidate| (panel.candidates)(*candidate))
+    let bars: Vec<(Candidate, f64)> = Candidate::all()
+        .filter(|candidate| panel.direct || *candidate != Candidate::Direct)
         .filter_map(|candidate| Some((candidate, mean(panel, results, candidate)?)))
         .collect();
     let most = bars.iter().map(|(_, value)| *value).fold(f64::MIN_POSITIVE, f64::max);
@@ -124,15 +127,10 @@ fn draw(panel: &Panel, results: &Results, x: f64, y: f64, out: &mut String) {
     }
 }
 
-/// The geometric mean of the medians.
+/// The geometric mean of the medians, if every load was measured.
 fn mean(panel: &Panel, results: &Results, candidate: Candidate) -> Option<f64> {
-    let values: Vec<f64> =
-        panel.workloads.iter().filter_map(|w| results.median(*w, candidate, panel.question)).collect();
-    if values.is_empty() || values.len() < panel.workloads.len() {
-        return None;
-    }
-    let logs: f64 = values.iter().map(|value| value.max(f64::MIN_POSITIVE).ln()).sum();
-    Some((logs / values.len() as f64).exp())
+    let median = |w: &Workload| results.median((*w, candidate), panel.question);
+    geometric_mean(&panel.workloads.iter().map(median).collect::<Option<Vec<_>>>()?)
 }
 
 /// Thousands apart.

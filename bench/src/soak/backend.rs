@@ -8,44 +8,44 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::{JoinHandle, JoinSet};
 
-pub const GREETING: usize = 3;
+pub(crate) const GREETING: usize = 3;
 
-pub fn greeting(id: u16) -> [u8; GREETING] {
+pub(crate) fn greeting(id: u16) -> [u8; GREETING] {
     let [high, low] = id.to_be_bytes();
     [b'B', high, low]
 }
 
 /// What an endpoint does after its greeting.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
+pub(crate) enum Manner {
     Echo,
     Reset,
 }
 
 /// A TCP endpoint; it and all its connections end when it is stopped or dropped.
-pub struct Backend {
-    pub address: SocketAddr,
+pub(crate) struct Backend {
+    pub(crate) address: SocketAddr,
     id: u16,
     manner: Manner,
     task: JoinHandle<()>,
 }
 
 impl Backend {
-    pub async fn start(id: u16, manner: Manner) -> anyhow::Result<Self> {
+    pub(crate) async fn start(id: u16, manner: Manner) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("can't listen")?;
         let address = listener.local_addr()?;
         Ok(Self { address, id, manner, task: tokio::spawn(serve(listener, id, manner)) })
     }
 
     /// Ends it, with its connections, as a process that dies does.
-    pub async fn kill(&mut self) {
+    pub(crate) async fn kill(&mut self) {
         self.task.abort();
         // It ends with an error because it was aborted.
         let _ = (&mut self.task).await;
     }
 
     /// Starts it again where it was.
-    pub async fn revive(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn revive(&mut self) -> anyhow::Result<()> {
         let listener = TcpListener::bind(self.address).await.context("can't listen again")?;
         self.task = tokio::spawn(serve(listener, self.id, self.manner));
         Ok(())
@@ -93,7 +93,7 @@ async fn answer(mut stream: TcpStream, id: u16, manner: Manner) -> std::io::Resu
 }
 
 /// A UDP endpoint that gives back each datagram with its greeting before it.
-pub async fn datagrams(id: u16) -> anyhow::Result<SocketAddr> {
+pub(crate) async fn datagrams(id: u16) -> anyhow::Result<SocketAddr> {
     let socket = UdpSocket::bind("127.0.0.1:0").await.context("can't take datagrams")?;
     let address = socket.local_addr()?;
     tokio::spawn(async move {

@@ -21,11 +21,11 @@ const LIVE: Duration = Duration::from_secs(10);
 const LATE: Duration = Duration::from_secs(10);
 
 /// The plan as everybody knows it, and where the listeners are.
-pub struct Known {
-    pub generation: Generation,
-    pub listeners: HashMap<String, SocketAddr>,
+pub(crate) struct Known {
+    pub(crate) generation: Generation,
+    pub(crate) listeners: HashMap<String, SocketAddr>,
     /// Names that were there once and are not now.
-    pub gone: Vec<String>,
+    pub(crate) gone: Vec<String>,
 }
 
 struct Held {
@@ -34,7 +34,7 @@ struct Held {
     until: u64,
 }
 
-pub async fn run(world: Arc<World>) {
+pub(crate) async fn run(world: Arc<World>) {
     let mut dice = Dice::new();
     let mut held: Vec<Held> = Vec::new();
     loop {
@@ -114,7 +114,7 @@ async fn change(world: &World, dice: &mut Dice) -> anyhow::Result<Duration> {
 }
 
 /// A request to what this plan has, and one to what it has no longer.
-pub async fn ask(world: &World, dice: &mut Dice) -> anyhow::Result<()> {
+pub(crate) async fn ask(world: &World, dice: &mut Dice) -> anyhow::Result<()> {
     let known = world.known.read().await;
     let to = known.listeners["tls"];
     let routes: Vec<_> = known.generation.routes.iter().collect();

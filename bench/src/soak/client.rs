@@ -15,19 +15,19 @@ use tokio::time::timeout;
 use super::backend::GREETING;
 
 /// For anything that should be quick; the machine may be busy with other things.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// The TLS alert `unrecognized_name`, fatal, as a record.
 const UNKNOWN_NAME: [u8; 2] = [2, 112];
 
 /// Makes ClientHellos as rustls writes them, and keeps them: nobody answers them.
-pub struct Hellos {
+pub(crate) struct Hellos {
     named: Arc<ClientConfig>,
     nameless: Arc<ClientConfig>,
     made: Mutex<HashMap<String, Arc<[u8]>>>,
 }
 
 impl Hellos {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let config =
             || ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
         let mut nameless = config();
@@ -35,7 +35,7 @@ impl Hellos {
         Self { named: Arc::new(config()), nameless: Arc::new(nameless), made: Mutex::default() }
     }
 
-    pub fn of(&self, name: &str) -> anyhow::Result<Arc<[u8]>> {
+    pub(crate) fn of(&self, name: &str) -> anyhow::Result<Arc<[u8]>> {
         if let Some(hello) = self.made.lock().unwrap_or_else(PoisonError::into_inner).get(name) {
             return Ok(Arc::clone(hello));
         }
@@ -48,7 +48,7 @@ impl Hellos {
         Ok(hello)
     }
 
-    pub fn nameless(&self) -> anyhow::Result<Arc<[u8]>> {
+    pub(crate) fn nameless(&self) -> anyhow::Result<Arc<[u8]>> {
         write(&self.nameless, "nobody.test")
     }
 }
@@ -61,14 +61,14 @@ fn write(config: &Arc<ClientConfig>, name: &str) -> anyhow::Result<Arc<[u8]>> {
 }
 
 /// A connection that has reached an endpoint.
-pub struct Connection {
-    pub stream: TcpStream,
+pub(crate) struct Connection {
+    pub(crate) stream: TcpStream,
     /// Who answered.
-    pub id: u16,
+    pub(crate) id: u16,
 }
 
 /// Connects and sends the first bytes.
-pub async fn send(to: SocketAddr, first: &[u8]) -> anyhow::Result<TcpStream> {
+pub(crate) async fn send(to: SocketAddr, first: &[u8]) -> anyhow::Result<TcpStream> {
     let connect = async {
         let mut stream = TcpStream::connect(to).await.context("can't connect")?;
         stream.set_nodelay(true)?;
@@ -80,12 +80,12 @@ pub async fn send(to: SocketAddr, first: &[u8]) -> anyhow::Result<TcpStream> {
 
 impl Connection {
     /// Connects, sends the first bytes, and reads who answers and that it got them.
-    pub async fn open(to: SocketAddr, first: &[u8]) -> anyhow::Result<Self> {
+    pub(crate) async fn open(to: SocketAddr, first: &[u8]) -> anyhow::Result<Self> {
         Self::greeted(send(to, first).await?, first).await
     }
 
     /// The endpoint speaks first, then it gives back the first bytes.
-    pub async fn greeted(mut stream: TcpStream, first: &[u8]) -> anyhow::Result<Self> {
+    pub(crate) async fn greeted(mut stream: TcpStream, first: &[u8]) -> anyhow::Result<Self> {
         let mut greeting = [0; GREETING];
         read(&mut stream, &mut greeting).await.context("no greeting")?;
         ensure!(greeting[0] == b'B', "a strange greeting: {greeting:?}");
@@ -95,7 +95,7 @@ impl Connection {
     }
 
     /// Sends and reads at once, so that neither side is filled up, and compares.
-    pub async fn echo(&mut self, payload: &[u8]) -> anyhow::Result<()> {
+    pub(crate) async fn echo(&mut self, payload: &[u8]) -> anyhow::Result<()> {
         let (mut from, mut to) = self.stream.split();
         let sending = async { to.write_all(payload).await.context("can't send") };
         let mut back = vec![0; payload.len()];
@@ -106,7 +106,7 @@ impl Connection {
     }
 
     /// Sends all, says that this was all, and reads the whole answer up to its end.
-    pub async fn finish(mut self, payload: &[u8]) -> anyhow::Result<()> {
+    pub(crate) async fn finish(mut self, payload: &[u8]) -> anyhow::Result<()> {
         let (mut from, mut to) = self.stream.split();
         let sending = async {
             to.write_all(payload).await.context("can't send")?;
@@ -134,7 +134,7 @@ async fn read(stream: &mut TcpStream, bytes: &mut [u8]) -> anyhow::Result<()> {
 }
 
 /// Reads until the other side ends or resets the connection; gives what came.
-pub async fn end(stream: &mut TcpStream, limit: Duration) -> anyhow::Result<Vec<u8>> {
+pub(crate) async fn end(stream: &mut TcpStream, limit: Duration) -> anyhow::Result<Vec<u8>> {
     let mut all = Vec::new();
     let reading = async {
         let mut block = [0; 4096];
@@ -147,7 +147,7 @@ pub async fn end(stream: &mut TcpStream, limit: Duration) -> anyhow::Result<Vec<
 }
 
 /// The name of this hello is unknown: an alert comes and the connection ends.
-pub async fn refused(to: SocketAddr, hello: &[u8]) -> anyhow::Result<()> {
+pub(crate) async fn refused(to: SocketAddr, hello: &[u8]) -> anyhow::Result<()> {
     let mut stream = send(to, hello).await?;
     let said = end(&mut stream, PATIENCE).await?;
     ensure!(said.len() == 7 && said.ends_with(&UNKNOWN_NAME), "not refused with an alert but {said:?}");
@@ -155,7 +155,7 @@ pub async fn refused(to: SocketAddr, hello: &[u8]) -> anyhow::Result<()> {
 }
 
 /// One datagram there and back; datagrams may be lost, so it is sent a few times.
-pub async fn datagram(socket: &UdpSocket, payload: &[u8]) -> anyhow::Result<()> {
+pub(crate) async fn datagram(socket: &UdpSocket, payload: &[u8]) -> anyhow::Result<()> {
     let mut back = vec![0; 2048];
     for _ in 0..4 {
         socket.send(payload).await.context("can't send")?;

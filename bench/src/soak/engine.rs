@@ -18,15 +18,15 @@ use crate::process::Process;
 const START: Duration = Duration::from_secs(30);
 
 /// What the engine holds at a moment.
-pub struct Sample {
-    pub resident: f64,
-    pub descriptors: f64,
+pub(crate) struct Sample {
+    pub(crate) resident: f64,
+    pub(crate) descriptors: f64,
     /// Connections, by its own word.
-    pub connections: f64,
-    pub cpu: f64,
+    pub(crate) connections: f64,
+    pub(crate) cpu: f64,
 }
 
-pub struct Engine {
+pub(crate) struct Engine {
     process: Process,
     plan: PathBuf,
     admin: PathBuf,
@@ -34,7 +34,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    pub async fn start(program: &Path, dir: &Path, plan: &str) -> anyhow::Result<Self> {
+    pub(crate) async fn start(program: &Path, dir: &Path, plan: &str) -> anyhow::Result<Self> {
         let [path, admin, log] = ["plan.yaml", "admin.sock", "log"].map(|name| dir.join(name));
         std::fs::write(&path, plan)?;
         let out = File::create(&log)?;
@@ -51,7 +51,7 @@ impl Engine {
     }
 
     /// Replaces the plan file and tells the engine.
-    pub fn give(&self, plan: &str) -> anyhow::Result<()> {
+    pub(crate) fn give(&self, plan: &str) -> anyhow::Result<()> {
         let new = self.plan.with_extension("new");
         std::fs::write(&new, plan)?;
         std::fs::rename(&new, &self.plan)?;
@@ -60,7 +60,7 @@ impl Engine {
     }
 
     /// Where its listeners are, by name.
-    pub async fn listeners(&self) -> anyhow::Result<HashMap<String, SocketAddr>> {
+    pub(crate) async fn listeners(&self) -> anyhow::Result<HashMap<String, SocketAddr>> {
         let list: serde_json::Value = serde_json::from_str(&self.ask("/listeners").await?)?;
         let list = list.as_array().context("/listeners is not a list")?;
         let address = |l: &serde_json::Value| {
@@ -69,7 +69,7 @@ impl Engine {
         Ok(list.iter().filter_map(address).collect())
     }
 
-    pub async fn sample(&self) -> anyhow::Result<Sample> {
+    pub(crate) async fn sample(&self) -> anyhow::Result<Sample> {
         let pid = self.process.pid;
         let descriptors =
             std::fs::read_dir(format!("/proc/{pid}/fd")).context("the engine has ended")?.count();
@@ -99,7 +99,7 @@ impl Engine {
     }
 
     /// What it wrote beside what a soak brings with it: plans, listeners, endpoints that were killed.
-    pub fn last_words(&self) -> String {
+    pub(crate) fn last_words(&self) -> String {
         const USUAL: [&str; 4] =
             ["plan applied", " listening on ", "admin on ", "endpoint rested for failing"];
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
@@ -107,7 +107,7 @@ impl Engine {
         odd.collect::<Vec<_>>().join("\n")
     }
 
-    pub async fn stop(self) -> anyhow::Result<()> {
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
         self.process.stop().await
     }
 }

@@ -22,7 +22,7 @@ const LATE: Duration = Duration::from_secs(15);
 const STEADY_KIND: &str = "requests by name to unchanged routes";
 
 /// Starts every kind of client. They run until they are aborted.
-pub fn start(world: &Arc<World>) -> Vec<tokio::task::JoinHandle<()>> {
+pub(crate) fn start(world: &Arc<World>) -> Vec<tokio::task::JoinHandle<()>> {
     let mut tasks = vec![tokio::spawn(churn::run(Arc::clone(world)))];
     macro_rules! clients {
         ($count:expr, $kind:expr, $pause_ms:expr, $client:path) => {
@@ -57,7 +57,7 @@ pub fn start(world: &Arc<World>) -> Vec<tokio::task::JoinHandle<()>> {
 }
 
 /// Kills an endpoint every few seconds and starts it again.
-pub async fn kill_endpoints(world: Arc<World>, mut backends: Vec<Backend>) {
+pub(crate) async fn kill_endpoints(world: Arc<World>, mut backends: Vec<Backend>) {
     let mut dice = Dice::new();
     loop {
         sleep(dice.about(Duration::from_secs(4))).await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::dice::Dice;
 
 /// Routes that stay as they are for the whole run.
-pub const STEADY: usize = 100;
+pub(crate) const STEADY: usize = 100;
 /// Routes that may be there or not, from one generation to the next.
 const CHANGING: usize = 200;
 /// Listeners that may be there or not.
@@ -17,23 +17,23 @@ const EXTRA: usize = 4;
 const AWAY: u64 = 4;
 
 /// How long connections of a removed route may stay.
-pub const DRAIN: Duration = Duration::from_secs(4);
-pub const HANDSHAKE: Duration = Duration::from_secs(5);
+pub(crate) const DRAIN: Duration = Duration::from_secs(4);
+pub(crate) const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Of the cluster behind `brief.test`, and of datagrams.
-pub const IDLE: Duration = Duration::from_secs(8);
+pub(crate) const IDLE: Duration = Duration::from_secs(8);
 
 /// Where the endpoints are.
-pub struct Endpoints {
+pub(crate) struct Endpoints {
     /// They are never killed; their ids are their places.
-    pub steady: Vec<SocketAddr>,
-    pub shaky: Vec<SocketAddr>,
-    pub resetting: SocketAddr,
-    pub datagrams: Vec<SocketAddr>,
+    pub(crate) steady: Vec<SocketAddr>,
+    pub(crate) shaky: Vec<SocketAddr>,
+    pub(crate) resetting: SocketAddr,
+    pub(crate) datagrams: Vec<SocketAddr>,
 }
 
 /// A route that changes.
 #[derive(Clone)]
-pub struct Changing {
+pub(crate) struct Changing {
     /// Which of its names it has.
     variant: u64,
     /// Which of the steady endpoints it has, as bits.
@@ -41,20 +41,20 @@ pub struct Changing {
 }
 
 impl Changing {
-    pub fn has(&self, id: u16) -> bool {
+    pub(crate) fn has(&self, id: u16) -> bool {
         self.endpoints >> id & 1 == 1
     }
 
-    pub fn name(&self, number: usize) -> String {
+    pub(crate) fn name(&self, number: usize) -> String {
         format!("c{number}-{}.changing.test", self.variant)
     }
 }
 
 /// What a generation of the plan has beside what never changes.
 #[derive(Default)]
-pub struct Generation {
-    pub number: u64,
-    pub routes: BTreeMap<usize, Changing>,
+pub(crate) struct Generation {
+    pub(crate) number: u64,
+    pub(crate) routes: BTreeMap<usize, Changing>,
     /// When a removed route may come back.
     away: BTreeMap<usize, u64>,
     extra: Vec<usize>,
@@ -62,7 +62,7 @@ pub struct Generation {
 
 impl Generation {
     /// About a twentieth of the routes comes, goes, or changes its name or endpoints.
-    pub fn next(&mut self, dice: &mut Dice) {
+    pub(crate) fn next(&mut self, dice: &mut Dice) {
         self.number += 1;
         for route in 0..CHANGING {
             let known = self.routes.contains_key(&route);
@@ -82,7 +82,7 @@ impl Generation {
     }
 
     /// Whether these are the names of its listeners that come and go.
-    pub fn has_extra<'a>(&self, names: impl Iterator<Item = &'a str>) -> bool {
+    pub(crate) fn has_extra<'a>(&self, names: impl Iterator<Item = &'a str>) -> bool {
         let mut wanted: Vec<String> = self.extra.iter().map(|extra| format!("extra{extra}")).collect();
         let mut found: Vec<&str> = names.filter(|name| name.starts_with("extra")).collect();
         wanted.sort();
@@ -91,49 +91,41 @@ impl Generation {
     }
 
     /// A name that only this generation has.
-    pub fn mark(&self) -> String {
+    pub(crate) fn mark(&self) -> String {
         format!("generation-{}.test", self.number)
     }
 
-    pub fn text(&self, endpoints: &Endpoints) -> String {
+    pub(crate) fn text(&self, endpoints: &Endpoints) -> String {
         let mut text = format!(
             "limits: {{handshakeTimeout: {}s}}\ndrainTimeout: {}s\nlisteners:\n\
-             - {{name: plain, bind: '127.0.0.1:0', routes: [{{name: all, cluster: steady}}]}}\n\
-             - {{name: datagrams, bind: '127.0.0.1:0', protocol: UDP, routes: [{{name: all, cluster: datagrams}}]}}\n",
+             {}{}",
             HANDSHAKE.as_secs(),
-            DRAIN.as_secs()
+            DRAIN.as_secs(),
+            listener("plain", "tcp", "steady"),
+            listener("datagrams", "udp", "datagrams")
         );
         for extra in &self.extra {
-            let _ = writeln!(
-                text,
-                "- {{name: extra{extra}, bind: '127.0.0.1:0', routes: [{{name: all, cluster: steady}}]}}"
-            );
+            text.push_str(&listener(&format!("extra{extra}"), "tcp", "steady"));
         }
         text.push_str(
-            "- name: tls\n  bind: 127.0.0.1:0\n  sniff: tls\n  noServerName: {cluster: steady}\n  routes:\n",
+            "- name: tls\n  bind: 127.0.0.1:0\n  protocol:\n    tls:\n      noServerName: {forward: steady}\n      \
+             routes:\n",
         );
         for i in 0..STEADY {
-            let _ = writeln!(
-                text,
-                "  - {{name: s{i}, serverNames: [s{i}.steady.test, a{i}.steady.test], cluster: steady}}"
-            );
+            route(&mut text, &format!("s{i}"), &format!("s{i}.steady.test, a{i}.steady.test"), "steady");
         }
-        for (name, server_name, cluster) in [
-            ("wild", "*.wild.test", "steady"),
+        for (name, server_names, cluster) in [
+            ("wild", "'*.wild.test'", "steady"),
             ("shaky", "shaky.test", "shaky"),
             ("brief", "brief.test", "brief"),
             ("resetting", "resetting.test", "resetting"),
             ("mark", &self.mark(), "steady"),
         ] {
-            let _ =
-                writeln!(text, "  - {{name: {name}, serverNames: ['{server_name}'], cluster: {cluster}}}");
+            route(&mut text, name, server_names, cluster);
         }
-        for (number, route) in &self.routes {
-            let _ = writeln!(
-                text,
-                "  - {{name: c{number}, serverNames: [{}], cluster: c{number}}}",
-                route.name(*number)
-            );
+        for (number, changing) in &self.routes {
+            let name = format!("c{number}");
+            route(&mut text, &name, &changing.name(*number), &name);
         }
         text.push_str("clusters:\n");
         let idle = IDLE.as_secs();
@@ -153,6 +145,20 @@ impl Generation {
         }
         text
     }
+}
+
+/// A listener that does not look into what it gets.
+fn listener(name: &str, protocol: &str, cluster: &str) -> String {
+    format!(
+        "- {{name: {name}, bind: '127.0.0.1:0', protocol: {{{protocol}: {{name: all, action: {{forward: {cluster}}}}}}}}}\n"
+    )
+}
+
+fn route(text: &mut String, name: &str, server_names: &str, cluster: &str) {
+    let _ = writeln!(
+        text,
+        "      - {{name: {name}, serverNames: [{server_names}], action: {{forward: {cluster}}}}}"
+    );
 }
 
 fn cluster<'a>(text: &mut String, name: &str, addresses: impl Iterator<Item = &'a SocketAddr>, more: &str) {

@@ -8,18 +8,18 @@ use std::time::Instant;
 /// Failures that are told in full; the rest is only counted.
 const TOLD: u64 = 40;
 
-pub struct Tally {
+pub(crate) struct Tally {
     began: Instant,
     counts: Mutex<BTreeMap<&'static str, (u64, u64)>>,
 }
 
 impl Tally {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { began: Instant::now(), counts: Mutex::default() }
     }
 
     /// Counts one try, and tells of a failure.
-    pub fn count<T>(&self, kind: &'static str, result: &anyhow::Result<T>) {
+    pub(crate) fn count<T>(&self, kind: &'static str, result: &anyhow::Result<T>) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let (tries, failed) = counts.entry(kind).or_default();
         *tries += 1;
@@ -32,12 +32,12 @@ impl Tally {
         }
     }
 
-    pub fn total(&self) -> (u64, u64) {
+    pub(crate) fn total(&self) -> (u64, u64) {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.values().fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1))
     }
 
-    pub fn table(&self) -> String {
+    pub(crate) fn table(&self) -> String {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = format!("{:40} {:>9} {:>7}\n", "what", "done", "failed");
         for (kind, (tries, failed)) in counts.iter() {

@@ -1,7 +1,7 @@
 //! Samples over time and whether they grow.
 
 /// The growth per second of a straight line through the samples (seconds, value).
-pub fn slope(samples: &[(f64, f64)]) -> f64 {
+pub(crate) fn slope(samples: &[(f64, f64)]) -> f64 {
     let count = samples.len() as f64;
     let (mean_x, mean_y) = mean(samples);
     let spread: f64 = samples.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
@@ -11,21 +11,21 @@ pub fn slope(samples: &[(f64, f64)]) -> f64 {
     samples.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum::<f64>() / spread
 }
 
-pub fn mean(samples: &[(f64, f64)]) -> (f64, f64) {
+pub(crate) fn mean(samples: &[(f64, f64)]) -> (f64, f64) {
     let count = samples.len().max(1) as f64;
     let sum = samples.iter().fold((0.0, 0.0), |sum, (x, y)| (sum.0 + x, sum.1 + y));
     (sum.0 / count, sum.1 / count)
 }
 
 /// What the line through the second half of the samples gains from its begin to its end.
-pub struct Growth {
-    pub mean: f64,
-    pub per_hour: f64,
-    pub gained: f64,
+pub(crate) struct Growth {
+    pub(crate) mean: f64,
+    pub(crate) per_hour: f64,
+    pub(crate) gained: f64,
 }
 
 impl Growth {
-    pub fn of_second_half(samples: &[(f64, f64)]) -> Self {
+    pub(crate) fn of_second_half(samples: &[(f64, f64)]) -> Self {
         let half = &samples[samples.len() / 2..];
         let seconds = half.last().zip(half.first()).map_or(0.0, |(last, first)| last.0 - first.0);
         let slope = slope(half);
@@ -33,7 +33,7 @@ impl Growth {
     }
 
     /// Load goes up and down by chance: only more than a share of the mean and a fixed part is growth.
-    pub fn is_flat(&self, share: f64, fixed: f64) -> bool {
+    pub(crate) fn is_flat(&self, share: f64, fixed: f64) -> bool {
         self.gained <= share * self.mean + fixed
     }
 }

@@ -9,7 +9,7 @@ use anyhow::bail;
 use rustix::event::PollFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
 
-use crate::l4::net;
+use crate::compare::net;
 
 const SILENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 8), 9100);
 const REFUSING: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 9), 9100);
@@ -18,12 +18,12 @@ const ANSWER: Duration = Duration::from_millis(300);
 const MOST: usize = 64;
 
 /// Holds the listener and the connections that fill its queue.
-pub struct Dead {
+pub(crate) struct Dead {
     _sockets: Vec<OwnedFd>,
 }
 
 impl Dead {
-    pub fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let listener = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
         bind(&listener, &SILENT)?;
@@ -41,7 +41,7 @@ impl Dead {
     }
 
     /// While one value is held, nobody answers at the first and the second refuses.
-    pub const ADDRESSES: [SocketAddr; 2] = [SocketAddr::V4(SILENT), SocketAddr::V4(REFUSING)];
+    pub(crate) const ADDRESSES: [SocketAddr; 2] = [SocketAddr::V4(SILENT), SocketAddr::V4(REFUSING)];
 }
 
 #[cfg(test)]

@@ -10,28 +10,28 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 
-use crate::l4::load::{Figures, nanos, quantiles};
-use crate::l4::net::{self, EventFlags, Poller};
+use crate::compare::load::{Figures, nanos, quantiles};
+use crate::compare::net::{self, EventFlags, Poller};
 
 /// The next user of each dead tunnel comes after this time.
 const PACE: Duration = Duration::from_millis(10);
 const GIVES_UP: Duration = Duration::from_secs(3);
 
 /// Users that keep coming until they are called off.
-pub struct Fire {
+pub(crate) struct Fire {
     over: Arc<AtomicBool>,
     thread: JoinHandle<anyhow::Result<Figures>>,
 }
 
 impl Fire {
-    pub fn open(at: Vec<SocketAddrV4>) -> Self {
+    pub(crate) fn open(at: Vec<SocketAddrV4>) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&over);
         Self { over, thread: std::thread::spawn(move || shoot(&at, &seen)) }
     }
 
     /// Calls them off and says how they fared.
-    pub fn cease(self) -> anyhow::Result<Figures> {
+    pub(crate) fn cease(self) -> anyhow::Result<Figures> {
         self.over.store(true, Ordering::Relaxed);
         self.thread.join().map_err(|_| anyhow!("the users of dead tunnels broke down"))?
     }

@@ -72,7 +72,7 @@ pub const LEADER_LEASE: &str = "causeway-operator";
 /// The image of this binary, without a tag. The local node runs it as a child process.
 pub const OWN_IMAGE: &str = "causeway.dev/causeway";
 /// Envoy, where `engine: Envoy` names no `proxyImage`.
-pub const ENVOY_IMAGE: &str = "envoyproxy/envoy:v1.36.4";
+pub const ENVOY_IMAGE: &str = "envoyproxy/envoy:v1.40.0";
 
 /// The field manager of one controller: `causeway-infra`.
 pub fn field_manager(controller: &str) -> String {

@@ -1,27 +1,30 @@
 //! The command line.
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
     completions, demo, doctor, down, echo, engine, logs, operator, proxy, routes, status, tunnel, up, xds,
 };
+use crate::parts::output;
 
-/// The subcommand that keeps a pod's process; it is not for people and so not in the help.
-pub const POD_SHIM: &str = "pod-shim";
+/// The subcommand that is the shim of a pod's process. The node starts it, so it is not in the help.
+pub(crate) const POD_SHIM: &str = "pod-shim";
 
 /// Carries traffic across network boundaries, declared as Kubernetes resources.
 #[derive(Debug, Parser)]
 #[command(name = "causeway", version, propagate_version = true)]
-pub struct Cli {
+pub(crate) struct Cli {
     /// What to log, as tracing filters: `info`, `debug`, `causeway_node=trace,warn`.
     #[arg(long, global = true, env = "CAUSEWAY_LOG", value_name = "FILTER")]
-    pub log: Option<String>,
+    pub(crate) log: Option<String>,
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Run a whole control plane on this machine: Kubernetes API, operator and node.
     Up(up::Args),
     /// Stop the control plane that `up` started.
@@ -52,6 +55,31 @@ pub enum Command {
     Completions(completions::Args),
     /// Print the version.
     Version,
+}
+
+impl Command {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Up(args) => up::run(args).await,
+            Self::Down(args) => down::run(args).await,
+            Self::Status(args) => status::run(args).await,
+            Self::Operator(args) => operator::run(args).await,
+            Self::Engine(args) => engine::run(args).await,
+            Self::Xds(args) => xds::run(args).await,
+            Self::Tunnel(args) => tunnel::run(args).await,
+            Self::Proxy(args) => proxy::run(args).await,
+            Self::Routes(args) => routes::run(args).await,
+            Self::Logs(args) => logs::run(args).await,
+            Self::Doctor(args) => doctor::run(args).await,
+            Self::Demo(args) => demo::run(args).await,
+            Self::Echo(args) => echo::run(args).await,
+            Self::Completions(args) => completions::run(args),
+            Self::Version => {
+                output::line(format_args!("causeway {}", env!("CARGO_PKG_VERSION")));
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
 }
 
 #[cfg(test)]

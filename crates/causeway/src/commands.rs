@@ -1,16 +1,16 @@
 //! One module per command: its arguments and what it does.
 
-pub mod completions;
-pub mod demo;
-pub mod doctor;
-pub mod down;
-pub mod echo;
-pub mod engine;
-pub mod logs;
-pub mod operator;
-pub mod proxy;
-pub mod routes;
-pub mod status;
-pub mod tunnel;
-pub mod up;
-pub mod xds;
+pub(crate) mod completions;
+pub(crate) mod demo;
+pub(crate) mod doctor;
+pub(crate) mod down;
+pub(crate) mod echo;
+pub(crate) mod engine;
+pub(crate) mod logs;
+pub(crate) mod operator;
+pub(crate) mod proxy;
+pub(crate) mod routes;
+pub(crate) mod status;
+pub(crate) mod tunnel;
+pub(crate) mod up;
+pub(crate) mod xds;

@@ -1,11 +1,17 @@
-//! What several commands are composed of.
+//! What several commands are composed of: the flags they share, and the things behind those flags.
 
-pub mod container_runtime;
-pub mod data_dir;
-pub mod logging;
-pub mod observe;
-pub mod plan_file;
-pub mod pod_logs;
-pub mod services;
-pub mod tunnel_log;
-pub mod unix_socket;
+pub(crate) mod access_log;
+pub(crate) mod cluster;
+pub(crate) mod container_runtime;
+pub(crate) mod data_dir;
+pub(crate) mod grants;
+pub(crate) mod logging;
+pub(crate) mod object;
+pub(crate) mod open_files;
+pub(crate) mod output;
+pub(crate) mod own_program;
+pub(crate) mod plan_file;
+pub(crate) mod proxy_server;
+pub(crate) mod table;
+pub(crate) mod termination;
+pub(crate) mod unix_socket;

@@ -52,8 +52,8 @@ async fn endpoint() {
 
 async fn engine(address: &str) {
     let plan = format!(
-        "listeners: [{{name: in, bind: '127.0.0.1:0', sniff: tls, plaintext: {{cluster: c}},\n\
-         routes: [{{name: r, serverNames: [a.test], cluster: c}}]}}]\n\
+        "listeners: [{{name: in, bind: '127.0.0.1:0', protocol: {{tls: {{plaintext: {{forward: c}},\n\
+         routes: [{{name: r, serverNames: [a.test], action: {{forward: c}}}}]}}}}}}]\n\
          clusters: [{{name: c, endpoints: [{{address: '{address}'}}]}}]"
     );
     let plan = Arc::new(serde_saphyr::from_str(&plan).unwrap());

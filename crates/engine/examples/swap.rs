@@ -11,29 +11,35 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use causeway_engine::{Engine, Options};
-use causeway_ir::{Cluster, Endpoint, Plan, Route};
+use causeway_ir::{Action, Cluster, Endpoint, Name, Pattern, Plan, Protocol, TlsRoute};
 use tokio::sync::watch;
 
 /// Changes of each kind; the median counts.
 const ROUNDS: usize = 9;
 
 fn plan(count: usize, letter: char, echo: SocketAddr) -> Plan {
-    let text = "listeners:\n- {name: in, bind: '127.0.0.1:0', sniff: tls, routes: []}\n\
-                - {name: echo, bind: '127.0.0.1:0', routes: [{name: all, cluster: echo}]}";
+    let text = "listeners:\n- {name: in, bind: '127.0.0.1:0', protocol: {tls: {routes: []}}}\n\
+                - {name: echo, bind: '127.0.0.1:0', protocol: {tcp: {name: all, action: {forward: echo}}}}";
     let mut plan: Plan = serde_saphyr::from_str(text).unwrap();
-    plan.clusters.push(Cluster::new("echo", vec![Endpoint::new(echo.to_string())]));
+    plan.clusters.push(Cluster::new(Name::parse("echo").unwrap(), vec![Endpoint::new(echo)]));
     for i in 0..count {
-        let name = format!("{letter}{i}");
-        let address = format!("10.0.{}.{}:443", i >> 8 & 255, i & 255);
+        let name = Name::parse(&format!("{letter}{i}")).unwrap();
+        let address = SocketAddr::from(([10, 0, (i >> 8 & 255) as u8, (i & 255) as u8], 443));
         plan.clusters.push(Cluster::new(name.clone(), vec![Endpoint::new(address)]));
-        plan.listeners[0].routes.push(Route {
-            server_names: vec![format!("{name}.example.test")],
-            cluster: name.clone(),
+        routes(&mut plan).push(TlsRoute {
+            server_names: vec![Pattern::parse(&format!("{name}.example.test")).unwrap()],
+            action: Action::forward(name.clone()),
             name,
             connection_limit: None,
         });
     }
     plan
+}
+
+/// The routes of the first listener.
+fn routes(plan: &mut Plan) -> &mut Vec<TlsRoute> {
+    let Protocol::Tls(tls) = &mut plan.listeners[0].protocol else { unreachable!("it is TLS") };
+    &mut tls.routes
 }
 
 fn millis(began: Instant) -> f64 {
@@ -112,9 +118,9 @@ async fn main() {
                     _ => Plan::clone(&old),
                 };
                 if what == "one" {
-                    let names = &mut next.listeners[0].routes[count / 2].server_names;
+                    let names = &mut routes(&mut next)[count / 2].server_names;
                     names.truncate(1);
-                    names.push(format!("another{round}.example.test"));
+                    names.push(Pattern::parse(&format!("another{round}.example.test")).unwrap());
                 }
                 let next = Arc::new(next);
                 tokio::time::sleep(Duration::from_millis(50)).await;

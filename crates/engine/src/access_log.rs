@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
+use causeway_ir::Address;
 use serde::Serialize;
 
 use crate::close_reason::CloseReason;
@@ -27,40 +28,40 @@ pub enum AccessLog {
 /// What is said of a connection.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Line<'a> {
-    pub time: String,
-    pub listener: &'a str,
-    pub client: SocketAddr,
+pub(crate) struct Line<'a> {
+    pub(crate) time: String,
+    pub(crate) listener: &'a str,
+    pub(crate) client: SocketAddr,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub server_name: Option<&'a str>,
+    pub(crate) server_name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub route: Option<&'a str>,
+    pub(crate) route: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cluster: Option<&'a str>,
+    pub(crate) cluster: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub endpoint: Option<SocketAddr>,
-    pub attempts: u32,
-    pub bytes_up: u64,
-    pub bytes_down: u64,
+    pub(crate) endpoint: Option<&'a Address>,
+    pub(crate) attempts: u32,
+    pub(crate) bytes_up: u64,
+    pub(crate) bytes_down: u64,
     /// Until it was clear what the client wants.
-    pub handshake_millis: u64,
+    pub(crate) handshake_millis: u64,
     /// Until an endpoint answered.
-    pub connect_millis: u64,
-    pub duration_millis: u64,
-    pub reason: CloseReason,
+    pub(crate) connect_millis: u64,
+    pub(crate) duration_millis: u64,
+    pub(crate) reason: CloseReason,
 }
 
 /// The way to the writing thread.
 #[derive(Clone, Default)]
-pub struct Sender(Option<SyncSender<Vec<u8>>>);
+pub(crate) struct Sender(Option<SyncSender<Vec<u8>>>);
 
 impl Sender {
-    pub fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
     /// Whether the line will be written.
-    pub fn write(&self, line: &Line<'_>) -> bool {
+    pub(crate) fn write(&self, line: &Line<'_>) -> bool {
         let Some(queue) = &self.0 else { return true };
         let Ok(mut text) = serde_json::to_vec(line) else { return false };
         text.push(b'\n');
@@ -69,7 +70,7 @@ impl Sender {
 }
 
 /// Opens the log and starts its thread, which ends with the last sender.
-pub fn start(log: &AccessLog) -> std::io::Result<Sender> {
+pub(crate) fn start(log: &AccessLog) -> std::io::Result<Sender> {
     let mut sink: Box<dyn Write + Send> = match log {
         AccessLog::Off => return Ok(Sender(None)),
         AccessLog::Stdout => Box::new(std::io::stdout()),

@@ -1,7 +1,7 @@
 //! Which endpoint takes the next connection: pure functions over a cluster's state, a turn and a time.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,18 +12,18 @@ use crate::cluster::{Endpoint, Member, Standing, State};
 /// Chooses by the cluster's policy among the best endpoints there are: ready ones that answer; else those that are
 /// leaving but still serve; else, when all that is ready is ejected or unhealthy, one of them all the same, because
 /// a wrong verdict on everything must not become an outage.
-pub fn pick<'a>(
+pub(crate) fn pick<'a>(
     state: &'a State,
     turn: usize,
     client: IpAddr,
-    tried: &[SocketAddr],
+    tried: &[Arc<Endpoint>],
     now: u64,
 ) -> Option<&'a Arc<Endpoint>> {
     let fit = |m: &Member| m.endpoint.is_healthy() && !m.endpoint.is_ejected(now);
-    let new = |m: &Member| !tried.contains(&m.endpoint.address);
+    let new = |m: &Member| !tried.iter().any(|tried| Arc::ptr_eq(tried, &m.endpoint));
     let members = &state.members;
     // The usual case needs no list: everything is fit and equal.
-    if state.plan.policy == Policy::RoundRobin
+    if state.settings.policy == Policy::RoundRobin
         && tried.is_empty()
         && members
             .iter()
@@ -54,7 +54,7 @@ fn choose<'a>(
     if rest.is_empty() {
         return Some(&first.endpoint);
     }
-    let chosen = match state.plan.policy {
+    let chosen = match state.settings.policy {
         Policy::RoundRobin if candidates.iter().all(|m| full_share(state, m, now) == Some(first.weight)) => {
             candidates[turn % candidates.len()]
         }
@@ -70,7 +70,7 @@ fn choose<'a>(
         Policy::SourceHash => {
             // Rendezvous hashing: when an endpoint comes or goes, only its own clients move.
             let score = |m: &Member| {
-                let draw = fraction(hash(&(client, m.endpoint.address))).max(f64::MIN_POSITIVE);
+                let draw = fraction(hash(&(client, &m.endpoint.address))).max(f64::MIN_POSITIVE);
                 -f64::from(m.weight) / draw.ln()
             };
             candidates.iter().copied().max_by(|a, b| score(a).total_cmp(&score(b)))?
@@ -94,7 +94,7 @@ fn by_share<'a>(state: &State, members: &[&'a Member], point: f64, now: u64) -> 
 
 /// The weight, if the endpoint is past its slow start.
 fn full_share(state: &State, member: &Member, now: u64) -> Option<u32> {
-    let warm = state.plan.slow_start.is_none_or(|window| {
+    let warm = state.settings.slow_start.is_none_or(|window| {
         let since = member.endpoint.since.load(Relaxed);
         since == 0 || now.saturating_sub(since) >= window.as_millis() as u64
     });
@@ -106,7 +106,7 @@ fn share(state: &State, member: &Member, now: u64) -> f64 {
     const LEAST: f64 = 0.1;
     let weight = f64::from(member.weight);
     let since = member.endpoint.since.load(Relaxed);
-    match state.plan.slow_start {
+    match state.settings.slow_start {
         Some(window) if since > 0 && !window.is_zero() => {
             let age = now.saturating_sub(since) as f64 / window.as_millis().max(1) as f64;
             weight * age.clamp(LEAST, 1.0)
@@ -116,7 +116,7 @@ fn share(state: &State, member: &Member, now: u64) -> f64 {
 }
 
 /// Points in [0, 1) that fill it evenly, whatever the number of turns.
-fn evenly(turn: usize) -> f64 {
+pub(crate) fn evenly(turn: usize) -> f64 {
     const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
     fraction((turn as u64).wrapping_mul(GOLDEN))
 }

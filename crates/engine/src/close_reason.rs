@@ -28,6 +28,10 @@ pub enum CloseReason {
     NoServerName,
     /// A server name that no route has.
     UnknownServerName,
+    /// The route refuses whoever comes.
+    Refused,
+    /// The client's address is not among those that may connect.
+    SourceNotAllowed,
     /// The engine has as many connections as it may.
     ConnectionLimit,
     /// More new connections in a second than allowed.
@@ -40,12 +44,13 @@ pub enum CloseReason {
     NoEndpoint,
     /// No endpoint that was tried could be reached.
     ConnectFailed,
-    /// Its route or listener was removed, or the engine stopped, and the time to drain was over.
+    /// Its route or listener was removed, or the engine stopped, and the time to drain was over; for datagrams also
+    /// that their endpoint left the plan or was found unhealthy.
     Drained,
 }
 
 impl CloseReason {
-    pub const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::Finished,
         Self::ClientReset,
         Self::EndpointReset,
@@ -57,6 +62,8 @@ impl CloseReason {
         Self::Plaintext,
         Self::NoServerName,
         Self::UnknownServerName,
+        Self::Refused,
+        Self::SourceNotAllowed,
         Self::ConnectionLimit,
         Self::RateLimit,
         Self::RouteLimit,
@@ -80,6 +87,8 @@ impl CloseReason {
             Self::Plaintext => "plaintext",
             Self::NoServerName => "noServerName",
             Self::UnknownServerName => "unknownServerName",
+            Self::Refused => "refused",
+            Self::SourceNotAllowed => "sourceNotAllowed",
             Self::ConnectionLimit => "connectionLimit",
             Self::RateLimit => "rateLimit",
             Self::RouteLimit => "routeLimit",

@@ -1,188 +1,177 @@
 //! A cluster at run time. The object lives as long as the cluster's name is in the plan, so that turns, ejections
 //! and counters survive a new plan; what the plan says of it is swapped by pointer.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+mod endpoint;
+mod settings;
 
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::gauge::Gauge;
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, RwLock};
 
-use crate::metrics::ClusterMetrics;
+use causeway_base::lock;
+use causeway_ir::{Address, Name};
+
+use crate::metrics::{Active, ClusterMetrics, HasActive};
 use crate::{balance, clock};
+pub(crate) use endpoint::Endpoint;
+pub(crate) use settings::{Settings, SettingsPool};
 
 /// All clusters by name, those too that left the plan and still have time to drain.
-pub type Clusters = Arc<RwLock<HashMap<String, Arc<Cluster>>>>;
+pub(crate) type Clusters = Arc<RwLock<HashMap<Name, Arc<Cluster>>>>;
 
-pub struct Cluster {
-    pub name: String,
-    pub metrics: ClusterMetrics,
-    state: RwLock<Arc<State>>,
+pub(crate) struct Cluster {
+    pub(crate) name: Name,
+    pub(crate) metrics: ClusterMetrics,
     turn: AtomicUsize,
+    state: RwLock<Arc<State>>,
 }
 
 /// What the newest plan says.
-pub struct State {
-    pub plan: causeway_ir::Cluster,
-    pub members: Vec<Member>,
+pub(crate) struct State {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) members: Box<[Member]>,
 }
 
 /// An endpoint and what the plan says of it.
 #[derive(Clone)]
-pub struct Member {
-    pub endpoint: Arc<Endpoint>,
-    pub weight: u32,
-    pub standing: Standing,
+pub(crate) struct Member {
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) weight: u32,
+    pub(crate) standing: Standing,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub(crate) enum Standing {
     Ready,
     /// Going away but still answering: used when nothing is ready.
     Leaving,
     Down,
 }
 
-/// What is known of one endpoint; shared by all cores and kept while its address stays in the cluster.
-pub struct Endpoint {
-    pub address: SocketAddr,
-    pub active: Gauge,
-    pub total: Counter,
-    failures: AtomicU32,
-    resets: AtomicU32,
-    rested_until: AtomicU64,
-    healthy: AtomicBool,
-    /// When it began, or began again, to take connections.
-    pub since: AtomicU64,
-}
-
-impl Endpoint {
-    fn new(address: SocketAddr, since: u64) -> Self {
-        Self {
-            address,
-            active: Gauge::default(),
-            total: Counter::default(),
-            failures: AtomicU32::new(0),
-            resets: AtomicU32::new(0),
-            rested_until: AtomicU64::new(0),
-            healthy: AtomicBool::new(true),
-            since: AtomicU64::new(since),
-        }
-    }
-
-    pub fn is_ejected(&self, now: u64) -> bool {
-        self.rested_until.load(Relaxed) > now
-    }
-
-    pub fn is_healthy(&self) -> bool {
-        self.healthy.load(Relaxed)
-    }
-
-    /// Takes the word of an active check.
-    pub fn set_healthy(&self, healthy: bool) {
-        if !self.healthy.swap(healthy, Relaxed) && healthy {
-            self.since.store(clock::now(), Relaxed);
-        }
-    }
-
-    /// It took a connection.
-    pub fn succeeded(&self) {
-        clear(&self.failures);
-    }
-
-    /// It said something.
-    pub fn answered(&self) {
-        clear(&self.resets);
+impl HasActive for Cluster {
+    fn active(&self) -> &Active {
+        &self.metrics.active
     }
 }
 
 impl Cluster {
-    pub fn new(plan: &causeway_ir::Cluster) -> Self {
+    pub(crate) fn new(plan: &causeway_ir::Cluster, pool: &mut SettingsPool) -> Self {
+        // A cluster that starts has no endpoint to warm up beside others: all get their full share.
+        let state = State::new(plan, pool.of(plan), &[], 0);
         Self {
             name: plan.name.clone(),
             metrics: ClusterMetrics::default(),
-            // A cluster that starts has no endpoint to warm up beside others: all get their full share.
-            state: RwLock::new(Arc::new(State::new(plan, &[], 0))),
             turn: AtomicUsize::new(0),
+            state: RwLock::new(Arc::new(state)),
         }
     }
 
-    pub fn state(&self) -> Arc<State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn state(&self) -> Arc<State> {
+        Arc::clone(&lock::read(&self.state))
     }
 
     /// Takes what a new plan says; endpoints that stay keep what is known of them.
-    pub fn update(&self, plan: &causeway_ir::Cluster) {
+    pub(crate) fn update(&self, plan: &causeway_ir::Cluster, pool: &mut SettingsPool) {
         let old = self.state();
-        if old.plan != *plan {
-            let new = Arc::new(State::new(plan, &old.members, clock::now()));
-            *self.state.write().unwrap_or_else(PoisonError::into_inner) = new;
+        let new = Arc::new(State::new(plan, pool.of(plan), &old.members, clock::now()));
+        let kept: HashSet<&Address> = new.members.iter().map(|member| &member.endpoint.address).collect();
+        for gone in old.members.iter().filter(|member| !kept.contains(&member.endpoint.address)) {
+            gone.endpoint.set_serving(false);
         }
+        for member in &new.members {
+            member.endpoint.set_serving(member.standing != Standing::Down);
+        }
+        *lock::write(&self.state) = new;
     }
 
     /// The endpoint for a client, none of those that were tried.
-    pub fn pick(&self, state: &State, client: IpAddr, tried: &[SocketAddr]) -> Option<Arc<Endpoint>> {
+    pub(crate) fn pick(
+        &self,
+        state: &State,
+        client: IpAddr,
+        tried: &[Arc<Endpoint>],
+        now: u64,
+    ) -> Option<Arc<Endpoint>> {
         let turn = self.turn.fetch_add(1, Relaxed);
-        balance::pick(state, turn, client, tried, clock::now()).cloned()
+        balance::pick(state, turn, client, tried, now).cloned()
     }
 
-    /// Counts an attempt to connect that failed.
-    pub fn failed(&self, state: &State, endpoint: &Endpoint) {
+    /// Counts an attempt to connect that failed, for reasons of the endpoint or of this host.
+    pub(crate) fn connect_failed(&self, state: &State, endpoint: &Endpoint, endpoint_to_blame: bool) {
         self.metrics.connect_failures.inc();
-        self.blame(state, endpoint, &endpoint.failures, state.plan.ejection.consecutive_failures);
+        if endpoint_to_blame {
+            let allowed = state.settings.ejection.consecutive_failures;
+            self.blame(state, endpoint, &endpoint.failures, allowed);
+        }
     }
 
     /// Counts a connection that the endpoint took and reset before it said a word.
-    pub fn reset_early(&self, state: &State, endpoint: &Endpoint) {
+    pub(crate) fn reset_early(&self, state: &State, endpoint: &Endpoint) {
         self.metrics.early_resets.inc();
-        self.blame(state, endpoint, &endpoint.resets, state.plan.ejection.consecutive_resets);
+        self.blame(state, endpoint, &endpoint.resets, state.settings.ejection.consecutive_resets);
     }
 
     /// Rests the endpoint if this failure is one too many in a row.
     fn blame(&self, state: &State, endpoint: &Endpoint, failures: &AtomicU32, allowed: u32) {
         let count = failures.fetch_add(1, Relaxed) + 1;
-        let rule = &state.plan.ejection;
         if allowed == 0 || count < allowed {
             return;
         }
         failures.store(0, Relaxed);
-        let until = clock::now() + millis(rule.time);
-        if endpoint.rested_until.swap(until, Relaxed) < clock::now() {
+        let now = clock::now();
+        let until = now + state.settings.ejection.time.as_millis() as u64;
+        if endpoint.rested_until.swap(until, Relaxed) < now {
             self.metrics.ejections.inc();
             endpoint.since.store(until, Relaxed);
-            tracing::info!(cluster = self.name, endpoint = %endpoint.address, "endpoint rested for failing");
+            tracing::info!(cluster = %self.name, endpoint = %endpoint.address, "endpoint rested for failing");
         }
     }
 }
 
-fn clear(failures: &AtomicU32) {
-    // Most of the time it is zero already: do not take the cache line from the other cores for nothing.
-    if failures.load(Relaxed) != 0 {
-        failures.store(0, Relaxed);
-    }
-}
-
-fn millis(duration: Duration) -> u64 {
-    duration.as_millis() as u64
-}
-
 impl State {
-    fn new(plan: &causeway_ir::Cluster, old: &[Member], now: u64) -> Self {
-        let known: HashMap<SocketAddr, &Arc<Endpoint>> =
-            old.iter().map(|member| (member.endpoint.address, &member.endpoint)).collect();
-        let member = |endpoint: &causeway_ir::Endpoint| {
-            let address = endpoint.address.parse().ok()?;
-            let standing = match endpoint {
+    fn new(plan: &causeway_ir::Cluster, settings: Arc<Settings>, old: &[Member], now: u64) -> Self {
+        let known: HashMap<&Address, &Arc<Endpoint>> =
+            old.iter().map(|member| (&member.endpoint.address, &member.endpoint)).collect();
+        let member = |planned: &causeway_ir::Endpoint| {
+            let standing = match planned {
                 e if e.ready && !e.terminating => Standing::Ready,
                 e if e.serving => Standing::Leaving,
                 _ => Standing::Down,
             };
-            let endpoint_state =
-                known.get(&address).map_or_else(|| Arc::new(Endpoint::new(address, now)), |e| Arc::clone(e));
-            Some(Member { endpoint: endpoint_state, weight: endpoint.weight, standing })
+            let endpoint = match known.get(&planned.address) {
+                Some(known) => Arc::clone(known),
+                None => Arc::new(Endpoint::new(planned.address.clone(), now)),
+            };
+            Member { endpoint, weight: planned.weight.get(), standing }
         };
-        Self { members: plan.endpoints.iter().filter_map(member).collect(), plan: plan.clone() }
+        Self { settings, members: plan.endpoints.iter().map(member).collect() }
+    }
+
+    /// Whether an endpoint other than this one takes traffic and is not known to fail.
+    pub(crate) fn has_better_than(&self, endpoint: &Endpoint, now: u64) -> bool {
+        self.members.iter().any(|m| {
+            !std::ptr::eq(&*m.endpoint, endpoint)
+                && m.standing != Standing::Down
+                && m.endpoint.is_healthy()
+                && !m.endpoint.is_ejected(now)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clusters_that_say_the_same_share_it() {
+        let mut pool = SettingsPool::default();
+        let mut of = |name: &str, retries: u32| {
+            let mut plan = causeway_ir::Cluster::new(Name::parse(name).unwrap(), vec![]);
+            plan.retries = retries;
+            Cluster::new(&plan, &mut pool).state().settings.clone()
+        };
+        let (a, b, c, d) = (of("a", 1), of("b", 1), of("c", 2), of("d", 1));
+        assert!(Arc::ptr_eq(&a, &b) && Arc::ptr_eq(&a, &d) && !Arc::ptr_eq(&a, &c));
     }
 }

@@ -9,22 +9,25 @@ use std::task::Waker;
 
 use crate::clock;
 use crate::close_reason::CloseReason;
-use crate::cluster::Endpoint;
+use crate::cluster::{Cluster, Endpoint};
+use crate::listener::Listener;
+use crate::metrics::Held;
 use crate::status::ConnectionStatus;
-use crate::table::{Front, Route};
+use crate::table::Route;
 
 /// Milliseconds after which a connection is not one of those that come and go.
 const SEASONED: u64 = 1000;
 
 /// One established connection.
-pub struct Entry {
-    pub client: SocketAddr,
-    pub listener: Arc<Front>,
-    pub server_name: Option<Arc<str>>,
-    pub route: Arc<Route>,
-    pub endpoint: Arc<Endpoint>,
-    pub started: u64,
-    pub idle_limit: u64,
+pub(crate) struct Entry {
+    client: SocketAddr,
+    listener: Arc<Listener>,
+    server_name: Option<Arc<str>>,
+    route: Held<Route>,
+    pub(crate) cluster: Held<Cluster>,
+    pub(crate) endpoint: Held<Endpoint>,
+    started: u64,
+    idle_limit: u64,
     touched: Cell<u64>,
     up: Cell<u64>,
     down: Cell<u64>,
@@ -41,20 +44,22 @@ pub struct Entry {
 }
 
 impl Entry {
-    pub fn new(
+    pub(crate) fn new(
         client: SocketAddr,
-        listener: Arc<Front>,
+        listener: Arc<Listener>,
         server_name: Option<Arc<str>>,
-        route: Arc<Route>,
-        endpoint: Arc<Endpoint>,
+        route: Held<Route>,
+        cluster: Held<Cluster>,
+        endpoint: Held<Endpoint>,
         idle_limit: u64,
     ) -> Self {
-        let now = clock::now();
+        let now = clock::woken();
         Self {
             client,
             listener,
             server_name,
             route,
+            cluster,
             endpoint,
             started: now,
             idle_limit,
@@ -72,26 +77,26 @@ impl Entry {
     }
 
     /// Notes bytes carried.
-    pub fn moved(&self, up: u64, down: u64) {
+    pub(crate) fn moved(&self, up: u64, down: u64) {
         if down > 0 && self.down.get() == 0 {
             self.endpoint.answered();
         }
         self.up.set(up);
         self.down.set(down);
-        self.touched.set(clock::now());
+        self.touched.set(clock::woken());
     }
 
-    pub fn bytes(&self) -> (u64, u64) {
+    pub(crate) fn bytes(&self) -> (u64, u64) {
         (self.up.get(), self.down.get())
     }
 
     /// Why this connection has to end now, if it has to.
-    pub fn ending(&self) -> Option<CloseReason> {
+    pub(crate) fn ending(&self) -> Option<CloseReason> {
         self.ending.get()
     }
 
     /// Remembers whom to wake when it has to end.
-    pub fn watch(&self, waker: &Waker) {
+    pub(crate) fn watch(&self, waker: &Waker) {
         let mut kept = self.waker.borrow_mut();
         if !kept.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
             *kept = Some(waker.clone());
@@ -99,12 +104,12 @@ impl Entry {
     }
 
     /// Asks to be woken at each sweep.
-    pub fn half_closed(&self) {
+    pub(crate) fn half_closed(&self) {
         self.half_closed.set(true);
     }
 
     /// Whether a sweep wants the sockets looked after; once for each time it does.
-    pub fn take_due(&self) -> bool {
+    pub(crate) fn take_due(&self) -> bool {
         self.due.replace(false)
     }
 
@@ -114,7 +119,7 @@ impl Entry {
         }
     }
 
-    pub fn end(&self, reason: CloseReason) {
+    pub(crate) fn end(&self, reason: CloseReason) {
         if self.ending.get().is_none() {
             self.ending.set(Some(reason));
             self.wake();
@@ -125,12 +130,12 @@ impl Entry {
     fn count(&self) {
         let (up, down) = self.bytes();
         let (counted_up, counted_down) = self.counted.replace((up, down));
-        let metrics = &self.route.cluster.metrics;
+        let metrics = &self.cluster.metrics;
         if up > counted_up {
-            metrics.bytes_up.inc_by(up - counted_up);
+            metrics.bytes_up.add(up - counted_up);
         }
         if down > counted_down {
-            metrics.bytes_down.inc_by(down - counted_down);
+            metrics.bytes_down.add(down - counted_down);
         }
     }
 
@@ -141,8 +146,8 @@ impl Entry {
             listener: self.listener.name.to_string(),
             server_name: self.server_name.as_deref().map(str::to_owned),
             route: self.route.name.to_string(),
-            cluster: self.route.cluster.name.clone(),
-            endpoint: self.endpoint.address,
+            cluster: self.cluster.name.to_string(),
+            endpoint: self.endpoint.address.clone(),
             age_millis: now.saturating_sub(self.started),
             idle_millis: now.saturating_sub(self.touched.get()),
             bytes_up: up,
@@ -153,12 +158,12 @@ impl Entry {
 
 /// All established connections of a core.
 #[derive(Default)]
-pub struct Connections {
+pub(crate) struct Connections {
     entries: RefCell<Vec<Rc<Entry>>>,
 }
 
 impl Connections {
-    pub fn insert(self: &Rc<Self>, entry: Entry) -> Registered {
+    pub(crate) fn insert(self: &Rc<Self>, entry: Entry) -> Registered {
         let entry = Rc::new(entry);
         let mut entries = self.entries.borrow_mut();
         entry.place.set(entries.len());
@@ -167,13 +172,15 @@ impl Connections {
     }
 
     /// Ends what has idled too long and brings the counters up to date.
-    pub fn sweep(&self) {
+    pub(crate) fn sweep(&self) {
         let now = clock::now();
         for entry in self.entries.borrow().iter() {
             entry.count();
             if now.saturating_sub(entry.touched.get()) >= entry.idle_limit {
                 entry.end(CloseReason::IdleTimeout);
-            } else if entry.half_closed.get() || !entry.seasoned.get() && now - entry.started >= SEASONED {
+            } else if entry.half_closed.get()
+                || !entry.seasoned.get() && now.saturating_sub(entry.started) >= SEASONED
+            {
                 entry.seasoned.set(true);
                 entry.due.set(true);
                 entry.wake();
@@ -182,7 +189,7 @@ impl Connections {
     }
 
     /// Ends the connections of routes whose time is over, or all.
-    pub fn drain(&self, all: bool) {
+    pub(crate) fn drain(&self, all: bool) {
         for entry in self.entries.borrow().iter() {
             if all || entry.route.shared.is_over() {
                 entry.end(CloseReason::Drained);
@@ -190,14 +197,14 @@ impl Connections {
         }
     }
 
-    pub fn status(&self) -> Vec<ConnectionStatus> {
+    pub(crate) fn status(&self) -> Vec<ConnectionStatus> {
         let now = clock::now();
         self.entries.borrow().iter().map(|entry| entry.status(now)).collect()
     }
 }
 
 /// An entry in the list; leaves it when dropped.
-pub struct Registered {
+pub(crate) struct Registered {
     entry: Rc<Entry>,
     connections: Rc<Connections>,
 }

@@ -1,13 +1,12 @@
 //! Starts the cores, applies plans to them and stops them.
 
-mod director;
-
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use causeway_base::lock;
 use causeway_ir::Plan;
 use prometheus_client::registry::Registry;
 use thiserror::Error;
@@ -17,12 +16,12 @@ use tokio_util::sync::CancellationToken;
 use crate::access_log::{self, AccessLog};
 use crate::clock;
 use crate::cluster::{Cluster, Clusters, Standing};
+use crate::director::{Cores, Director};
 use crate::handover::{Handed, Purpose};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::status::{ClusterStatus, ConnectionStatus, EndpointStatus, Status};
 use crate::worker::{self, Command, Shared};
-use director::Director;
 
 /// How an engine runs.
 #[derive(Debug, Clone, Default)]
@@ -58,18 +57,29 @@ pub struct Engine {
 pub struct Handle {
     status_rx: watch::Receiver<Status>,
     clusters: Clusters,
-    workers: Vec<mpsc::UnboundedSender<Command>>,
+    cores: Cores,
     registry: Arc<Registry>,
 }
 
 impl Engine {
-    /// Starts an engine that runs the newest plan of a channel; `None` means that there is none yet. Must be called
-    /// within a tokio runtime, which looks after plans and health checks; traffic has threads of its own.
+    /// Starts an engine that runs the newest plan of a channel; `None` means that there is none yet.
+    ///
+    /// # Errors
+    /// If the access log can't be opened, or a core has no thread or event queue.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime, which looks after plans and health checks; traffic has threads of its own.
     pub fn start(plans_rx: watch::Receiver<Option<Arc<Plan>>>, options: &Options) -> Result<Self, Error> {
         Self::start_with(plans_rx, options, Vec::new())
     }
 
     /// The same with the listening sockets of a predecessor: the first plan uses those it wants, the rest is closed.
+    ///
+    /// # Errors
+    /// The same.
+    ///
+    /// # Panics
+    /// The same.
     pub fn start_with(
         plans_rx: watch::Receiver<Option<Arc<Plan>>>,
         options: &Options,
@@ -90,32 +100,27 @@ impl Engine {
         };
         let mut workers = Vec::with_capacity(count);
         let mut threads = Vec::with_capacity(count);
-        for i in 0..count {
+        for number in 0..count {
             let (command_tx, command_rx) = mpsc::unbounded_channel(); // director → core
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .map_err(Error::StartWorker)?;
-            let shared = Arc::clone(&shared);
-            let thread = std::thread::Builder::new()
-                .name(format!("engine-{i}"))
-                .spawn(move || worker::run(shared, &runtime, command_rx))
-                .map_err(Error::StartWorker)?;
+            let thread =
+                worker::start(number, Arc::clone(&shared), command_rx).map_err(Error::StartWorker)?;
             workers.push(command_tx);
             threads.push(thread);
         }
+        let cores = Cores::new(workers);
         let (status_tx, status_rx) = watch::channel(Status::default()); // director → handles
         let stop = CancellationToken::new();
         let handed_over = Arc::default();
         let director = Director::new(
             shared,
-            workers.clone(),
+            cores.clone(),
             status_tx,
             Arc::clone(&clusters),
             Arc::clone(&handed_over),
+            inherited,
         );
-        let director = tokio::spawn(director.inherit(inherited).run(plans_rx, stop.clone()));
-        let handle = Handle { status_rx, clusters, workers, registry: Arc::new(registry) };
+        let director = tokio::spawn(director.run(plans_rx, stop.clone()));
+        let handle = Handle { status_rx, clusters, cores, registry: Arc::new(registry) };
         Ok(Self { handle, stop, handed_over, director, threads })
     }
 
@@ -125,21 +130,24 @@ impl Engine {
     }
 
     /// The same for an engine whose sockets a successor has: sessions of datagrams still get their answers.
+    ///
+    /// # Cancellation
+    /// The same.
     pub async fn hand_over(self) {
         self.handed_over.store(true, Relaxed);
         self.shutdown().await;
     }
 
     /// Takes no new connections, lets the established ones end until the plan's drain timeout, and stops.
+    ///
+    /// # Cancellation
+    /// Dropping the future leaves the cores running without anything to tell them to end.
     pub async fn shutdown(self) {
         self.stop.cancel();
         if let Err(error) = self.director.await {
             tracing::error!(%error, "the engine did not stop in good order");
         }
-        for worker in &self.handle.workers {
-            // A core that is gone needs no word.
-            let _ = worker.send(Command::Quit);
-        }
+        self.handle.cores.tell(|| Command::Quit);
         let join = tokio::task::spawn_blocking(move || {
             self.threads.into_iter().filter_map(|thread| thread.join().err()).count()
         });
@@ -173,7 +181,7 @@ impl Handle {
     /// Every cluster of the plan with its endpoints.
     pub fn clusters(&self) -> Vec<ClusterStatus> {
         let Some(plan) = self.status_rx.borrow().plan.clone() else { return Vec::new() };
-        let clusters = self.clusters.read().unwrap_or_else(PoisonError::into_inner);
+        let clusters = lock::read(&self.clusters);
         let known = plan.clusters.iter().filter_map(|planned| clusters.get(&planned.name));
         known.map(|cluster| cluster_status(cluster)).collect()
     }
@@ -181,9 +189,9 @@ impl Handle {
     /// Copies of all listening sockets, for a successor.
     pub async fn sockets(&self) -> Vec<Handed> {
         let mut all: HashMap<Purpose, Vec<OwnedFd>> = HashMap::new();
-        for worker in &self.workers {
+        for core in self.cores.as_slice() {
             let (answer_tx, answer_rx) = oneshot::channel();
-            if worker.send(Command::Sockets(answer_tx)).is_ok()
+            if core.send(Command::Sockets(answer_tx)).is_ok()
                 && let Ok(sockets) = answer_rx.await
             {
                 for (purpose, socket) in sockets {
@@ -197,9 +205,9 @@ impl Handle {
     /// The established connections of all cores.
     pub async fn connections(&self) -> Vec<ConnectionStatus> {
         let mut all = Vec::new();
-        for worker in &self.workers {
+        for core in self.cores.as_slice() {
             let (answer_tx, answer_rx) = oneshot::channel();
-            if worker.send(Command::Connections(answer_tx)).is_ok()
+            if core.send(Command::Connections(answer_tx)).is_ok()
                 && let Ok(Ok(some)) = tokio::time::timeout(Duration::from_secs(5), answer_rx).await
             {
                 all.extend(some);
@@ -218,7 +226,7 @@ fn cluster_status(cluster: &Cluster) -> ClusterStatus {
     let now = clock::now();
     let state = cluster.state();
     let endpoints = state.members.iter().map(|member| EndpointStatus {
-        address: member.endpoint.address,
+        address: member.endpoint.address.clone(),
         weight: member.weight,
         ready: member.standing == Standing::Ready,
         healthy: member.endpoint.is_healthy(),

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use causeway_ir::Protocol;
+use causeway_ir::Name;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg, sockopt,
@@ -19,6 +19,8 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::net::UnixListener;
+
+use crate::listen::Transport;
 
 /// Descriptors in one message; the kernel takes no more than 253.
 const BATCH: usize = 128;
@@ -37,11 +39,11 @@ pub enum Purpose {
     /// A listener of the plan; with port 0 its name tells it from others.
     Listener {
         /// The transport.
-        protocol: Protocol,
+        protocol: Transport,
         /// As in the plan.
         bind: SocketAddr,
         /// Only with port 0.
-        name: Option<String>,
+        name: Option<Name>,
     },
     /// The admin paths, at the place that was asked for.
     Admin {
@@ -49,7 +51,8 @@ pub enum Purpose {
         at: String,
     },
     /// The socket of the handover itself.
-    Door,
+    #[serde(rename = "door")]
+    Handover,
 }
 
 /// Sockets with one purpose: a listener has several, since each core has its own.
@@ -128,11 +131,11 @@ impl Claim {
 
 /// Where a process waits for its successor.
 #[derive(Debug)]
-pub struct Door {
+pub struct Socket {
     listener: UnixListener,
 }
 
-impl Door {
+impl Socket {
     /// Opens a place, only for this user. What an ended process left there is replaced.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let open = || {
@@ -180,8 +183,8 @@ impl Door {
             ));
         }
         let mut handed = offer().await;
-        let door = self.listener.as_fd().try_clone_to_owned()?;
-        handed.push(Handed { purpose: Purpose::Door, sockets: vec![door] });
+        let own = self.listener.as_fd().try_clone_to_owned()?;
+        handed.push(Handed { purpose: Purpose::Handover, sockets: vec![own] });
         let stream = stream.into_std()?;
         stream.set_nonblocking(false)?;
         tokio::task::spawn_blocking(move || give_all(stream, handed)).await.map_err(io::Error::other)??;

@@ -1,12 +1,12 @@
 //! Active health checks: asks each endpoint of a cluster at an interval whether it answers.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::io;
 use std::sync::Arc;
 
-use causeway_ir::{HealthCheck, HealthCheckKind, probe_hello};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use causeway_ir::{Address, HealthCheck, HealthCheckKind, probe_hello};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinSet;
 
 use crate::cluster::Cluster;
@@ -31,22 +31,22 @@ impl Streak {
     /// What it says of the endpoint, if it is long enough to say anything.
     fn verdict(self, check: &HealthCheck) -> Option<bool> {
         match self {
-            Self::Good(count) => (count >= check.healthy_after).then_some(true),
-            Self::Bad(count) => (count >= check.unhealthy_after).then_some(false),
+            Self::Good(count) => (count >= check.healthy_after.get()).then_some(true),
+            Self::Bad(count) => (count >= check.unhealthy_after.get()).then_some(false),
         }
     }
 }
 
 /// Checks the endpoints of a cluster for ever.
-pub async fn run(cluster: Arc<Cluster>, check: HealthCheck) {
-    let mut streaks: HashMap<SocketAddr, Streak> = HashMap::new();
+pub(crate) async fn run(cluster: Arc<Cluster>, check: HealthCheck) {
+    let mut streaks: HashMap<Address, Streak> = HashMap::new();
     loop {
         let members = cluster.state();
         let mut asked = JoinSet::new();
         for member in &members.members {
-            let (address, check) = (member.endpoint.address, check.clone());
+            let (address, check) = (member.endpoint.address.clone(), check.clone());
             asked.spawn(async move {
-                let answer = tokio::time::timeout(check.timeout, ask(address, check.kind)).await;
+                let answer = tokio::time::timeout(check.timeout.get(), ask(&address, check.kind)).await;
                 (address, matches!(answer, Ok(Ok(true))))
             });
         }
@@ -58,21 +58,28 @@ pub async fn run(cluster: Arc<Cluster>, check: HealthCheck) {
         for member in &members.members {
             let endpoint = &member.endpoint;
             let Some(good) = answers.get(&endpoint.address).copied() else { continue };
-            let streak = streaks.entry(endpoint.address).or_insert(Streak::Good(0));
+            let streak = streaks.entry(endpoint.address.clone()).or_insert(Streak::Good(0));
             *streak = streak.then(good);
             if let Some(healthy) = streak.verdict(&check)
                 && healthy != endpoint.is_healthy()
             {
                 endpoint.set_healthy(healthy);
-                tracing::info!(cluster = cluster.name, endpoint = %endpoint.address, healthy, "health changed");
+                tracing::info!(cluster = %cluster.name, endpoint = %endpoint.address, healthy, "health changed");
             }
         }
-        tokio::time::sleep(check.interval).await;
+        tokio::time::sleep(check.interval.get()).await;
     }
 }
 
-async fn ask(address: SocketAddr, kind: HealthCheckKind) -> std::io::Result<bool> {
-    let mut stream = TcpStream::connect(address).await?;
+async fn ask(address: &Address, kind: HealthCheckKind) -> io::Result<bool> {
+    match address {
+        Address::Socket(address) => probe(TcpStream::connect(address).await?, kind).await,
+        Address::Unix(path) => probe(UnixStream::connect(path).await?, kind).await,
+        Address::Place(_) => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+async fn probe(mut stream: impl AsyncRead + AsyncWrite + Unpin, kind: HealthCheckKind) -> io::Result<bool> {
     match kind {
         HealthCheckKind::Tcp => Ok(true),
         HealthCheckKind::Tls => {
@@ -88,7 +95,7 @@ async fn ask(address: SocketAddr, kind: HealthCheckKind) -> std::io::Result<bool
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client_hello;
+    use crate::tcp::client_hello;
 
     #[test]
     fn the_hello_is_one() {

@@ -1,31 +1,36 @@
 //! The engine: accepts, looks at the first bytes, matches, connects and copies. It is a crate of its own so
 //! that the data path can never depend on Kubernetes.
 
-pub mod access_log;
+mod access_log;
 pub mod admin;
 mod balance;
-pub mod client_hello;
 mod clock;
-pub mod close_reason;
+mod close_reason;
 mod cluster;
-mod connection;
 mod connections;
-mod copy;
+mod director;
 mod engine;
 pub mod handover;
 mod health;
+mod http;
 mod limits;
+mod listen;
+mod listener;
 mod memory;
 mod metrics;
-pub mod proxy_protocol;
-mod sniff;
-mod socket;
-pub mod status;
+mod permit;
+mod record;
+mod status;
 mod table;
+mod tcp;
 mod udp;
 mod worker;
+mod workspace;
 
 pub use access_log::AccessLog;
 pub use close_reason::CloseReason;
+pub use director::problems;
 pub use engine::{Engine, Error, Handle, Options};
+pub use listen::Transport;
 pub use status::{ClusterStatus, ConnectionStatus, EndpointStatus, ListenerStatus, Status};
+pub use tcp::{client_hello, proxy_protocol};

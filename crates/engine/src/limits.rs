@@ -4,13 +4,14 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use causeway_ir::Limit;
 use rustix::process::{Resource, getrlimit};
 
-/// Descriptors that are kept for listeners, logs, pipes and the admin door.
+/// Descriptors that are kept for listeners, logs, pipes and the admin socket.
 const RESERVED_DESCRIPTORS: u64 = 256;
 
 /// The limits in force.
-pub struct Limits {
+pub(crate) struct Limits {
     connections: AtomicU32,
     /// Nanoseconds between two new connections; 0 is no limit.
     interval: AtomicU64,
@@ -21,7 +22,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    pub fn new(plan: &causeway_ir::Limits) -> Self {
+    pub(crate) fn new(plan: &causeway_ir::Limits) -> Self {
         let limits = Self {
             connections: AtomicU32::new(0),
             interval: AtomicU64::new(0),
@@ -33,26 +34,27 @@ impl Limits {
         limits
     }
 
-    pub fn set(&self, plan: &causeway_ir::Limits) {
+    pub(crate) fn set(&self, plan: &causeway_ir::Limits) {
         let possible = by_descriptors();
-        self.connections.store(plan.connections.unwrap_or(possible).min(possible), Relaxed);
+        let wanted = plan.connections.map_or(possible, Limit::get);
+        self.connections.store(wanted.min(possible), Relaxed);
         let interval =
-            plan.new_connections_per_second.map_or(0, |rate| 1_000_000_000 / u64::from(rate.max(1)));
+            plan.new_connections_per_second.map_or(0, |rate| 1_000_000_000 / u64::from(rate.get()));
         self.interval.store(interval, Relaxed);
-        self.handshake_millis.store(plan.handshake_timeout.as_millis() as u64, Relaxed);
+        self.handshake_millis.store(plan.handshake_timeout.get().as_millis() as u64, Relaxed);
     }
 
     /// Connections at a time: the plan's limit, or what the descriptors allow if that is less.
-    pub fn connections(&self) -> u32 {
+    pub(crate) fn connections(&self) -> u32 {
         self.connections.load(Relaxed)
     }
 
-    pub fn handshake_timeout(&self) -> Duration {
+    pub(crate) fn handshake_timeout(&self) -> Duration {
         Duration::from_millis(self.handshake_millis.load(Relaxed))
     }
 
     /// Whether one more connection fits into this second; a second's worth may come at once.
-    pub fn admit(&self) -> bool {
+    pub(crate) fn admit(&self) -> bool {
         let interval = self.interval.load(Relaxed);
         if interval == 0 {
             return true;
@@ -83,7 +85,7 @@ mod tests {
     #[test]
     fn admits_a_second_of_connections_at_once_and_then_at_the_rate() {
         let limits = Limits::new(&causeway_ir::Limits {
-            new_connections_per_second: Some(10),
+            new_connections_per_second: Limit::new(10),
             ..causeway_ir::Limits::default()
         });
         let interval = limits.interval.load(Relaxed);
@@ -96,9 +98,10 @@ mod tests {
 
     #[test]
     fn never_promises_more_connections_than_descriptors() {
-        let plan = causeway_ir::Limits { connections: Some(u32::MAX), ..causeway_ir::Limits::default() };
+        let plan =
+            causeway_ir::Limits { connections: Limit::new(u32::MAX), ..causeway_ir::Limits::default() };
         assert!(Limits::new(&plan).connections() <= by_descriptors());
-        let plan = causeway_ir::Limits { connections: Some(3), ..causeway_ir::Limits::default() };
+        let plan = causeway_ir::Limits { connections: Limit::new(3), ..causeway_ir::Limits::default() };
         assert_eq!(Limits::new(&plan).connections(), 3);
     }
 }

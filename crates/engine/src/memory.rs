@@ -6,7 +6,7 @@ const WORTH: u64 = 1000;
 
 /// Counts what ended since memory was given back last.
 #[derive(Default)]
-pub struct Memory {
+pub(crate) struct Memory {
     given_back_at: u64,
     last: u64,
 }
@@ -14,7 +14,7 @@ pub struct Memory {
 impl Memory {
     /// Takes the number of connections that have ended so far and says whether it is time: many have ended since the
     /// last time, and few since the last question, so that a storm is not disturbed by it.
-    pub fn is_time(&mut self, ended: u64) -> bool {
+    pub(crate) fn is_time(&mut self, ended: u64) -> bool {
         let this_round = ended.saturating_sub(self.last);
         self.last = ended;
         let is_time = ended.saturating_sub(self.given_back_at) >= WORTH && this_round < WORTH / 10;
@@ -27,8 +27,8 @@ impl Memory {
 
 /// Gives free memory back.
 #[cfg(target_env = "gnu")]
-#[expect(unsafe_code, reason = "the standard library has no door to this function of the C library")]
-pub fn give_back() {
+#[expect(unsafe_code, reason = "the standard library does not offer this function of the C library")]
+pub(crate) fn give_back() {
     unsafe extern "C" {
         /// Takes no pointer and may be called at any time from any thread.
         safe fn malloc_trim(pad: usize) -> i32;
@@ -38,7 +38,7 @@ pub fn give_back() {
 
 /// Other allocators give memory back by themselves.
 #[cfg(not(target_env = "gnu"))]
-pub fn give_back() {}
+pub(crate) fn give_back() {}
 
 #[cfg(test)]
 mod tests {

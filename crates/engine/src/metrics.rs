@@ -3,6 +3,7 @@
 //! that thousands of them cost nothing while nobody does.
 
 mod clusters;
+mod inline;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -15,27 +16,28 @@ use prometheus_client::registry::Registry;
 use crate::close_reason::CloseReason;
 use crate::cluster::Clusters;
 use clusters::ClusterSeries;
+pub(crate) use inline::{Active, Counter as InlineCounter, HasActive, Held};
 
 type Labels = Vec<(&'static str, String)>;
 
 /// All families.
 #[derive(Default)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     listener_active: Family<Labels, Gauge>,
     listener_total: Family<Labels, Counter>,
     closed: Family<Labels, Counter>,
     /// Connections at this moment, those in handshake too.
-    pub active: Gauge,
+    pub(crate) active: Gauge,
     /// Connections that are over, however they ended; not shown.
-    pub ended: Counter,
-    pub accept_errors: Counter,
-    pub plans_applied: Counter,
-    pub plans_refused: Counter,
-    pub log_lines_lost: Counter,
+    pub(crate) ended: Counter,
+    pub(crate) accept_errors: Counter,
+    pub(crate) plans_applied: Counter,
+    pub(crate) plans_refused: Counter,
+    pub(crate) log_lines_lost: Counter,
 }
 
 impl Metrics {
-    pub fn register(&self, clusters: &Clusters, registry: &mut Registry) {
+    pub(crate) fn register(&self, clusters: &Clusters, registry: &mut Registry) {
         let r = registry;
         r.register(
             "envoy_listener_downstream_cx_active",
@@ -60,7 +62,7 @@ impl Metrics {
         );
     }
 
-    pub fn listener(&self, name: &Arc<str>, address: &str) -> ListenerMetrics {
+    pub(crate) fn listener(&self, name: &Arc<str>, address: &str) -> ListenerMetrics {
         let labels = vec![("envoy_listener_address", address.to_owned())];
         ListenerMetrics {
             active: self.listener_active.get_or_create_owned(&labels),
@@ -69,7 +71,7 @@ impl Metrics {
         }
     }
 
-    pub fn closes(&self, listener: &Arc<str>, route: &str) -> Closes {
+    pub(crate) fn closes(&self, listener: &Arc<str>, route: &str) -> Closes {
         Closes {
             family: self.closed.clone(),
             listener: Arc::clone(listener),
@@ -79,7 +81,7 @@ impl Metrics {
         }
     }
 
-    pub fn forget_listener(&self, address: &str) {
+    pub(crate) fn forget_listener(&self, address: &str) {
         let labels = vec![("envoy_listener_address", address.to_owned())];
         self.listener_active.remove(&labels);
         self.listener_total.remove(&labels);
@@ -87,30 +89,30 @@ impl Metrics {
 }
 
 #[derive(Clone)]
-pub struct ListenerMetrics {
-    pub active: Gauge,
-    pub total: Counter,
+pub(crate) struct ListenerMetrics {
+    pub(crate) active: Gauge,
+    pub(crate) total: Counter,
     /// Of connections that met no route.
-    pub closed: Arc<Closes>,
+    pub(crate) closed: Arc<Closes>,
 }
 
 /// What a cluster counts.
-#[derive(Default)]
-pub struct ClusterMetrics {
-    pub active: Gauge,
-    pub total: Counter,
-    pub connect_failures: Counter,
+#[derive(Debug, Default)]
+pub(crate) struct ClusterMetrics {
+    pub(crate) active: Active,
+    pub(crate) total: InlineCounter,
+    pub(crate) connect_failures: InlineCounter,
     /// Connections that the endpoint reset before it said a word.
-    pub early_resets: Counter,
+    pub(crate) early_resets: InlineCounter,
     /// Connections on which the endpoint never said a word until they idled out.
-    pub unanswered: Counter,
-    pub ejections: Counter,
-    pub bytes_up: Counter,
-    pub bytes_down: Counter,
+    pub(crate) unanswered: InlineCounter,
+    pub(crate) ejections: InlineCounter,
+    pub(crate) bytes_up: InlineCounter,
+    pub(crate) bytes_down: InlineCounter,
 }
 
 /// Ends of connections of one route, by reason; a reason shows once it has happened.
-pub struct Closes {
+pub(crate) struct Closes {
     family: Family<Labels, Counter>,
     listener: Arc<str>,
     route: Box<str>,
@@ -119,7 +121,7 @@ pub struct Closes {
 }
 
 impl Closes {
-    pub fn count(&self, reason: CloseReason) {
+    pub(crate) fn count(&self, reason: CloseReason) {
         // The last connections of a removed route count for its listener: its own series are not shown again.
         if self.forgotten.load(Relaxed) {
             self.family.get_or_create_owned(&labels(&self.listener, "", reason)).inc();
@@ -130,7 +132,7 @@ impl Closes {
     }
 
     /// Takes the series out of the exposition.
-    pub fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.forgotten.store(true, Relaxed);
         let Some(counters) = self.counters.get() else { return };
         for reason in CloseReason::ALL.into_iter().filter(|reason| counters[*reason as usize].get().is_some())
@@ -146,27 +148,4 @@ fn labels(listener: &str, route: &str, reason: CloseReason) -> Labels {
         ("route", route.to_owned()),
         ("reason", reason.as_str().to_owned()),
     ]
-}
-
-/// A gauge that goes down again when this is dropped.
-pub struct Held(Gauge);
-
-impl Held {
-    pub fn new(gauge: &Gauge) -> Self {
-        gauge.inc();
-        Self(gauge.clone())
-    }
-
-    /// Unless the gauge has reached the limit.
-    pub fn within(gauge: &Gauge, limit: Option<u32>) -> Option<Self> {
-        let before = gauge.inc();
-        let held = Self(gauge.clone());
-        limit.is_none_or(|limit| before < i64::from(limit)).then_some(held)
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
 }

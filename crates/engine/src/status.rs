@@ -3,8 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use causeway_ir::{Plan, Problem, Protocol};
+use causeway_ir::{Address, Name, Plan, Problem};
 use serde::Serialize;
+
+use crate::listen::Transport;
 
 /// What became of the newest plans.
 #[derive(Debug, Clone, Default)]
@@ -44,10 +46,10 @@ impl Status {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListenerStatus {
-    pub name: String,
-    pub protocol: Protocol,
+    pub name: Name,
+    pub protocol: Transport,
     /// As in the plan.
-    pub bind: String,
+    pub bind: SocketAddr,
     /// The true address; absent if it could not be had.
     pub address: Option<SocketAddr>,
     pub routes: usize,
@@ -60,7 +62,7 @@ pub struct ListenerStatus {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterStatus {
-    pub name: String,
+    pub name: Name,
     pub active: i64,
     pub total: u64,
     pub connect_failures: u64,
@@ -71,7 +73,7 @@ pub struct ClusterStatus {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EndpointStatus {
-    pub address: SocketAddr,
+    pub address: Address,
     pub weight: u32,
     /// By the plan: takes new connections.
     pub ready: bool,
@@ -93,7 +95,7 @@ pub struct ConnectionStatus {
     pub server_name: Option<String>,
     pub route: String,
     pub cluster: String,
-    pub endpoint: SocketAddr,
+    pub endpoint: Address,
     pub age_millis: u64,
     pub idle_millis: u64,
     pub bytes_up: u64,

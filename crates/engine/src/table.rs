@@ -3,42 +3,38 @@
 //! old one whatever did not change.
 
 mod names;
+mod route;
 
-use std::net::SocketAddr;
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use causeway_ir::server_name::Pattern;
-use causeway_ir::{Listener, Outcome, Refusal, Sniff};
-use prometheus_client::metrics::gauge::Gauge;
+use causeway_ir::route::{NO_SERVER_NAME, PLAINTEXT, UNKNOWN_SERVER_NAME};
+use causeway_ir::{Action, Change, Limit, Pattern, Protocol, Refusal, TlsRoute};
 
 use crate::close_reason::CloseReason;
-use crate::cluster::Cluster;
-use crate::metrics::{Closes, ListenerMetrics};
+use crate::listener::Listener;
 use names::NameMap;
+pub(crate) use route::{Destination, Route, RouteShared};
 
-pub struct Table {
-    pub listener: Arc<Front>,
-    pub mode: Mode,
+pub(crate) struct Table {
+    pub(crate) listener: Arc<Listener>,
+    pub(crate) mode: Mode,
 }
 
-/// What a connection keeps of its listener: not the table, which would outlive its plan.
-pub struct Front {
-    pub name: Arc<str>,
-    pub address: SocketAddr,
-    pub accept_proxy_protocol: bool,
-    pub metrics: ListenerMetrics,
-}
+/// The newest table of a core's sockets. It is read anew for each decision: what a connection had when it was accepted
+/// may be history by the time it has said what it wants.
+pub(crate) type CurrentTable = Rc<RefCell<Arc<Table>>>;
 
 /// How a listener finds the route of a connection.
-pub enum Mode {
+pub(crate) enum Mode {
     /// All go the same way; nothing is read first, so servers may speak first.
     Plain(Arc<Route>),
     Tls(Names),
 }
 
 #[derive(Clone)]
-pub struct Names {
+pub(crate) struct Names {
     exact: NameMap,
     below: NameMap,
     no_name: Verdict,
@@ -47,109 +43,42 @@ pub struct Names {
 }
 
 #[derive(Clone)]
-pub enum Verdict {
-    Forward(Arc<Route>),
+pub(crate) enum Verdict {
+    Route(Arc<Route>),
     Refuse(CloseReason, Refusal),
 }
 
-/// Where matched connections go.
-pub struct Route {
-    pub name: Box<str>,
-    pub cluster: Arc<Cluster>,
-    pub limit: Option<u32>,
-    pub shared: Arc<RouteShared>,
-}
+/// Makes a route from its name, action and limit; `None` if the plan is not valid.
+pub(crate) trait MakeRoute: FnMut(&Arc<str>, &Action, Option<Limit>) -> Option<Arc<Route>> {}
 
-/// What outlives a change of the route.
-pub struct RouteShared {
-    pub active: Gauge,
-    pub closed: Closes,
-    over: AtomicBool,
-}
+impl<T: FnMut(&Arc<str>, &Action, Option<Limit>) -> Option<Arc<Route>>> MakeRoute for T {}
 
-impl RouteShared {
-    pub fn new(closed: Closes) -> Self {
-        Self { active: Gauge::default(), closed, over: AtomicBool::new(false) }
-    }
-
-    /// Marks the route as removed, with its time to drain over.
-    pub fn end(&self) {
-        self.over.store(true, Relaxed);
-        self.closed.forget();
-    }
-
-    pub fn is_over(&self) -> bool {
-        self.over.load(Relaxed)
-    }
-}
-
-/// The names of the routes that the outcomes of a listener become.
-pub const NO_SERVER_NAME: &str = "(no server name)";
-pub const UNKNOWN_SERVER_NAME: &str = "(unknown server name)";
-pub const PLAINTEXT: &str = "(plaintext)";
-
-/// The outcomes of a listener with the names of the routes they become.
-pub fn outcomes(listener: &Listener) -> [(&'static str, &Outcome, CloseReason); 3] {
-    [
-        (NO_SERVER_NAME, &listener.no_server_name, CloseReason::NoServerName),
-        (UNKNOWN_SERVER_NAME, &listener.unknown_server_name, CloseReason::UnknownServerName),
-        (PLAINTEXT, &listener.plaintext, CloseReason::Plaintext),
-    ]
-}
-
-/// The names of a table that a new one begins with, and the routes that it has to lose and to gain.
-pub struct Change<'a> {
-    pub names: Option<&'a Names>,
-    pub gone: &'a [causeway_ir::Route],
-    pub new: &'a [causeway_ir::Route],
+/// The names of a table that a new one begins with, and what has to change in them.
+pub(crate) struct Basis<'a> {
+    pub(crate) names: Option<&'a Names>,
+    pub(crate) changes: &'a [Change<'a, TlsRoute>],
 }
 
 impl Table {
-    /// Compiles a listener of a valid plan; `route` makes a route from its name, cluster and limit.
-    pub fn compile(
-        listener: &Listener,
-        front: Arc<Front>,
-        change: &Change<'_>,
-        mut route: impl FnMut(&str, &str, Option<u32>) -> Option<Arc<Route>>,
+    /// Compiles a listener of a valid plan; `None` if the engine can't execute it.
+    pub(crate) fn compile(
+        plan: &causeway_ir::Listener,
+        listener: Arc<Listener>,
+        basis: &Basis<'_>,
+        mut make: impl MakeRoute,
     ) -> Option<Self> {
-        if listener.sniff == Sniff::None {
-            let only = listener.routes.first()?;
-            let mode = Mode::Plain(route(&only.name, &only.cluster, only.connection_limit)?);
-            return Some(Self { listener: front, mode });
-        }
-        let mut verdicts = outcomes(listener).into_iter().map(|(name, outcome, reason)| match outcome {
-            Outcome::Cluster(cluster) => Some(Verdict::Forward(route(name, cluster, None)?)),
-            Outcome::Refuse(refusal) => Some(Verdict::Refuse(reason, *refusal)),
-        });
-        let [no_name, unknown, plaintext] = [verdicts.next()??, verdicts.next()??, verdicts.next()??];
-        drop(verdicts);
-        let (mut exact, mut below) = match change.names {
-            Some(names) => (names.exact.clone(), names.below.clone()),
-            None => (NameMap::with_capacity(change.new.len()), NameMap::with_capacity(0)),
+        let mode = match &plan.protocol {
+            Protocol::Tcp(route) | Protocol::Udp(route) => {
+                Mode::Plain(make(&route.name.shared(), &route.action, route.connection_limit)?)
+            }
+            Protocol::Tls(tls) => Mode::Tls(Names::compile(tls, basis, make)?),
+            Protocol::Http(_) => return None,
         };
-        for planned in change.gone {
-            for name in &planned.server_names {
-                match Pattern::parse(name).ok()? {
-                    Pattern::Exact(name) => exact.remove(&name),
-                    Pattern::Below(domain) => below.remove(&domain),
-                }
-            }
-        }
-        for planned in change.new {
-            let compiled = route(&planned.name, &planned.cluster, planned.connection_limit)?;
-            for name in &planned.server_names {
-                match Pattern::parse(name).ok()? {
-                    Pattern::Exact(name) => exact.insert(name, &compiled),
-                    Pattern::Below(domain) => below.insert(domain, &compiled),
-                }
-            }
-        }
-        let names = Names { exact, below, no_name, unknown, plaintext };
-        Some(Self { listener: front, mode: Mode::Tls(names) })
+        Some(Self { listener, mode })
     }
 
     /// The names, if it has some.
-    pub fn names(&self) -> Option<&Names> {
+    pub(crate) fn names(&self) -> Option<&Names> {
         match &self.mode {
             Mode::Plain(_) => None,
             Mode::Tls(names) => Some(names),
@@ -158,11 +87,42 @@ impl Table {
 }
 
 impl Names {
+    fn compile(tls: &causeway_ir::Tls, basis: &Basis<'_>, mut make: impl MakeRoute) -> Option<Self> {
+        let mut outcome = |name: &str, action: &Action, reason: CloseReason| match action {
+            Action::Refuse(refusal) => Some(Verdict::Refuse(reason, *refusal)),
+            action => Some(Verdict::Route(make(&name.into(), action, None)?)),
+        };
+        let no_name = outcome(NO_SERVER_NAME, &tls.no_server_name, CloseReason::NoServerName)?;
+        let unknown = outcome(UNKNOWN_SERVER_NAME, &tls.unknown_server_name, CloseReason::UnknownServerName)?;
+        let plaintext = outcome(PLAINTEXT, &tls.plaintext, CloseReason::Plaintext)?;
+        let (mut exact, mut below) = match basis.names {
+            Some(names) => (names.exact.clone(), names.below.clone()),
+            None => (NameMap::with_capacity(basis.changes.len()), NameMap::with_capacity(0)),
+        };
+        // All that goes before all that comes: a name may move from one route to another.
+        for name in basis.changes.iter().filter_map(|change| change.old).flat_map(|old| &old.server_names) {
+            match name {
+                Pattern::Exact(name) => exact.remove(name),
+                Pattern::Below(domain) => below.remove(domain),
+            }
+        }
+        for new in basis.changes.iter().filter_map(|change| change.new) {
+            let route = make(&new.name.shared(), &new.action, new.connection_limit)?;
+            for name in &new.server_names {
+                match name {
+                    Pattern::Exact(name) => exact.insert(name, &route),
+                    Pattern::Below(domain) => below.insert(domain, &route),
+                }
+            }
+        }
+        Some(Self { exact, below, no_name, unknown, plaintext })
+    }
+
     /// The verdict on a TLS client.
-    pub fn find(&self, server_name: Option<&str>) -> Verdict {
+    pub(crate) fn find(&self, server_name: Option<&str>) -> Verdict {
         let Some(name) = server_name else { return self.no_name.clone() };
         if let Some(route) = self.exact.get(name) {
-            return Verdict::Forward(Arc::clone(route));
+            return Verdict::Route(Arc::clone(route));
         }
         let mut rest = name;
         while let Some((_, domain)) = rest.split_once('.') {
@@ -170,7 +130,7 @@ impl Names {
                 break;
             }
             if let Some(route) = self.below.get(domain) {
-                return Verdict::Forward(Arc::clone(route));
+                return Verdict::Route(Arc::clone(route));
             }
             rest = domain;
         }
@@ -178,46 +138,49 @@ impl Names {
     }
 
     /// The verdict on a client that does not speak TLS.
-    pub fn plaintext(&self) -> Verdict {
+    pub(crate) fn plaintext(&self) -> Verdict {
         self.plaintext.clone()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use causeway_ir::{Name, changes};
+
     use super::*;
+    use crate::cluster::{Cluster, SettingsPool};
     use crate::metrics::Metrics;
 
-    fn compile(listener: &str, old: Option<(&Listener, &Table)>) -> (Listener, Table) {
-        let listener: Listener = serde_saphyr::from_str(listener).unwrap();
+    fn compile(
+        listener: &str,
+        old: Option<(&causeway_ir::Listener, &Table)>,
+    ) -> (causeway_ir::Listener, Table) {
+        let plan: causeway_ir::Listener = serde_saphyr::from_str(listener).unwrap();
         let metrics = Metrics::default();
         let name: Arc<str> = "l".into();
-        let front = Front {
-            name: Arc::clone(&name),
-            address: listener.address().unwrap(),
-            accept_proxy_protocol: false,
-            metrics: metrics.listener(&name, "a"),
+        let listener = Arc::new(Listener::new(&plan, plan.bind, metrics.listener(&name, "a")));
+        let table = {
+            let changes = changes(old.map_or(&[][..], |(old, _)| old.tls_routes()), plan.tls_routes());
+            let basis = Basis { names: old.and_then(|(_, table)| table.names()), changes: &changes };
+            Table::compile(&plan, listener, &basis, |route, _, limit| {
+                let cluster = causeway_ir::Cluster::new(Name::parse("c").unwrap(), vec![]);
+                Some(Arc::new(Route {
+                    name: Arc::clone(route),
+                    destination: Destination::Cluster(Arc::new(Cluster::new(
+                        &cluster,
+                        &mut SettingsPool::default(),
+                    ))),
+                    limit,
+                    shared: Arc::new(RouteShared::new(metrics.closes(&name, route))),
+                }))
+            })
         };
-        let change = Change {
-            names: old.and_then(|(_, table)| table.names()),
-            gone: old.map_or(&[][..], |(old, _)| &old.routes),
-            new: &listener.routes,
-        };
-        let table = Table::compile(&listener, Arc::new(front), &change, |route, cluster, limit| {
-            Some(Arc::new(Route {
-                name: route.into(),
-                cluster: Arc::new(Cluster::new(&causeway_ir::Cluster::new(cluster, vec![]))),
-                limit,
-                shared: Arc::new(RouteShared::new(metrics.closes(&name, route))),
-            }))
-        });
-        let table = table.unwrap();
-        (listener, table)
+        (plan, table.unwrap())
     }
 
     fn found(table: &Table, name: Option<&str>) -> String {
         match table.names().unwrap().find(name) {
-            Verdict::Forward(route) => route.name.to_string(),
+            Verdict::Route(route) => route.name.to_string(),
             Verdict::Refuse(reason, _) => reason.as_str().to_owned(),
         }
     }
@@ -225,10 +188,10 @@ mod tests {
     #[test]
     fn the_longest_match_wins() {
         let (_, table) = compile(
-            "{name: l, bind: '127.0.0.1:0', sniff: tls, noServerName: {cluster: d}, routes: [\
-             {name: exact, serverNames: [a.x.test, alt.test], cluster: c},\
-             {name: deep, serverNames: ['*.y.x.test'], cluster: c},\
-             {name: wide, serverNames: ['*.x.test'], cluster: c}]}",
+            "{name: l, bind: '127.0.0.1:0', protocol: {tls: {noServerName: {forward: d}, routes: [\
+             {name: exact, serverNames: [a.x.test, alt.test], action: {forward: c}},\
+             {name: deep, serverNames: ['*.y.x.test'], action: {forward: c}},\
+             {name: wide, serverNames: ['*.x.test'], action: {forward: c}}]}}}",
             None,
         );
         for (name, route) in [
@@ -248,15 +211,19 @@ mod tests {
 
     #[test]
     fn a_name_that_moves_to_another_route_is_found_there_and_the_old_table_stays() {
-        let of = |routes: &str| format!("{{name: l, bind: '127.0.0.1:0', sniff: tls, routes: [{routes}]}}");
+        let of = |routes: &str| {
+            format!("{{name: l, bind: '127.0.0.1:0', protocol: {{tls: {{routes: [{routes}]}}}}}}")
+        };
         let (listener, old) = compile(
             &of(
-                "{name: a, serverNames: [x.test, y.test], cluster: c}, {name: b, serverNames: ['*.z.test'], cluster: c}",
+                "{name: a, serverNames: [x.test, y.test], action: {forward: c}}, {name: b, serverNames: ['*.z.test'], action: {forward: c}}",
             ),
             None,
         );
         let (_, new) = compile(
-            &of("{name: a, serverNames: [y.test], cluster: c}, {name: d, serverNames: [x.test], cluster: c}"),
+            &of(
+                "{name: a, serverNames: [y.test], action: {forward: c}}, {name: d, serverNames: [x.test], action: {forward: c}}",
+            ),
             Some((&listener, &old)),
         );
         for (name, before, after) in

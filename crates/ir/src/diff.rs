@@ -1,192 +1,181 @@
-//! What differs between two plans, by name.
+//! What differs between two lists of named things, and between two plans. Equal things cost a comparison and nothing
+//! else, wherever they stand; only what differs is looked up by name.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt;
+mod plan;
 
-use serde::Serialize;
+use std::collections::{HashMap, VecDeque};
 
-use crate::changed::changed;
-use crate::plan::{Cluster, Listener, Outcome, Plan, Route};
+pub use plan::{Changes, PlanDiff, diff};
 
-/// The names of what was added, removed and changed, sorted.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Changes {
-    /// Only in the new plan.
-    pub added: Vec<String>,
-    /// Only in the old plan.
-    pub removed: Vec<String>,
-    /// In both, not equal.
-    pub changed: Vec<String>,
+/// A thing with a name that is unique in its list.
+pub trait Keyed: PartialEq {
+    /// The name.
+    fn key(&self) -> &str;
 }
 
-impl Changes {
-    /// Whether nothing differs.
-    pub fn is_empty(&self) -> bool {
-        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
-    }
+/// One thing that differs: without `old` it was added, without `new` removed, with both changed.
+#[derive(Debug, PartialEq)]
+pub struct Change<'a, T> {
+    /// As it was.
+    pub old: Option<&'a T>,
+    /// As it is.
+    pub new: Option<&'a T>,
+}
 
-    fn between<K: Ord + Into<String>, T: PartialEq>(old: BTreeMap<K, T>, new: BTreeMap<K, T>) -> Self {
-        let mut changes = Self::default();
-        let mut old = old.into_iter().peekable();
-        // Both are sorted by name, so that one walk finds what each has alone.
-        for (name, value) in new {
-            while let Some((gone, _)) = old.next_if(|(before, _)| *before < name) {
-                changes.removed.push(gone.into());
-            }
-            match old.next_if(|(before, _)| *before == name) {
-                None => changes.added.push(name.into()),
-                Some((_, before)) if before != value => changes.changed.push(name.into()),
-                Some(_) => {}
-            }
+impl<T> Clone for Change<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Change<'_, T> {}
+
+/// How far to look for the place where two lists go on alike.
+const LOOK_AHEAD: usize = 16;
+
+/// What differs between two lists, by name; the order of a list does not matter.
+pub fn changes<'a, T: Keyed>(old: &'a [T], new: &'a [T]) -> Vec<Change<'a, T>> {
+    let (gone, came) = unlike(old, new);
+    let mut by_key: HashMap<&str, VecDeque<&'a T>> = HashMap::with_capacity(came.len());
+    for item in came {
+        by_key.entry(item.key()).or_default().push_back(item);
+    }
+    let mut found = Vec::new();
+    for item in gone {
+        let same = by_key.get_mut(item.key()).and_then(VecDeque::pop_front);
+        if same != Some(item) {
+            found.push(Change { old: Some(item), new: same });
         }
-        changes.removed.extend(old.map(|(gone, _)| gone.into()));
-        changes
     }
-}
-
-/// What differs between two plans.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PlanDiff {
-    /// Listeners; a listener whose routes alone differ is not in here.
-    pub listeners: Changes,
-    /// Routes, as `listener/route`.
-    pub routes: Changes,
-    /// Clusters with their endpoints.
-    pub clusters: Changes,
-    /// Whether limits or the drain timeout differ.
-    pub limits: bool,
-}
-
-impl PlanDiff {
-    /// Whether the plans are equal in everything that an engine does.
-    pub fn is_empty(&self) -> bool {
-        self.listeners.is_empty() && self.routes.is_empty() && self.clusters.is_empty() && !self.limits
-    }
-}
-
-impl fmt::Display for PlanDiff {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut parts = Vec::new();
-        for (what, changes) in
-            [("listeners", &self.listeners), ("routes", &self.routes), ("clusters", &self.clusters)]
-        {
-            if !changes.is_empty() {
-                let (added, removed, changed) =
-                    (changes.added.len(), changes.removed.len(), changes.changed.len());
-                parts.push(format!("{what} +{added} -{removed} ~{changed}"));
-            }
-        }
-        if self.limits {
-            parts.push("limits changed".to_owned());
-        }
-        if parts.is_empty() {
-            return f.write_str("no change");
-        }
-        f.write_str(&parts.join(", "))
-    }
-}
-
-/// Compares two plans.
-pub fn diff(old: &Plan, new: &Plan) -> PlanDiff {
-    fn by_name(clusters: &[Cluster]) -> BTreeMap<&str, &Cluster> {
-        clusters.iter().map(|cluster| (cluster.name.as_str(), cluster)).collect()
-    }
-    // Only what is not the same at the same place is looked at by name.
-    let (old_clusters, new_clusters) = changed(&old.clusters, &new.clusters);
-    let (old_routes, new_routes) = changed_routes(old, new);
-    PlanDiff {
-        listeners: Changes::between(
-            plan_listeners(old).collect::<BTreeMap<_, _>>(),
-            plan_listeners(new).collect(),
-        ),
-        routes: Changes::between(old_routes, new_routes),
-        clusters: Changes::between(by_name(old_clusters), by_name(new_clusters)),
-        limits: old.limits != new.limits || old.drain_timeout != new.drain_timeout,
-    }
-}
-
-type Routes<'a> = BTreeMap<String, &'a Route>;
-
-/// The routes that may differ, by listener and name.
-fn changed_routes<'a>(old: &'a Plan, new: &'a Plan) -> (Routes<'a>, Routes<'a>) {
-    let before: HashMap<&str, &Listener> = old.listeners.iter().map(|l| (l.name.as_str(), l)).collect();
-    let after: HashSet<&str> = new.listeners.iter().map(|l| l.name.as_str()).collect();
-    let mut found = (Routes::new(), Routes::new());
-    let mut add = |listener: &Listener, (gone, came): (&'a [Route], &'a [Route])| {
-        let key = |route: &'a Route| (format!("{}/{}", listener.name, route.name), route);
-        found.0.extend(gone.iter().map(key));
-        found.1.extend(came.iter().map(key));
-    };
-    for listener in &new.listeners {
-        let routes = before.get(listener.name.as_str()).map_or(&[][..], |l| &l.routes);
-        add(listener, changed(routes, &listener.routes));
-    }
-    for listener in old.listeners.iter().filter(|l| !after.contains(l.name.as_str())) {
-        add(listener, (&listener.routes, &[]));
-    }
+    // In the order of the list, so that whoever makes things makes them in that order.
+    let mut added: Vec<&'a T> = by_key.into_values().flatten().collect();
+    added.sort_by_key(|item| std::ptr::from_ref(*item));
+    found.extend(added.into_iter().map(|item| Change { old: None, new: Some(item) }));
     found
 }
 
-pub(crate) type ListenerHead<'a> = (&'a str, crate::Protocol, crate::Sniff, bool, [&'a Outcome; 3]);
-
-/// A listener without its name and routes, which are compared one by one.
-pub(crate) fn head(listener: &Listener) -> ListenerHead<'_> {
-    let l = listener;
-    let outcomes = [&l.no_server_name, &l.unknown_server_name, &l.plaintext];
-    (l.bind.as_str(), l.protocol, l.sniff, l.accept_proxy_protocol, outcomes)
-}
-
-fn plan_listeners(plan: &Plan) -> impl Iterator<Item = (&str, ListenerHead<'_>)> {
-    plan.listeners.iter().map(|l| (l.name.as_str(), head(l)))
+/// What stands in one list and not, at the same place of the walk, in the other.
+fn unlike<'a, T: Keyed>(mut old: &'a [T], mut new: &'a [T]) -> (Vec<&'a T>, Vec<&'a T>) {
+    let (mut gone, mut came) = (Vec::new(), Vec::new());
+    while let ([a, old_rest @ ..], [b, new_rest @ ..]) = (old, new) {
+        if a.key() == b.key() {
+            if a != b {
+                gone.push(a);
+                came.push(b);
+            }
+            (old, new) = (old_rest, new_rest);
+            continue;
+        }
+        // Something was put in or taken out here, most likely a few things: where do they meet again?
+        let inserted = new.iter().take(LOOK_AHEAD).position(|item| item.key() == a.key());
+        let removed = old.iter().take(LOOK_AHEAD).position(|item| item.key() == b.key());
+        match (inserted, removed) {
+            (Some(count), other) if other.is_none_or(|other| count <= other) => {
+                came.extend(&new[..count]);
+                new = &new[count..];
+            }
+            (_, Some(count)) => {
+                gone.extend(&old[..count]);
+                old = &old[count..];
+            }
+            _ => {
+                gone.push(a);
+                came.push(b);
+                (old, new) = (old_rest, new_rest);
+            }
+        }
+    }
+    gone.extend(old);
+    came.extend(new);
+    (gone, came)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Endpoint;
 
-    fn plan() -> Plan {
-        serde_saphyr::from_str(
-            "listeners:\n- {name: a, bind: '127.0.0.1:1', sniff: tls, routes: [{name: r, serverNames: [x.test], cluster: c}]}\nclusters: [{name: c}]",
-        )
-        .unwrap()
+    #[derive(Debug, PartialEq)]
+    struct Item(String, u32);
+
+    impl Keyed for Item {
+        fn key(&self) -> &str {
+            &self.0
+        }
+    }
+
+    /// Letters are names; a capital one has another content.
+    fn list(text: &str) -> Vec<Item> {
+        text.chars().map(|c| Item(c.to_lowercase().collect(), u32::from(c.is_uppercase()))).collect()
+    }
+
+    /// `-a` removed, `+a` added, `~a` changed; sorted.
+    fn found(old: &str, new: &str) -> String {
+        let (old, new) = (list(old), list(new));
+        let mut found: Vec<_> = changes(&old, &new)
+            .into_iter()
+            .map(|change| match (change.old, change.new) {
+                (Some(old), Some(new)) => {
+                    assert_eq!(old.0, new.0);
+                    assert_ne!(old, new);
+                    format!("~{}", old.0)
+                }
+                (Some(old), None) => format!("-{}", old.0),
+                (None, Some(new)) => format!("+{}", new.0),
+                (None, None) => unreachable!("a change has a side"),
+            })
+            .collect();
+        found.sort();
+        found.join("")
     }
 
     #[test]
-    fn equal_plans_do_not_differ() {
-        assert!(diff(&plan(), &plan()).is_empty());
-        assert_eq!(diff(&plan(), &plan()).to_string(), "no change");
+    fn names_what_differs_wherever_it_stands() {
+        for (old, new, expected) in [
+            ("abc", "abc", ""),
+            ("abc", "aBc", "~b"),
+            ("abcdefgh", "aBcdefGh", "~b~g"),
+            ("abc", "axbc", "+x"),
+            ("abc", "ac", "-b"),
+            ("abc", "cab", ""),
+            ("abc", "cAb", "~a"),
+            ("", "ab", "+a+b"),
+            ("ab", "", "-a-b"),
+            ("abcd", "xbcy", "+x+y-a-d"),
+            ("abcdefghijklmnopqrstuvwxyz", "zyxwvutsrqponmlkjihgfedcba", ""),
+        ] {
+            assert_eq!(found(old, new), expected, "{old} {new}");
+        }
     }
 
     #[test]
-    fn sorts_what_differs_by_name_wherever_it_stands() {
-        let clusters = |names: &str| {
-            let of = |name: char| Cluster::new(name, vec![]);
-            Plan { clusters: names.chars().map(of).collect(), ..Plan::default() }
-        };
-        let found = diff(&clusters("fbdxa"), &clusters("gcbdz")).clusters;
-        assert_eq!(found.added, ["c", "g", "z"]);
-        assert_eq!(found.removed, ["a", "f", "x"]);
-        assert!(found.changed.is_empty());
+    fn additions_come_in_the_order_of_the_list() {
+        let (old, new) = (list("m"), list("zmayb"));
+        let added: Vec<_> =
+            changes(&old, &new).iter().filter_map(|change| change.new).map(|item| &*item.0).collect();
+        assert_eq!(added, ["z", "a", "y", "b"]);
     }
 
-    #[test]
-    fn names_what_was_added_removed_and_changed() {
-        let mut new = plan();
-        new.clusters[0].endpoints.push(Endpoint::new("127.0.0.1:9"));
-        new.clusters.push(Cluster::new("d", vec![]));
-        new.listeners[0].routes[0].name = "s".into();
-        let found = diff(&plan(), &new);
-        assert!(found.listeners.is_empty());
-        assert_eq!(found.routes.added, ["a/s"]);
-        assert_eq!(found.routes.removed, ["a/r"]);
-        assert_eq!(found.clusters.added, ["d"]);
-        assert_eq!(found.clusters.changed, ["c"]);
-        assert_eq!(found.to_string(), "routes +1 -1 ~0, clusters +1 -0 ~1");
+    proptest::proptest! {
+        #[test]
+        fn is_what_a_comparison_by_name_finds(old in "[a-jA-J]{0,12}", new in "[a-jA-J]{0,12}") {
+            let unique = |text: &str| {
+                let mut seen = std::collections::HashSet::new();
+                text.chars().filter(|c| seen.insert(c.to_ascii_lowercase())).collect::<String>()
+            };
+            let (old, new) = (unique(&old), unique(&new));
+            let by_name = |text: &str| list(text).into_iter().map(|item| (item.0, item.1)).collect::<std::collections::BTreeMap<_, _>>();
+            let (before, after) = (by_name(&old), by_name(&new));
+            let mut expected: Vec<String> = Vec::new();
+            for (name, content) in &before {
+                match after.get(name) {
+                    None => expected.push(format!("-{name}")),
+                    Some(other) if other != content => expected.push(format!("~{name}")),
+                    Some(_) => {}
+                }
+            }
+            expected.extend(after.keys().filter(|name| !before.contains_key(*name)).map(|name| format!("+{name}")));
+            expected.sort();
+            proptest::prop_assert_eq!(found(&old, &new), expected.join(""));
+        }
     }
 }
-
-/// Temporary.
-pub trait Keyed: PartialEq { /// Key.
- fn key(&self) -> &str; }

@@ -43,31 +43,15 @@ pub fn format(duration: Duration) -> String {
     parts.concat()
 }
 
+/// For `#[serde(with)]`.
 pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&format(*duration))
 }
 
+/// For `#[serde(with)]`.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
     parse(&text).map_err(serde::de::Error::custom)
-}
-
-/// The same for a field that may be absent.
-pub mod option {
-    use super::{Deserialize, Deserializer, Duration, Serializer};
-
-    #[expect(clippy::ref_option, reason = "serde calls it so")]
-    pub fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-        match duration {
-            Some(duration) => super::serialize(duration, serializer),
-            None => serializer.serialize_none(),
-        }
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-        let text = Option::<String>::deserialize(deserializer)?;
-        text.map(|text| super::parse(&text).map_err(serde::de::Error::custom)).transpose()
-    }
 }
 
 /// A duration that is longer than nothing.
@@ -116,7 +100,6 @@ impl<'de> Deserialize<'de> for Period {
         Self::new(duration).ok_or_else(|| serde::de::Error::custom("must be longer than 0s"))
     }
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -1,26 +1,44 @@
-//! The plan: what the data planes execute, as plain data. Every resource compiles to it; the engine and the Envoy
-//! back end read it. No IO in here: parsing, validation and comparison only.
+//! The plan: what the data planes execute, as plain data. Every resource compiles to it; the engine, the ends of tunnels,
+//! the DNS and DHCP servers and the Envoy back end read it. A crate of its own so that none of them ever sees
+//! Kubernetes: no IO in here, only parsing, validation and comparison.
+//!
+//! What can't be parsed can't be in a plan: addresses, names, limits and durations are types. What only shows in the
+//! whole, like a name that nothing has, is found by [`Plan::validate`].
 #![warn(missing_docs)]
 
-mod changed;
+pub mod cluster;
+pub mod dhcp;
 pub mod diff;
-mod duration;
+pub mod dns;
+pub mod duration;
 pub mod endpoint;
+pub mod http;
+pub mod limits;
+pub mod link;
+pub mod listener;
 mod name;
 mod number;
-pub mod tunnel;
 pub mod plan;
 pub mod probe_hello;
+pub mod route;
 pub mod server_name;
+pub mod tls;
+pub mod tunnel;
 pub mod validate;
 
-pub use changed::changed;
-pub use diff::{Changes, PlanDiff, diff};
+pub use cluster::{
+    Cluster, Ejection, HealthCheck, HealthCheckKind, HttpVersion, Keepalive, Policy, ProxyVersion, Transport,
+};
+pub use diff::{Change, Changes, Keyed, PlanDiff, changes, diff};
 pub use duration::Period;
+pub use endpoint::{Address, Endpoint};
+pub use limits::Limits;
+pub use link::Link;
+pub use listener::{AcceptProxyProtocol, Listener, Protocol};
 pub use name::Name;
 pub use number::Limit;
-pub use plan::{
-    Cluster, Ejection, Endpoint, HealthCheck, HealthCheckKind, Keepalive, Limits, Listener, Outcome, Plan,
-    Policy, Protocol, ProxyVersion, Refusal, Route, Sniff,
-};
+pub use plan::Plan;
+pub use route::{Action, ConnectionRoute, Refusal, Target, Targets, Tls, TlsRoute};
+pub use server_name::Pattern;
+pub use tls::{CertificateRef, Terminate, Then};
 pub use validate::Problem;

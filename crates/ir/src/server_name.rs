@@ -1,9 +1,12 @@
 //! Server names and wildcard names: how they are normalised, checked and compared.
 
 use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A name that a route matches.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pattern {
     /// This name only.
     Exact(String),
@@ -24,14 +27,6 @@ impl Pattern {
         })
     }
 
-    /// The name as it is written in a plan.
-    pub fn text(&self) -> String {
-        match self {
-            Self::Exact(name) => name.clone(),
-            Self::Below(domain) => format!("*.{domain}"),
-        }
-    }
-
     /// Whether every name that `other` matches is matched by this one too.
     pub fn covers(&self, other: &Self) -> bool {
         match (self, other) {
@@ -40,6 +35,28 @@ impl Pattern {
             (Self::Below(a), Self::Exact(b)) => is_below(b, a),
             (Self::Below(a), Self::Below(b)) => a == b || is_below(b, a),
         }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(name) => f.write_str(name),
+            Self::Below(domain) => write!(f, "*.{domain}"),
+        }
+    }
+}
+
+impl Serialize for Pattern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Pattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).map_err(serde::de::Error::custom)
     }
 }
 
@@ -53,7 +70,7 @@ pub fn normalise(name: &str) -> String {
 }
 
 /// A name as written in a plan, checked and in its normal form; most are in it already and not copied.
-pub(crate) fn valid(text: &str) -> Result<Cow<'_, str>, String> {
+fn valid(text: &str) -> Result<Cow<'_, str>, String> {
     let bare = text.strip_suffix('.').unwrap_or(text);
     let name = if bare.bytes().any(|b| b.is_ascii_uppercase()) {
         Cow::Owned(bare.to_ascii_lowercase())
@@ -61,15 +78,10 @@ pub(crate) fn valid(text: &str) -> Result<Cow<'_, str>, String> {
         Cow::Borrowed(bare)
     };
     if name == "*" {
-        return Err("`*` alone matches everything: use unknownServerName and noServerName for that".into());
+        return Err("`*` alone matches everything: for server names use unknownServerName and noServerName, for hosts leave the list out".into());
     }
     check(name.strip_prefix("*.").unwrap_or(&name), text)?;
     Ok(name)
-}
-
-/// Whether two valid names are the same.
-pub(crate) fn is_same(a: &str, b: &str) -> bool {
-    a.strip_suffix('.').unwrap_or(a).eq_ignore_ascii_case(b.strip_suffix('.').unwrap_or(b))
 }
 
 fn check(name: &str, written: &str) -> Result<(), String> {

@@ -9,8 +9,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::diff::Keyed;
-use crate::endpoint::Endpoint;
-use crate::{Limit, Name, Period, Problem};
+use crate::{Endpoint, Limit, Name, Period, Problem};
 
 /// A tunnel's number: from 1, chosen by whoever asks for the tunnel, and never used for another.
 pub type TunnelId = u32;

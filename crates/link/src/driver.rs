@@ -1,215 +1,307 @@
-//! Drives one data link: encrypts what the streams put into the outbox, decrypts what comes and hands it to them,
-//! notices when the other end is gone. One task does both directions, so nothing is shared but the outbox.
+//! Drives one link: seals what the streams put into the outbox, opens what comes and hands it to them, notices when the
+//! other end is gone. One task does both directions, so nothing is shared but the outbox.
 
 use std::future::poll_fn;
-use std::io::{self, BufRead as _, Write as _};
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use rustls::Connection;
 use tokio::net::TcpStream;
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
-use crate::frame::{Decoder, Frame};
-use crate::mux::{Broken, Link, Side};
-use crate::stream::Stream;
+use crate::frame::{self, Decoder, Frame};
+use crate::inbound::Broken;
+use crate::link::{Handler, Incoming, Link};
+use crate::socket;
+use crate::stream::Shared;
+use crate::tls::{self, Outgoing, Received, Tls};
 
 /// How much is read from the connection at once.
-const READ: usize = 128 << 10;
+const READ: usize = 256 << 10;
+/// Less than this waits a turn for what other streams have to say.
+const BATCH: usize = 16 << 10;
 /// After so many rounds other tasks get their turn.
-const ROUNDS: usize = 16;
-/// How often to look whether the other end is still there.
+const ROUNDS: usize = 8;
+/// How often to look whether the other end is still there, and how far away it is.
 const BEAT: Duration = Duration::from_millis(500);
 /// Silence after which it is taken for gone. TCP alone would try for minutes, and go on long after the way is free.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Idle streams are looked for every so many beats.
 const BEATS_PER_SWEEP: u32 = 10;
+/// How long the other end has to take what was sent before the link closes.
+const CLOSING: Duration = Duration::from_secs(2);
 
-/// One end of a connection that carries streams.
-pub struct Driver<S> {
+/// Why a link ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Ended {
+    /// The connection failed.
+    #[error("the connection failed")]
+    Io(#[from] std::io::Error),
+    /// TLS failed.
+    #[error("TLS failed")]
+    Tls(#[source] rustls::Error),
+    /// The keys are used up.
+    #[error("no more can be sent with the connection's keys")]
+    Exhausted,
+    /// The other end breaks the rules.
+    #[error("the other end breaks the protocol")]
+    Protocol(#[from] frame::Error),
+    /// The other end opens a stream with a number that it may not use.
+    #[error("the other end opened a stream with the number {0}, which is not its to use")]
+    Number(u32),
+    /// The other end asks without reading the answers.
+    #[error("the other end does not read what it asks for")]
+    Flooded,
+    /// The other end closed the connection without a word.
+    #[error("the other end closed the connection")]
+    Closed,
+    /// The other end closed the link.
+    #[error("the other end closed the link: {0}")]
+    ClosedThere(String),
+    /// This end closed the link.
+    #[error("closed: {0}")]
+    ClosedHere(String),
+    /// Nothing was heard for too long.
+    #[error("nothing was heard from the other end for {} s", .0.as_secs_f32())]
+    Silent(Duration),
+    /// Both ends agreed to leave and the last stream has ended.
+    #[error("the link was replaced")]
+    Left,
+}
+
+impl From<tls::Error> for Ended {
+    fn from(error: tls::Error) -> Self {
+        match error {
+            tls::Error::Tls(error) => Self::Tls(error),
+            tls::Error::Exhausted => Self::Exhausted,
+            tls::Error::Closed => Self::Closed,
+        }
+    }
+}
+
+/// Does the work of one link. Dropped, it closes the link.
+pub struct Driver {
     socket: TcpStream,
-    tls: Connection,
+    tls: Tls,
     link: Arc<Link>,
-    side: Arc<S>,
+    handler: Arc<dyn Handler>,
     decoder: Decoder,
     /// What was taken from the outbox.
     plain: Vec<u8>,
-    /// What was read from the connection.
-    wire: Vec<u8>,
+    sealed: Outgoing,
+    /// What was read from the connection and not yet opened.
+    received: Received,
+    /// What was opened before the link began.
+    early: Vec<u8>,
     /// The stream that data came for last, which the next is likely for too.
     latest: Latest,
+    /// What waits to be sent was given a turn.
+    gave_turn: bool,
     beat: Interval,
     beats: u32,
     heard: Instant,
 }
 
-impl<S: Side> Driver<S> {
-    /// Takes a connection whose handshake is over.
-    pub fn new(socket: TcpStream, mut tls: Connection, link: Arc<Link>, side: Arc<S>) -> Self {
-        // The outbox is the bound; a second one inside would only cut writes short.
-        tls.set_buffer_limit(None);
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.link.close("the end was stopped");
+    }
+}
+
+impl Driver {
+    /// Takes a connection on which both ends have greeted each other, and what came after the greeting.
+    pub(crate) fn new(
+        socket: TcpStream,
+        tls: Tls,
+        link: Arc<Link>,
+        handler: Arc<dyn Handler>,
+        received: Received,
+        early: Vec<u8>,
+    ) -> Self {
         let mut beat = interval(BEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             socket,
             tls,
             link,
-            side,
+            handler,
             decoder: Decoder::default(),
             plain: Vec::new(),
-            wire: vec![0; READ],
+            sealed: Outgoing::default(),
+            received,
+            early,
             latest: Latest::default(),
+            gave_turn: false,
             beat,
             beats: 0,
             heard: Instant::now(),
         }
     }
 
-    /// Runs until the connection ends; every stream on it has ended then too.
-    pub async fn run(mut self) -> Broken {
-        let broken = match self.take_plaintext() {
-            // The other end may have spoken together with its last words of the handshake.
-            Err(broken) => broken,
+    /// Runs until the link ends; every stream on it has ended then too.
+    ///
+    /// # Cancellation
+    /// Dropping the future closes the link at once.
+    pub async fn run(mut self) -> Ended {
+        let ended = match self.begin() {
+            Err(ended) => ended,
             Ok(()) => poll_fn(|cx| self.poll(cx)).await,
         };
-        self.link.close();
-        broken
+        let reason = match &ended {
+            Ended::Left => "everything is done",
+            _ => "the connection ended",
+        };
+        self.link.close(reason);
+        if matches!(ended, Ended::Left | Ended::ClosedHere(_) | Ended::ClosedThere(_)) {
+            // If the other end does not take it in time, it is gone.
+            let _ = timeout(CLOSING, self.finish()).await;
+        }
+        ended
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Broken> {
+    /// The other end may have spoken together with its greeting.
+    fn begin(&mut self) -> Result<(), Ended> {
+        let early = std::mem::take(&mut self.early);
+        let Self { decoder, link, handler, latest, .. } = self;
+        decoder.feed(&early, |frame| hear(link, handler.as_ref(), latest, frame))?;
+        self.open()
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
         self.link.outbox.driver.register(cx.waker());
-        if self.link.is_closed() {
-            return Poll::Ready(Broken::Replaced);
+        if let Poll::Ready(ended) = self.poll_beat(cx) {
+            return Poll::Ready(ended);
         }
         for _ in 0..ROUNDS {
+            if self.link.is_closed() {
+                return Poll::Ready(Ended::ClosedHere(self.link.reason()));
+            }
             match self.step(cx) {
                 Ok(true) => {}
-                Ok(false) => {
-                    if self.is_done() {
-                        return Poll::Ready(Broken::Replaced);
-                    }
-                    return match self.poll_beat(cx) {
-                        Poll::Ready(broken) => Poll::Ready(broken),
-                        Poll::Pending => Poll::Pending,
-                    };
-                }
-                Err(broken) => return Poll::Ready(broken),
+                Ok(false) if self.is_done() => return Poll::Ready(Ended::Left),
+                Ok(false) => return Poll::Pending,
+                Err(ended) => return Poll::Ready(ended),
             }
         }
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
-    /// Whether the link was told to leave and everything on it is over and sent.
+    /// Whether both ends have left and everything is sent.
     fn is_done(&self) -> bool {
-        self.link.has_left() && self.link.outbox.is_empty() && !self.tls.wants_write()
+        self.link.has_left() && self.link.outbox.len() == 0 && self.sealed.is_empty()
     }
 
     /// Moves something each way; says whether anything moved.
-    fn step(&mut self, cx: &mut Context<'_>) -> Result<bool, Broken> {
-        let wrote = self.write(cx)?;
+    fn step(&mut self, cx: &mut Context<'_>) -> Result<bool, Ended> {
         let read = self.read(cx)?;
+        let wrote = self.write(cx)?;
         Ok(wrote || read)
     }
 
-    fn write(&mut self, cx: &mut Context<'_>) -> Result<bool, Broken> {
-        // Nothing more is encrypted before the last batch is gone, so the outbox fills and holds the streams back.
-        if !self.tls.wants_write() && self.link.outbox.take(&mut self.plain) {
-            self.tls.writer().write_all(&self.plain)?;
-            self.plain.clear();
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, Ended> {
+        let count = match socket::poll_recv(&self.socket, cx, self.received.room(READ)) {
+            Poll::Pending => return Ok(false),
+            Poll::Ready(count) => count?,
+        };
+        if count == 0 {
+            return Err(Ended::Closed);
         }
+        self.heard = Instant::now();
+        self.received.add(count);
+        self.open()?;
+        if self.link.outbox.is_flooded() {
+            return Err(Ended::Flooded);
+        }
+        Ok(true)
+    }
+
+    /// Opens what was read and hands it on; part of a record is kept for the next time.
+    fn open(&mut self) -> Result<(), Ended> {
+        let Self { tls, received, sealed, decoder, link, handler, latest, .. } = self;
+        tls.open(received, sealed, |plain| {
+            decoder.feed(plain, |frame| hear(link, handler.as_ref(), latest, frame))
+        })
+    }
+
+    fn write(&mut self, cx: &mut Context<'_>) -> Result<bool, Ended> {
         let mut moved = false;
-        while self.tls.wants_write() {
+        loop {
+            // Nothing more is sealed before the last batch is gone, so the outbox fills and holds the streams back.
+            if self.sealed.is_empty() && !self.take(cx)? {
+                return Ok(moved);
+            }
             match self.socket.poll_write_ready(cx) {
-                Poll::Pending => break,
+                Poll::Pending => return Ok(moved),
                 Poll::Ready(ready) => ready?,
             }
-            match self.tls.write_tls(&mut Wire(&self.socket)) {
-                Ok(_) => moved = true,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(moved)
-    }
-
-    fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, Broken> {
-        match self.socket.poll_read_ready(cx) {
-            Poll::Pending => return Ok(false),
-            Poll::Ready(ready) => ready?,
-        }
-        match self.socket.try_read(&mut self.wire) {
-            Ok(0) => Err(Broken::Closed),
-            Ok(count) => {
-                self.heard = Instant::now();
-                let wire = std::mem::take(&mut self.wire);
-                let result = self.decrypt(&wire[..count]);
-                self.wire = wire;
-                result.map(|()| true)
-            }
-            // The next look at readiness leaves the waker behind.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
-            Err(error) => Err(error.into()),
+            let sent = socket::send(&self.socket, self.sealed.unsent(), false)?;
+            self.sealed.sent(sent);
+            moved = true;
         }
     }
 
-    fn decrypt(&mut self, mut wire: &[u8]) -> Result<(), Broken> {
-        while !wire.is_empty() {
-            self.tls.read_tls(&mut wire)?;
-            let state = self.tls.process_new_packets()?;
-            if state.plaintext_bytes_to_read() > 0 {
-                self.take_plaintext()?;
-            }
-            if state.peer_has_closed() {
-                return Err(Broken::Closed);
-            }
+    /// Seals what waits in the outbox; says whether there is anything to send now.
+    fn take(&mut self, cx: &mut Context<'_>) -> Result<bool, Ended> {
+        let waiting = self.link.outbox.len();
+        if waiting == 0 {
+            return Ok(false);
         }
+        if waiting < BATCH && !self.gave_turn {
+            // Streams that are ready too put their share in before this task's next turn.
+            self.gave_turn = true;
+            let _ = pin!(tokio::task::yield_now()).poll(cx);
+            return Ok(false);
+        }
+        self.gave_turn = false;
+        self.seal()?;
+        Ok(true)
+    }
+
+    fn seal(&mut self) -> Result<(), Ended> {
+        self.link.outbox.take(&mut self.plain);
+        self.tls.seal(&self.plain, &mut self.received, &mut self.sealed)?;
+        self.plain.clear();
         Ok(())
     }
 
-    fn take_plaintext(&mut self) -> Result<(), Broken> {
-        loop {
-            let mut reader = self.tls.reader();
-            let count = {
-                let bytes = match reader.fill_buf() {
-                    Ok([]) => return Ok(()),
-                    Ok(bytes) => bytes,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                    Err(error) => return Err(error.into()),
-                };
-                let (link, side, latest) = (&self.link, &self.side, &mut self.latest);
-                self.decoder.feed(bytes, |frame| hear(link, side.as_ref(), latest, frame))?;
-                bytes.len()
-            };
-            reader.consume(count);
-        }
-    }
-
-    fn poll_beat(&mut self, cx: &mut Context<'_>) -> Poll<Broken> {
+    fn poll_beat(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
         while self.beat.poll_tick(cx).is_ready() {
             let silence = self.heard.elapsed();
             if silence > PATIENCE {
-                return Poll::Ready(Broken::Silent(silence));
+                return Poll::Ready(Ended::Silent(silence));
             }
-            if silence > BEAT {
-                self.link.outbox.put(&Frame::Ping);
-            }
+            self.link.tick();
+            self.link.outbox.put(&Frame::Ping { stamp: self.link.stamp() });
             self.beats = self.beats.wrapping_add(1);
             if self.beats.is_multiple_of(BEATS_PER_SWEEP) {
-                for stream in self.link.select(Stream::is_idle) {
-                    stream.abort();
-                }
+                self.link.sweep();
             }
         }
         Poll::Pending
     }
+
+    /// Sends what is left, says that this was all, and waits for the other end to close: a connection that is closed
+    /// with something unread would take back what the other end has not read yet.
+    async fn finish(&mut self) -> Result<(), Ended> {
+        self.seal()?;
+        self.tls.close(&mut self.received, &mut self.sealed)?;
+        while !self.sealed.is_empty() {
+            self.socket.writable().await?;
+            let sent = socket::send(&self.socket, self.sealed.unsent(), false)?;
+            self.sealed.sent(sent);
+        }
+        socket::end_writing(&self.socket)?;
+        while poll_fn(|cx| socket::poll_recv(&self.socket, cx, self.received.room(READ))).await? > 0 {}
+        Ok(())
+    }
 }
 
-fn hear<S: Side>(link: &Arc<Link>, side: &S, latest: &mut Latest, frame: Frame<'_>) -> Result<(), Broken> {
+fn hear(link: &Arc<Link>, handler: &dyn Handler, latest: &mut Latest, frame: Frame<'_>) -> Result<(), Ended> {
     match frame {
         Frame::Data { stream, piece, last } => {
-            // What comes for a stream that has ended here is on its way from before that was known there.
+            // What comes for a stream that has ended here was sent before the other end knew.
             if let Some(stream) = latest.find(link, stream) {
                 stream.deliver(piece, last);
             }
@@ -219,29 +311,28 @@ fn hear<S: Side>(link: &Arc<Link>, side: &S, latest: &mut Latest, frame: Frame<'
                 stream.credited(bytes);
             }
         }
-        Frame::Open { stream, tunnel, source } => side.open(link, stream, tunnel, source)?,
-        // The container sends a client's bytes without waiting for this.
-        Frame::Accept { .. } => {}
-        Frame::Pong => link.answered.notify_one(),
-        Frame::Refuse { stream, reason } => {
-            if let Some(stream) = link.stream(stream) {
-                stream.tally.failed(reason.to_owned());
-                stream.break_off();
+        Frame::Open { stream, content, request } => {
+            if !link.may_open(stream) {
+                return Err(Ended::Number(stream));
             }
+            handler.opened(Incoming::new(link, stream, content, request));
         }
         Frame::Fin { stream } => {
             if let Some(stream) = link.stream(stream) {
                 stream.finished();
             }
         }
-        Frame::Reset { stream } => {
+        Frame::Reset { stream, reason } => {
             if let Some(stream) = link.stream(stream) {
-                stream.break_off();
+                stream.break_off(Broken::There(reason.to_owned()));
             }
         }
-        Frame::Ping => link.outbox.put(&Frame::Pong),
-        Frame::Hello { session } => side.hello(link, session)?,
-        Frame::Leave => link.leave(),
+        Frame::Ping { stamp } => link.outbox.put(&Frame::Pong { stamp }),
+        Frame::Pong { stamp } => link.answered(stamp),
+        Frame::Leave => link.told_to_leave(),
+        Frame::Close { reason } => return Err(Ended::ClosedThere(reason.to_owned())),
+        // Both were exchanged before the link began.
+        Frame::Hello { .. } => return Err(frame::Error::Malformed.into()),
     }
     Ok(())
 }
@@ -250,11 +341,11 @@ fn hear<S: Side>(link: &Arc<Link>, side: &S, latest: &mut Latest, frame: Frame<'
 #[derive(Default)]
 struct Latest {
     id: u32,
-    stream: Weak<Stream>,
+    stream: Weak<Shared>,
 }
 
 impl Latest {
-    fn find(&mut self, link: &Link, id: u32) -> Option<Arc<Stream>> {
+    fn find(&mut self, link: &Link, id: u32) -> Option<Arc<Shared>> {
         if self.id == id
             && let Some(stream) = self.stream.upgrade()
         {
@@ -263,22 +354,5 @@ impl Latest {
         let stream = link.stream(id)?;
         *self = Self { id, stream: Arc::downgrade(&stream) };
         Some(stream)
-    }
-}
-
-/// The connection as rustls writes to it.
-struct Wire<'a>(&'a TcpStream);
-
-impl io::Write for Wire<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.try_write(bytes)
-    }
-
-    fn write_vectored(&mut self, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.0.try_write_vectored(parts)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

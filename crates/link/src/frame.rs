@@ -1,27 +1,23 @@
-//! The language of a data link, without IO: frames of eight bytes (stream, kind, length) and a payload. Data comes
-//! out of the decoder in the pieces it arrives in; everything else is small and comes out whole.
+//! The language of a link, without IO: frames of eight bytes (stream, kind, length) and a payload. Data comes out of
+//! the decoder in the pieces it arrives in; everything else is small and comes out whole.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-
-use crate::tunnel::TunnelId;
-
-/// The largest payload: the largest datagram fits.
-pub const MAX_PAYLOAD: usize = 64 << 10;
+/// The largest payload: with its header it fills four TLS records, and the largest UDP datagram fits.
+pub(crate) const MAX_PAYLOAD: usize = (64 << 10) - HEADER;
+/// The longest payload of every other kind.
+pub(crate) const MAX_SMALL: usize = 512;
 const HEADER: usize = 8;
-/// Nothing but data may be longer.
-const MAX_SMALL: usize = 512;
 
-/// What the other end says that breaks the rules; the link is closed.
+/// What the other end sends against the rules; the link is closed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// An unknown kind of frame.
-    #[error("the other end sent a frame of unknown kind {0}: are both ends of the same version?")]
+    #[error("the other end sent a frame of unknown kind {0}")]
     Kind(u8),
     /// A frame longer than its kind may be.
     #[error("the other end sent a frame of {0} bytes, which is too long for its kind")]
     TooLong(usize),
-    /// A payload that makes no sense.
-    #[error("the other end sent a frame that makes no sense")]
+    /// A payload that can't be read.
+    #[error("the other end sent a frame that can't be read")]
     Malformed,
 }
 
@@ -30,8 +26,6 @@ pub enum Error {
 enum Kind {
     Hello = 1,
     Open,
-    Accept,
-    Refuse,
     Data,
     Fin,
     Reset,
@@ -39,15 +33,14 @@ enum Kind {
     Ping,
     Pong,
     Leave,
+    Close,
 }
 
 impl Kind {
     fn of(byte: u8) -> Result<Self, Error> {
-        const ALL: [Kind; 11] = [
+        const ALL: [Kind; 10] = [
             Kind::Hello,
             Kind::Open,
-            Kind::Accept,
-            Kind::Refuse,
             Kind::Data,
             Kind::Fin,
             Kind::Reset,
@@ -55,65 +48,78 @@ impl Kind {
             Kind::Ping,
             Kind::Pong,
             Kind::Leave,
+            Kind::Close,
         ];
         ALL.into_iter().find(|kind| *kind as u8 == byte).ok_or(Error::Kind(byte))
     }
 }
 
+/// What a stream carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Content {
+    /// Bytes in order, with flow control.
+    Bytes = 1,
+    /// Datagrams: each arrives whole or not at all.
+    Datagrams,
+}
+
 /// A frame, or a piece of one that carries data.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Frame<'a> {
-    /// The first frame on a link: the session that it belongs to.
-    Hello { session: &'a [u8] },
-    /// The container has a client for a tunnel.
-    Open { stream: u32, tunnel: TunnelId, source: SocketAddr },
-    /// The host is connected.
-    Accept { stream: u32 },
-    /// The host is not, and why.
-    Refuse { stream: u32, reason: &'a str },
+pub(crate) enum Frame<'a> {
+    /// The first frame each way: the greeting of the end that dialled, and the answer.
+    Hello { greeting: &'a [u8] },
+    /// A new stream, and what it is for.
+    Open { stream: u32, content: Content, request: &'a [u8] },
     /// Bytes; `last` ends the frame, and with it a datagram.
     Data { stream: u32, piece: &'a [u8], last: bool },
     /// No more bytes this way.
     Fin { stream: u32 },
-    /// The stream is broken.
-    Reset { stream: u32 },
+    /// The stream is broken; the reason may be empty.
+    Reset { stream: u32, reason: &'a str },
     /// So many more bytes may be sent.
     Credit { stream: u32, bytes: u32 },
-    /// Are you there?
-    Ping,
+    /// Are you there? The answer repeats the stamp.
+    Ping { stamp: u64 },
     /// Yes.
-    Pong,
+    Pong { stamp: u64 },
     /// No new streams on this link, please.
     Leave,
+    /// The link ends now, and why.
+    Close { reason: &'a str },
 }
 
 impl Frame<'_> {
     /// Writes the frame; a piece of data is written as a whole frame.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Hello { session } => put(out, 0, Kind::Hello, &[session]),
-            Self::Open { stream, tunnel, source } => {
-                let port = source.port().to_be_bytes();
-                let tunnel = tunnel.to_be_bytes();
-                match source.ip() {
-                    IpAddr::V4(ip) => put(out, *stream, Kind::Open, &[&tunnel, &port, &ip.octets()]),
-                    IpAddr::V6(ip) => put(out, *stream, Kind::Open, &[&tunnel, &port, &ip.octets()]),
-                }
-            }
-            Self::Accept { stream } => put(out, *stream, Kind::Accept, &[]),
-            Self::Refuse { stream, reason } => {
-                let end = reason.floor_char_boundary(MAX_SMALL);
-                put(out, *stream, Kind::Refuse, &[&reason.as_bytes()[..end]]);
+            Self::Hello { greeting } => put(out, 0, Kind::Hello, &[greeting]),
+            Self::Open { stream, content, request } => {
+                put(out, *stream, Kind::Open, &[&[*content as u8], request]);
             }
             Self::Data { stream, piece, .. } => put(out, *stream, Kind::Data, &[piece]),
             Self::Fin { stream } => put(out, *stream, Kind::Fin, &[]),
-            Self::Reset { stream } => put(out, *stream, Kind::Reset, &[]),
+            Self::Reset { stream, reason } => put(out, *stream, Kind::Reset, &[cut(reason)]),
             Self::Credit { stream, bytes } => put(out, *stream, Kind::Credit, &[&bytes.to_be_bytes()]),
-            Self::Ping => put(out, 0, Kind::Ping, &[]),
-            Self::Pong => put(out, 0, Kind::Pong, &[]),
+            Self::Ping { stamp } => put(out, 0, Kind::Ping, &[&stamp.to_be_bytes()]),
+            Self::Pong { stamp } => put(out, 0, Kind::Pong, &[&stamp.to_be_bytes()]),
             Self::Leave => put(out, 0, Kind::Leave, &[]),
+            Self::Close { reason } => put(out, 0, Kind::Close, &[cut(reason)]),
         }
     }
+
+    /// The first frame of `bytes` and how long it is, if it is whole; for the greeting, before anything else is said.
+    pub(crate) fn first(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, Error> {
+        let Some(head) = Head::read(bytes)? else { return Ok(None) };
+        let length = HEADER + head.length;
+        let Some(payload) = bytes.get(HEADER..length) else { return Ok(None) };
+        Ok(Some((head.small(payload)?, length)))
+    }
+}
+
+/// A reason as long as a frame may be, cut between characters.
+fn cut(reason: &str) -> &[u8] {
+    &reason.as_bytes()[..reason.floor_char_boundary(MAX_SMALL)]
 }
 
 fn put(out: &mut Vec<u8>, stream: u32, kind: Kind, payload: &[&[u8]]) {
@@ -129,7 +135,7 @@ fn put(out: &mut Vec<u8>, stream: u32, kind: Kind, payload: &[&[u8]]) {
 
 /// Reads frames from bytes in any fragmentation.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub(crate) struct Decoder {
     /// A header, or a small frame, of which only a part has come.
     partial: Vec<u8>,
     /// The data frame under way and how much of it is still to come.
@@ -138,7 +144,7 @@ pub struct Decoder {
 
 impl Decoder {
     /// Hands every frame in `bytes` to `each`, and keeps what is incomplete.
-    pub fn feed<E: From<Error>>(
+    pub(crate) fn feed<E: From<Error>>(
         &mut self,
         mut bytes: &[u8],
         mut each: impl FnMut(Frame<'_>) -> Result<(), E>,
@@ -226,32 +232,28 @@ impl Head {
     /// The meaning of everything but data.
     fn small<'a>(&self, payload: &'a [u8]) -> Result<Frame<'a>, Error> {
         let stream = self.stream;
+        let text = || str::from_utf8(payload).map_err(|_| Error::Malformed);
+        let number = || payload.try_into().map(u64::from_be_bytes).map_err(|_| Error::Malformed);
         Ok(match self.kind {
-            Kind::Hello => Frame::Hello { session: payload },
+            Kind::Hello => Frame::Hello { greeting: payload },
             Kind::Open => {
-                let (tunnel, rest) = payload.split_first_chunk::<4>().ok_or(Error::Malformed)?;
-                let (port, ip) = rest.split_first_chunk::<2>().ok_or(Error::Malformed)?;
-                let ip: IpAddr = if let Ok(octets) = <[u8; 4]>::try_from(ip) {
-                    Ipv4Addr::from(octets).into()
-                } else {
-                    Ipv6Addr::from(<[u8; 16]>::try_from(ip).map_err(|_| Error::Malformed)?).into()
-                };
-                let source = SocketAddr::new(ip, u16::from_be_bytes(*port));
-                Frame::Open { stream, tunnel: u32::from_be_bytes(*tunnel), source }
-            }
-            Kind::Accept => Frame::Accept { stream },
-            Kind::Refuse => {
-                Frame::Refuse { stream, reason: str::from_utf8(payload).map_err(|_| Error::Malformed)? }
+                let (content, request) = payload.split_first().ok_or(Error::Malformed)?;
+                let content = [Content::Bytes, Content::Datagrams]
+                    .into_iter()
+                    .find(|known| *known as u8 == *content)
+                    .ok_or(Error::Malformed)?;
+                Frame::Open { stream, content, request }
             }
             Kind::Fin => Frame::Fin { stream },
-            Kind::Reset => Frame::Reset { stream },
+            Kind::Reset => Frame::Reset { stream, reason: text()? },
             Kind::Credit => {
                 let bytes = payload.try_into().map_err(|_| Error::Malformed)?;
                 Frame::Credit { stream, bytes: u32::from_be_bytes(bytes) }
             }
-            Kind::Ping => Frame::Ping,
-            Kind::Pong => Frame::Pong,
+            Kind::Ping => Frame::Ping { stamp: number()? },
+            Kind::Pong => Frame::Pong { stamp: number()? },
             Kind::Leave => Frame::Leave,
+            Kind::Close => Frame::Close { reason: text()? },
             Kind::Data => return Err(Error::Malformed),
         })
     }

@@ -1,5 +1,5 @@
-//! Who the two ends are: an authority per pair, which lives with the host's end, and a short-lived certificate for
-//! each end. Nobody but the pair has a certificate of that authority, so nobody else gets past the handshake.
+//! Who the ends are: an authority, which lives with one of them, and a short-lived certificate with a name for each
+//! end. Nobody else has a certificate of that authority, so nobody else gets past the handshake.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,8 +13,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedCipherSuite};
 
-/// How long an end's certificate is good for. The container's is renewed long before.
-pub const LIFETIME: Duration = Duration::from_hours(24 * 30);
+use crate::tls::VERSION;
+
+/// How long an end's certificate is good for; whoever keeps one longer has it renewed.
+const LIFETIME: Duration = Duration::from_hours(24 * 30);
 /// A clock that is a little behind must not refuse a certificate made just now.
 const CLOCK_SKEW: Duration = Duration::from_hours(1);
 
@@ -36,39 +38,35 @@ pub enum Error {
     /// The keys don't fit TLS.
     #[error("the keys can't be used for TLS")]
     Tls(#[from] rustls::Error),
+    /// A name that no end can have.
+    #[error("{0:?} can't be the name of an end: use a DNS label")]
+    Name(String),
     /// The authority can't vouch for anybody.
     #[error("the authority's certificate can't be used to verify")]
     Verifier(#[from] rustls::server::VerifierBuilderError),
 }
 
-/// One of the two ends.
+/// What an end does when a connection is made. Its certificate is good for that only, so neither can play the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// The end that dials, on the host.
-    Host,
-    /// The end that listens, in the container.
-    Container,
+pub enum Role {
+    /// Connects.
+    Dialer,
+    /// Is connected to.
+    Listener,
 }
 
-impl End {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Host => "host.link.causeway.internal",
-            Self::Container => "container.link.causeway.internal",
-        }
-    }
-
-    /// What its certificate is good for: neither end can play the other.
+impl Role {
     fn purpose(self) -> ExtendedKeyUsagePurpose {
         match self {
-            Self::Host => ExtendedKeyUsagePurpose::ClientAuth,
-            Self::Container => ExtendedKeyUsagePurpose::ServerAuth,
+            Self::Dialer => ExtendedKeyUsagePurpose::ClientAuth,
+            Self::Listener => ExtendedKeyUsagePurpose::ServerAuth,
         }
     }
 
-    fn params(self) -> Result<CertificateParams, rcgen::Error> {
-        let mut params = CertificateParams::new(vec![self.name().to_owned()])?;
-        params.distinguished_name.push(DnType::CommonName, self.name());
+    fn params(self, name: &str) -> Result<CertificateParams, rcgen::Error> {
+        let name = domain_name(name);
+        let mut params = CertificateParams::new(vec![name.clone()])?;
+        params.distinguished_name.push(DnType::CommonName, name);
         params.extended_key_usages = vec![self.purpose()];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         let now = SystemTime::now();
@@ -78,7 +76,14 @@ impl End {
     }
 }
 
-/// The authority of one pair.
+/// Where the names of ends live, so that they are never those of anybody else.
+const DOMAIN: &str = ".link.causeway.internal";
+
+fn domain_name(name: &str) -> String {
+    format!("{name}{DOMAIN}")
+}
+
+/// The authority that a group of ends trusts: both ends of a pair, or a listener and all who may dial it.
 #[derive(Clone)]
 pub struct Authority {
     certificate: String,
@@ -98,7 +103,7 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, "Causeway link");
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        // It ends with the pair, not on a day: after a long sleep the pair must still know itself.
+        // It ends when its ends do, not on a day: after a long sleep they must still know each other.
         params.not_after = rcgen::date_time_ymd(9999, 12, 31);
         let key = KeyPair::generate()?;
         let certificate = params.self_signed(&key)?;
@@ -126,10 +131,13 @@ impl Authority {
         Ok(Issuer::from_ca_cert_pem(&self.certificate, KeyPair::from_pem(&self.key)?)?)
     }
 
-    /// A fresh key and certificate for one end.
-    pub fn issue(&self, end: End) -> Result<Identity, Error> {
+    /// A fresh key and certificate for the end that is called `name`, which is a DNS label.
+    ///
+    /// # Errors
+    /// When `name` can't be part of a certificate.
+    pub fn issue(&self, role: Role, name: &str) -> Result<Identity, Error> {
         let key = KeyPair::generate()?;
-        let certificate = end.params()?.signed_by(&key, &self.issuer()?)?;
+        let certificate = role.params(name)?.signed_by(&key, &self.issuer()?)?;
         Ok(Identity {
             authority: self.certificate.clone(),
             certificate: certificate.pem(),
@@ -137,10 +145,13 @@ impl Authority {
         })
     }
 
-    /// Signs a key that the container made itself; only the key is taken from the request.
-    pub(crate) fn renew(&self, request: &str) -> Result<String, Error> {
+    /// Signs a key that an end made itself; only the key is taken from the request.
+    ///
+    /// # Errors
+    /// When the request can't be read.
+    pub fn renew(&self, request: &str, role: Role, name: &str) -> Result<String, Error> {
         let request = CertificateSigningRequestParams::from_pem(request)?;
-        let certificate = End::Container.params()?.signed_by(&request.public_key, &self.issuer()?)?;
+        let certificate = role.params(name)?.signed_by(&request.public_key, &self.issuer()?)?;
         Ok(certificate.pem())
     }
 }
@@ -183,11 +194,14 @@ impl Identity {
         })
     }
 
-    /// A new key with the request to have it signed; the certificate is filled in by [`Self::renewed`].
-    pub(crate) fn request(&self) -> Result<(String, Renewal), Error> {
+    /// A new key and the request to have it signed, for [`Authority::renew`].
+    ///
+    /// # Errors
+    /// When no key can be made.
+    pub fn request(&self) -> Result<(String, Renewal), Error> {
         let key = KeyPair::generate()?;
-        let request =
-            CertificateParams::new(vec![End::Container.name().to_owned()])?.serialize_request(&key)?;
+        // The authority takes nothing but the key from it.
+        let request = CertificateParams::default().serialize_request(&key)?;
         let renewal = Renewal { authority: self.authority.clone(), key: key.serialize_pem() };
         Ok((request.pem()?, renewal))
     }
@@ -220,6 +234,7 @@ impl Identity {
             .with_single_cert(chain, key)?;
         // Each connection shows its certificate: a ticket would outlive a renewal.
         config.send_tls13_tickets = 0;
+        config.alpn_protocols = vec![VERSION.to_vec()];
         Ok(config.into())
     }
 
@@ -231,35 +246,50 @@ impl Identity {
             .with_root_certificates(self.roots()?)
             .with_client_auth_cert(chain, key)?;
         config.resumption = rustls::client::Resumption::disabled();
+        config.alpn_protocols = vec![VERSION.to_vec()];
         Ok(config.into())
     }
 }
 
 /// A key that waits for its certificate.
-pub(crate) struct Renewal {
+pub struct Renewal {
     authority: String,
     key: String,
 }
 
 impl Renewal {
-    pub(crate) fn signed(self, certificate: String) -> Identity {
+    /// The identity with the certificate that the authority gave.
+    pub fn signed(self, certificate: String) -> Identity {
         Identity { authority: self.authority, certificate, key: self.key }
     }
 }
 
-/// The name that the host expects of the container.
-pub(crate) fn container_name() -> ServerName<'static> {
-    ServerName::try_from(End::Container.name()).expect("a valid DNS name")
+/// The name that a dialer expects the other end to show.
+pub(crate) fn server_name(name: &str) -> Result<ServerName<'static>, Error> {
+    ServerName::try_from(domain_name(name)).map_err(|_| Error::Name(name.to_owned()))
 }
 
-/// A name for a session that nobody can guess.
-pub(crate) fn token() -> Result<String, Error> {
+/// The name in a certificate that has been verified.
+pub(crate) fn name_of(certificate: &CertificateDer<'_>) -> Option<String> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    let names = certificate.subject_alternative_name().ok()??;
+    names.value.general_names.iter().find_map(|name| match name {
+        x509_parser::extensions::GeneralName::DNSName(name) => Some(name.strip_suffix(DOMAIN)?.to_owned()),
+        _ => None,
+    })
+}
+
+/// A text that nobody can guess.
+///
+/// # Errors
+/// When the system has no randomness to give.
+pub fn token() -> Result<String, Error> {
     let mut bytes = [0; 16];
     provider().secure_random.fill(&mut bytes).map_err(|_| rustls::Error::FailedToGetRandomBytes)?;
     Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
-/// AES first: both ends run on this machine, and it is the fastest where the processor helps.
+/// AES first: it is the fastest where the processor helps, which is nearly everywhere.
 fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
     provider.cipher_suites.retain(|suite| matches!(suite, SupportedCipherSuite::Tls13(_)));
@@ -269,4 +299,36 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
         _ => 2,
     });
     provider.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_tells_its_name() {
+        let identity =
+            Authority::new().expect("keys").issue(Role::Dialer, "laptop-7").expect("a certificate");
+        let (chain, _) = identity.chain().expect("a certificate");
+        assert_eq!(name_of(&chain[0]).as_deref(), Some("laptop-7"));
+        assert_eq!(name_of(&CertificateDer::from(vec![1, 2, 3])), None);
+    }
+
+    #[test]
+    fn a_renewed_identity_is_as_good_as_the_first() {
+        let authority = Authority::new().expect("keys");
+        let first = authority.issue(Role::Listener, "box").expect("a certificate");
+        let (request, waiting) = first.request().expect("a request");
+        let second = waiting.signed(authority.renew(&request, Role::Listener, "box").expect("signed"));
+        assert!(second != first);
+        second.server_config().expect("fits TLS");
+        assert!(Identity::from_pem(&second.to_pem()).expect("reads") == second);
+    }
+
+    #[test]
+    fn text_that_holds_no_keys_is_refused() {
+        assert!(Authority::from_pem("rubbish").is_err());
+        assert!(Identity::from_pem("rubbish").is_err());
+        assert!(matches!(server_name("no good"), Err(Error::Name(_))));
+    }
 }

@@ -1,26 +1,39 @@
-//! Links: an authenticated, encrypted pair of ends that carries streams and datagrams from a container network to the
-//! host. The host dials, the container listens; everything is mutual TLS 1.3 with an authority per pair.
-//! A crate of its own because both ends, the controllers and the binary use it, and because it must know nothing of
-//! Kubernetes. Streams share a few long-lived connections, so that opening one costs no handshake.
+//! Links: an authenticated, encrypted connection between two ends that carries streams and datagrams both ways.
+//! A crate of its own because tunnels and the engine use it, and because it must know nothing of either, nor of
+//! Kubernetes. Either end may dial, either may open streams; everything is mutual TLS 1.3 with an authority of its own.
+//! Streams share a few long-lived connections, so that opening one costs no handshake.
+//!
+//! A connection begins with [`dial`] or [`Listener::accept`], becomes a [`Link`] with [`Connection::start`], and is
+//! driven by its [`Driver`]. The other end's streams come to the [`Handler`], which turns them into a [`Stream`]
+//! (any caller's `AsyncRead + AsyncWrite`, or joined to a socket by [`Stream::relay`]) or a [`Flow`] of datagrams.
 
 #![warn(missing_docs)]
 
-pub mod client;
-mod control;
-mod counters;
-mod datagram;
+mod connection;
+mod dialer;
 mod driver;
+mod flow;
 mod frame;
-mod gate;
-pub mod host;
-pub mod identity;
-mod mux;
+mod identity;
+mod inbound;
+mod link;
+mod listener;
 mod outbox;
-mod pump;
+mod relay;
 mod socket;
 mod stream;
-mod tunnel;
+mod tls;
+mod traffic;
+mod window;
 
-pub use counters::Counters;
-pub use identity::{Authority, End, Identity};
-pub use tunnel::{Port, Protocol, Tunnel, TunnelId};
+pub use connection::{Connection, Error};
+pub use dialer::dial;
+pub use driver::{Driver, Ended};
+pub use flow::{Flow, Sink};
+pub use identity::{Authority, Error as IdentityError, Identity, Renewal, Role, token};
+pub use link::{Handler, Incoming, Link, Unusable};
+pub use listener::{Credentials, Listener};
+pub use relay::RelayEnd;
+pub use socket::{connect, end_writing, prepare, reset_on_close};
+pub use stream::{Settings, Stream};
+pub use traffic::Traffic;

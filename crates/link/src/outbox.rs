@@ -1,36 +1,39 @@
-//! What waits to be encrypted and sent on one link. Streams put frames in, the link's driver takes all of them at
-//! once, so that many small frames share a TLS record and a system call. It is bounded: a stream that finds it full
-//! leaves its name and is woken when there is room.
+//! What waits to be sealed and sent on one link. Streams put frames in, the link's driver takes all of them at once, so
+//! that many small frames share a TLS record and a system call. It is bounded: a stream that finds it full leaves its
+//! name and is woken when there is room.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
+use causeway_base::lock::lock;
 use futures::task::AtomicWaker;
 
 use crate::frame::Frame;
-use crate::mux::lock;
-use crate::stream::Stream;
+use crate::stream::Shared;
 
-/// Streams stop reading from their sockets while more than this waits.
-const FULL: usize = 192 << 10;
+/// Streams stop reading from their sources while more than this waits.
+pub(crate) const FULL: usize = 256 << 10;
+/// Answers come in beyond that, whether there is room or not. Where so much waits, the other end asks and never reads.
+const FLOODED: usize = 8 << 20;
 
 /// Frames on their way out.
 #[derive(Default)]
-pub struct Outbox {
+pub(crate) struct Outbox {
     inner: Mutex<Inner>,
     /// Wakes the driver.
-    pub driver: AtomicWaker,
+    pub(crate) driver: AtomicWaker,
 }
 
 #[derive(Default)]
 struct Inner {
     bytes: Vec<u8>,
-    waiting: Vec<Arc<Stream>>,
+    waiting: Vec<Arc<Shared>>,
     closed: bool,
 }
 
 impl Outbox {
     /// Adds a frame. On a closed link it goes nowhere: the streams are told that the link is gone.
-    pub fn put(&self, frame: &Frame<'_>) {
+    pub(crate) fn put(&self, frame: &Frame<'_>) {
         let mut inner = lock(&self.inner);
         if inner.closed {
             return;
@@ -43,50 +46,53 @@ impl Outbox {
         }
     }
 
-    /// Whether `stream` may add data; if not it is woken when it may.
-    pub fn has_room(&self, stream: &Arc<Stream>) -> bool {
+    /// Whether `stream` may add data; if not, it is woken when it may.
+    pub(crate) fn has_room(&self, stream: &Arc<Shared>) -> bool {
         let mut inner = lock(&self.inner);
         let room = inner.bytes.len() < FULL;
-        if !room {
+        if !room && !stream.waits_for_room.swap(true, Relaxed) {
             inner.waiting.push(stream.clone());
         }
         room
     }
 
     /// Whether a datagram may be added; it is dropped otherwise, as networks do.
-    pub fn has_room_for_datagram(&self) -> bool {
+    pub(crate) fn has_room_for_datagram(&self) -> bool {
         lock(&self.inner).bytes.len() < FULL
     }
 
-    pub fn is_empty(&self) -> bool {
-        lock(&self.inner).bytes.is_empty()
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.inner).bytes.len()
     }
 
-    /// Moves everything into `out`, which is empty, and wakes those who wait for room. Says whether there was anything.
-    pub fn take(&self, out: &mut Vec<u8>) -> bool {
+    /// Whether the other end asks for more than it reads.
+    pub(crate) fn is_flooded(&self) -> bool {
+        self.len() > FLOODED
+    }
+
+    /// Moves everything into `out`, which is empty, and wakes those who wait for room.
+    pub(crate) fn take(&self, out: &mut Vec<u8>) {
         let waiting = {
             let mut inner = lock(&self.inner);
-            if inner.bytes.is_empty() {
-                return false;
-            }
             std::mem::swap(&mut inner.bytes, out);
             std::mem::take(&mut inner.waiting)
         };
-        for stream in waiting {
-            stream.wake();
-        }
-        true
+        wake(waiting);
     }
 
-    /// Refuses everything from now on.
-    pub fn close(&self) {
+    /// Refuses everything from now on; what is in it may still be sent.
+    pub(crate) fn close(&self) {
         let mut inner = lock(&self.inner);
         inner.closed = true;
-        inner.bytes = Vec::new();
         let waiting = std::mem::take(&mut inner.waiting);
         drop(inner);
-        for stream in waiting {
-            stream.wake();
-        }
+        wake(waiting);
+    }
+}
+
+fn wake(waiting: Vec<Arc<Shared>>) {
+    for stream in waiting {
+        stream.waits_for_room.store(false, Relaxed);
+        stream.writer.wake();
     }
 }

@@ -1,10 +1,13 @@
-//! Options of sockets: no delay, keep-alive, ending one direction, ending with a reset.
+//! Kernel sockets: options, and reading and writing with as few system calls as can be.
 
 use std::io;
 use std::net::SocketAddr;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use rustix::net::sockopt;
+use rustix::io::Errno;
+use rustix::net::{SendFlags, sockopt};
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -13,7 +16,10 @@ const KEEPALIVE_IDLE: Duration = Duration::from_mins(1);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// Connects within a time.
+/// Connects within a time, and prepares the socket.
+///
+/// # Errors
+/// When nobody answers there, or nobody does in time.
 pub async fn connect(address: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
     let socket = timeout(limit, TcpStream::connect(address)).await.map_err(|_| {
         let text = format!("no answer within {} s", limit.as_secs_f32());
@@ -39,10 +45,93 @@ pub fn reset_on_close(socket: &TcpStream) {
 }
 
 /// Tells the peer that nothing more will come.
+///
+/// # Errors
+/// When the kernel refuses; a peer that is gone already is not an error.
 pub fn end_writing(socket: &TcpStream) -> io::Result<()> {
     match rustix::net::shutdown(socket, rustix::net::Shutdown::Write) {
-        // The peer is gone already, and so is whoever would want to know.
-        Ok(()) | Err(rustix::io::Errno::NOTCONN) => Ok(()),
+        Ok(()) | Err(Errno::NOTCONN) => Ok(()),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads what has come. A read that does not fill the buffer has emptied the socket, so the runtime is told to wait for
+/// more, and nobody spends a system call on finding out.
+pub(crate) fn poll_recv(
+    socket: &TcpStream,
+    cx: &mut Context<'_>,
+    buffer: &mut [u8],
+) -> Poll<io::Result<usize>> {
+    loop {
+        ready!(socket.poll_read_ready(cx))?;
+        let mut received = None;
+        let result = socket.try_io(Interest::READABLE, || {
+            let count = rustix::io::read(socket, &mut *buffer)?;
+            received = Some(count);
+            if (1..buffer.len()).contains(&count) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        });
+        match (received, result) {
+            (Some(count), _) => return Poll::Ready(Ok(count)),
+            (None, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => {
+                return Poll::Ready(Err(error));
+            }
+            (None, _) => {}
+        }
+    }
+}
+
+/// Writes as much as the socket takes now, possibly nothing. `more` says that the rest of a larger piece follows, so
+/// that the kernel need not send what does not fill a packet.
+pub(crate) fn send(socket: &TcpStream, piece: &[u8], more: bool) -> io::Result<usize> {
+    let mut flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    flags.set(SendFlags::MORE, more);
+    let ask = || match rustix::net::send(socket, piece, flags) {
+        Err(Errno::AGAIN) => Ok(0),
+        sent => Ok(sent?),
+    };
+    write_with(socket, piece.len(), ask)
+}
+
+/// The same for two pieces, one after the other.
+pub(crate) fn send_both(socket: &TcpStream, pieces: (&[u8], &[u8])) -> io::Result<usize> {
+    let ask = || {
+        let slices = [io::IoSlice::new(pieces.0), io::IoSlice::new(pieces.1)];
+        match rustix::io::writev(socket, &slices) {
+            Err(Errno::AGAIN) => Ok(0),
+            sent => Ok(sent?),
+        }
+    };
+    write_with(socket, pieces.0.len() + pieces.1.len(), ask)
+}
+
+/// Asks the kernel to write. If it does not take everything, the runtime is told to wait until it can take more.
+fn write_with(
+    socket: &TcpStream,
+    wanted: usize,
+    mut ask: impl FnMut() -> io::Result<usize>,
+) -> io::Result<usize> {
+    let mut asked = None;
+    let result = socket.try_io(Interest::WRITABLE, || {
+        let sent = ask()?;
+        asked = Some(sent);
+        if sent < wanted { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+    });
+    match (asked, result) {
+        (Some(sent), _) => Ok(sent),
+        // The runtime does not know yet that a socket made a moment ago can be written to.
+        (None, Err(error)) if error.kind() == io::ErrorKind::WouldBlock => ask(),
+        (None, Err(error)) => Err(error),
+        (None, Ok(())) => Ok(0),
+    }
+}
+
+/// Bytes that the peer has not acknowledged.
+#[expect(unsafe_code, reason = "rustix has no function for this ioctl")]
+pub(crate) fn unacknowledged(socket: &TcpStream) -> i32 {
+    const SIOCOUTQ: rustix::ioctl::Opcode = 0x5411;
+    // SAFETY: SIOCOUTQ on a socket writes one int and nothing else.
+    unsafe {
+        let question = rustix::ioctl::Getter::<SIOCOUTQ, i32>::new();
+        rustix::ioctl::ioctl(socket, question).unwrap_or(0)
     }
 }

@@ -1,305 +1,270 @@
-//! One stream on a link: a client's connection on the container's end, a connection to the service on the host's.
-//! What comes in over the link is written to the socket at once by the link's driver; only what the socket does not
-//! take is kept, at most one window, and written by the stream's own task. An idle stream holds no buffer.
+//! One stream on a link. Whoever opened or accepted it reads and writes it like any other, or has it joined to a
+//! socket (`relay`), past which no byte is copied here. An idle stream holds no buffer.
 
-use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
+use causeway_base::lock::lock;
 use futures::task::AtomicWaker;
-use rustix::io::Errno;
-use rustix::net::{SendFlags, send, sendto};
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::counters::Tally;
-use crate::frame::Frame;
-use crate::mux::{Link, lock};
-use crate::tunnel::TunnelId;
+use crate::frame::{Frame, MAX_PAYLOAD};
+use crate::inbound::{Broken, Delivery, Inbound, Sink};
+use crate::link::Link;
+use crate::traffic::Traffic;
+use crate::window;
 
-/// How much may be on its way in one direction of a stream before the receiver has taken it.
-pub const WINDOW: u32 = 256 << 10;
-/// Credit is given back in pieces of at least this.
-const CREDIT_STEP: u32 = WINDOW / 4;
-
-/// What a stream is connected to.
-pub enum Socket {
-    /// A connection.
-    Tcp(TcpStream),
-    /// The host's own socket for one client's datagrams, connected to the service.
-    Session(UdpSocket),
-    /// A client of the container's socket, which all clients share.
-    Peer(Arc<UdpSocket>, SocketAddr),
+/// What is asked of a stream.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How long it may be silent before it is broken off.
+    pub idle_timeout: Duration,
+    /// Where its bytes are counted.
+    pub traffic: Arc<Traffic>,
 }
 
-/// One stream.
-pub struct Stream {
-    pub id: u32,
-    pub tunnel: TunnelId,
-    pub link: Arc<Link>,
-    pub tally: Arc<Tally>,
-    idle: Duration,
-    born: Instant,
-    /// When something last moved, in milliseconds after `born`.
+/// What the stream's owner and the link's driver share.
+pub(crate) struct Shared {
+    pub(crate) id: u32,
+    pub(crate) link: Arc<Link>,
+    settings: Settings,
+    /// When something last moved, by the link's clock.
     moved: AtomicU64,
     /// How much may still be sent.
     credit: AtomicU32,
-    waker: AtomicWaker,
-    socket: OnceLock<Socket>,
+    pub(crate) reader: AtomicWaker,
+    pub(crate) writer: AtomicWaker,
+    /// Whether the outbox has it on its list.
+    pub(crate) waits_for_room: AtomicBool,
     inbound: Mutex<Inbound>,
 }
 
-/// What came over the link and where it stands.
-#[derive(Default)]
-pub struct Inbound {
-    /// What the socket has not taken.
-    pub queue: VecDeque<Vec<u8>>,
-    /// How much of the first one it has.
-    pub written: usize,
-    /// Taken, and not yet credited.
-    taken: u32,
-    /// Nothing more will come.
-    pub fin: bool,
-    /// The socket was told so.
-    pub shut: bool,
-    /// The stream is broken and by whom.
-    pub broken: Option<Side>,
-    /// The link is gone: what came is still written, nothing else can be done.
-    pub lost: bool,
-    /// A datagram of which only a part has come.
-    datagram: Vec<u8>,
-    queued: usize,
-}
-
-/// Who broke a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
-    /// This end: the other one has to hear of it.
-    Here,
-    /// The other end, or the loss of the link.
-    There,
-}
-
-impl Stream {
-    pub fn new(id: u32, tunnel: TunnelId, link: Arc<Link>, tally: Arc<Tally>, idle: Duration) -> Self {
+impl Shared {
+    pub(crate) fn new(id: u32, link: Arc<Link>, settings: Settings, sink: Sink) -> Self {
         Self {
             id,
-            tunnel,
+            moved: AtomicU64::new(link.clock()),
             link,
-            tally,
-            idle,
-            born: Instant::now(),
-            moved: AtomicU64::new(0),
-            credit: AtomicU32::new(WINDOW),
-            waker: AtomicWaker::new(),
-            socket: OnceLock::new(),
-            inbound: Mutex::default(),
+            settings,
+            credit: AtomicU32::new(window::FIRST),
+            reader: AtomicWaker::new(),
+            writer: AtomicWaker::new(),
+            waits_for_room: AtomicBool::new(false),
+            inbound: Mutex::new(Inbound::new(sink)),
         }
     }
 
-    /// Gives the stream its socket.
-    pub fn attach(&self, socket: Socket) {
-        let attached = self.socket.set(socket);
-        debug_assert!(attached.is_ok(), "a stream gets one socket");
-    }
-
-    pub fn socket(&self) -> Option<&Socket> {
-        self.socket.get()
-    }
-
-    pub fn inbound(&self) -> std::sync::MutexGuard<'_, Inbound> {
+    pub(crate) fn inbound(&self) -> MutexGuard<'_, Inbound> {
         lock(&self.inbound)
     }
 
-    pub fn register(&self, waker: &std::task::Waker) {
-        self.waker.register(waker);
+    fn wake(&self) {
+        self.reader.wake();
+        self.writer.wake();
     }
 
-    pub fn wake(&self) {
-        self.waker.wake();
-    }
-
-    /// How much may be sent now.
-    pub fn credit(&self) -> usize {
-        self.credit.load(Ordering::Acquire) as usize
+    /// How much may be sent now; none while the link is busy with what it has. The writer is woken when it may go on.
+    pub(crate) fn allowance(self: &Arc<Self>) -> usize {
+        let credit = self.credit.load(Ordering::Acquire) as usize;
+        if credit == 0 || !self.link.outbox.has_room(self) { 0 } else { credit.min(MAX_PAYLOAD) }
     }
 
     /// Sends bytes for which there is credit.
-    pub fn send(&self, piece: &[u8]) {
+    pub(crate) fn send(&self, piece: &[u8]) {
         self.credit.fetch_sub(piece.len() as u32, Ordering::AcqRel);
         self.send_datagram(piece);
     }
 
     /// Sends a datagram, for which no credit is needed.
-    pub fn send_datagram(&self, piece: &[u8]) {
+    pub(crate) fn send_datagram(&self, piece: &[u8]) {
         self.touch();
-        self.tally.outbound.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        self.settings.traffic.add_sent(piece.len());
         self.link.outbox.put(&Frame::Data { stream: self.id, piece, last: true });
     }
 
     /// The other end has room for more.
-    pub fn credited(&self, bytes: u32) {
-        // An end that gives more than a window gains nothing by it.
-        let more = |credit: u32| Some(credit.saturating_add(bytes).min(WINDOW));
+    pub(crate) fn credited(&self, bytes: u32) {
+        let more = |credit: u32| Some(credit.saturating_add(bytes));
         let old = self.credit.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
         if old == Ok(0) {
-            self.wake();
+            self.writer.wake();
         }
     }
 
     /// Bytes came over the link.
-    pub fn deliver(&self, piece: &[u8], last: bool) {
+    pub(crate) fn deliver(&self, piece: &[u8], last: bool) {
         self.touch();
-        self.tally.inbound.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        self.settings.traffic.add_received(piece.len());
         let mut inbound = self.inbound();
-        match self.socket() {
-            Some(Socket::Tcp(socket)) if inbound.queue.is_empty() => {
-                let sent = write_some(socket, piece);
-                self.delivered(&mut inbound, piece, sent);
-            }
-            Some(Socket::Tcp(_)) | None => self.keep(&mut inbound, piece),
-            Some(Socket::Session(socket)) => {
-                inbound.whole(piece, last, |datagram| match send(socket, datagram, SendFlags::DONTWAIT) {
-                    // The refusal is that of an earlier datagram, and this one has not been sent.
-                    Err(Errno::CONNREFUSED) => send(socket, datagram, SendFlags::DONTWAIT),
-                    sent => sent,
-                });
-            }
-            Some(Socket::Peer(socket, peer)) => {
-                inbound.whole(piece, last, |datagram| sendto(socket, datagram, SendFlags::DONTWAIT, peer));
-            }
+        match inbound.deliver(piece, last) {
+            Delivery::Taken(count) => self.taken(&mut inbound, count),
+            Delivery::Failed => inbound.broken = inbound.broken.take().or(Some(Broken::Here)),
+        }
+        let wake = inbound.broken.is_some() || !inbound.queue.is_empty();
+        drop(inbound);
+        if wake {
+            self.reader.wake();
         }
     }
 
-    fn delivered(&self, inbound: &mut Inbound, piece: &[u8], sent: io::Result<usize>) {
-        match sent {
-            Ok(sent) => {
-                self.taken(inbound, sent);
-                if sent < piece.len() {
-                    self.keep(inbound, &piece[sent..]);
-                }
-            }
-            Err(_) => self.break_locally(inbound),
-        }
-    }
-
-    /// Keeps what the socket does not take now; its own task writes it when it can.
-    fn keep(&self, inbound: &mut Inbound, piece: &[u8]) {
-        if inbound.broken.is_some() {
-            return;
-        }
-        if inbound.queued + piece.len() > WINDOW as usize {
-            // The other end was never given that much credit.
-            self.break_locally(inbound);
-            return;
-        }
-        inbound.queued += piece.len();
-        match inbound.queue.back_mut() {
-            // Small pieces share a buffer, so that a window of them does not become a thousand allocations.
-            Some(tail) if tail.len() + piece.len() <= 16 << 10 => tail.extend_from_slice(piece),
-            _ => inbound.queue.push_back(piece.to_vec()),
-        }
-        self.wake();
-    }
-
-    fn break_locally(&self, inbound: &mut Inbound) {
-        inbound.broken.get_or_insert(Side::Here);
-        self.wake();
-    }
-
-    /// The socket took `count` bytes, so the other end may send as many more.
-    pub fn taken(&self, inbound: &mut Inbound, count: usize) {
-        inbound.taken += count as u32;
-        if inbound.taken >= CREDIT_STEP && !inbound.fin {
-            let bytes = std::mem::take(&mut inbound.taken);
+    /// So many bytes have gone on from here, so the other end may send as many more.
+    pub(crate) fn taken(&self, inbound: &mut Inbound, count: usize) {
+        let credit = inbound.window.taken(count, self.link.round_trip(), |more| self.link.grant(more));
+        if let Some(bytes) = credit.filter(|_| !inbound.fin) {
             self.link.outbox.put(&Frame::Credit { stream: self.id, bytes });
         }
     }
 
-    /// Writes what is kept as far as the socket takes it; says whether all is written.
-    pub fn flush(&self, inbound: &mut Inbound, socket: &TcpStream) -> io::Result<bool> {
-        while let Some(head) = inbound.queue.front() {
-            let left = &head[inbound.written..];
-            let sent = write_some(socket, left)?;
-            let whole = sent == left.len();
-            if whole {
-                inbound.queue.pop_front();
-                inbound.written = 0;
-            } else {
-                inbound.written += sent;
-            }
-            inbound.queued -= sent;
-            self.taken(inbound, sent);
-            if !whole {
-                return Ok(false);
-            }
-        }
-        // A drained queue gives its memory back.
-        inbound.queue = VecDeque::new();
-        Ok(true)
-    }
-
     /// Nothing more will come over the link.
-    pub fn finished(&self) {
+    pub(crate) fn finished(&self) {
         self.inbound().fin = true;
-        self.wake();
+        self.reader.wake();
     }
 
-    /// The link is gone.
-    pub fn lose_link(&self) {
-        self.inbound().lost = true;
+    /// The stream breaks off; the first cause counts.
+    pub(crate) fn break_off(&self, cause: Broken) {
+        self.inbound().broken.get_or_insert(cause);
         self.wake();
-    }
-
-    /// The other end broke the stream off.
-    pub fn break_off(&self) {
-        self.inbound().broken = Some(Side::There);
-        self.wake();
-    }
-
-    /// This end breaks the stream off, and tells the other.
-    pub fn abort(&self) {
-        self.break_locally(&mut self.inbound());
     }
 
     fn touch(&self) {
-        self.moved.store(self.born.elapsed().as_millis() as u64, Ordering::Relaxed);
+        self.moved.store(self.link.clock(), Ordering::Relaxed);
     }
 
     /// Whether nothing moved for too long.
-    pub fn is_idle(&self) -> bool {
-        let moved = Duration::from_millis(self.moved.load(Ordering::Relaxed));
-        self.born.elapsed().saturating_sub(moved) > self.idle
+    pub(crate) fn is_idle(&self) -> bool {
+        let silent = self.link.clock().saturating_sub(self.moved.load(Ordering::Relaxed));
+        Duration::from_millis(silent) > self.settings.idle_timeout
+    }
+
+    /// Whether it is broken off.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.inbound().broken.is_some()
+    }
+
+    /// The owner is done with it: the other end is told unless it knows, and the link forgets it.
+    pub(crate) fn release(&self, sent_fin: bool, reason: &str) {
+        let mut inbound = self.inbound();
+        let known = match inbound.broken {
+            Some(Broken::There(_) | Broken::Lost) => true,
+            Some(Broken::Here) => false,
+            None => sent_fin && inbound.fin,
+        };
+        // What comes from here on goes nowhere, and the socket is let go.
+        inbound.broken.get_or_insert(Broken::Here);
+        inbound.sink = Sink::Reader;
+        let extra = inbound.window.extra();
+        drop(inbound);
+        if !known {
+            self.link.outbox.put(&Frame::Reset { stream: self.id, reason });
+        }
+        self.link.remove(self.id, extra);
     }
 }
 
-/// Writes until the socket takes no more.
-fn write_some(socket: &TcpStream, piece: &[u8]) -> io::Result<usize> {
-    let mut sent = 0;
-    while sent < piece.len() {
-        match socket.try_write(&piece[sent..]) {
-            Ok(count) => sent += count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(sent)
+/// One stream. Dropped before both directions have ended, it is broken off.
+pub struct Stream {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) sent_fin: bool,
+    /// What the other end is told if it is broken off.
+    reason: String,
 }
 
-impl Inbound {
-    /// Sends a datagram once it is whole. One that the network does not take is lost, as datagrams are. The kernel is
-    /// asked directly: the runtime does not know yet that a socket made a moment ago can be written to.
-    fn whole(&mut self, piece: &[u8], last: bool, send: impl FnOnce(&[u8]) -> rustix::io::Result<usize>) {
-        if last && self.datagram.is_empty() {
-            let _ = send(piece);
-            return;
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream").field("id", &self.shared.id).finish_non_exhaustive()
+    }
+}
+
+impl Stream {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, sent_fin: false, reason: String::new() }
+    }
+
+    /// Breaks it off and tells the other end why.
+    pub fn refuse(mut self, reason: impl Into<String>) {
+        self.shared.break_off(Broken::Here);
+        self.reason = reason.into();
+    }
+
+    pub(crate) fn send_fin(&mut self) {
+        if !self.sent_fin {
+            self.sent_fin = true;
+            self.shared.link.outbox.put(&Frame::Fin { stream: self.shared.id });
         }
-        self.datagram.extend_from_slice(piece);
-        if last {
-            let _ = send(&self.datagram);
-            self.datagram = Vec::new();
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.shared.release(self.sent_fin, &self.reason);
+    }
+}
+
+/// A broken stream as those who read and write it are told.
+fn error(broken: &Broken) -> io::Error {
+    match broken {
+        Broken::Here => io::ErrorKind::ConnectionAborted.into(),
+        Broken::There(reason) if reason.is_empty() => io::ErrorKind::ConnectionReset.into(),
+        Broken::There(reason) => io::Error::new(io::ErrorKind::ConnectionReset, reason.clone()),
+        Broken::Lost => io::Error::new(io::ErrorKind::ConnectionReset, "the link is gone"),
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let shared = &self.shared;
+        shared.reader.register(cx.waker());
+        let mut inbound = shared.inbound();
+        if !inbound.queue.is_empty() && inbound.broken != Some(Broken::Here) {
+            let (front, _) = inbound.queue.as_slices();
+            let count = front.len().min(buffer.remaining());
+            buffer.put_slice(&front[..count]);
+            inbound.consume(count);
+            shared.taken(&mut inbound, count);
+            return Poll::Ready(Ok(()));
         }
+        match &inbound.broken {
+            _ if inbound.fin => Poll::Ready(Ok(())),
+            Some(broken) => Poll::Ready(Err(error(broken))),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let shared = &self.shared;
+        shared.writer.register(cx.waker());
+        if self.sent_fin {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        if let Some(broken) = &shared.inbound().broken {
+            return Poll::Ready(Err(error(broken)));
+        }
+        let count = shared.allowance().min(bytes.len());
+        if count == 0 && !bytes.is_empty() {
+            return Poll::Pending;
+        }
+        shared.send(&bytes[..count]);
+        Poll::Ready(Ok(count))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The driver sends what it has as soon as it can.
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.send_fin();
+        Poll::Ready(Ok(()))
     }
 }

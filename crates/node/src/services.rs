@@ -1,7 +1,8 @@
 //! Services on one machine: follows Services and EndpointSlices, publishes the plan that makes their addresses work,
-//! and says in Events on a Service what keeps one of its addresses from working. Whoever runs the plan reports back.
+//! and says in Events on a Service what keeps one of its addresses from working. The engine that runs the plan reports
+//! back.
 
-mod speaker;
+mod address_events;
 mod translate;
 
 use std::{error::Error, fmt::Debug, sync::Arc, time::Duration};
@@ -24,15 +25,18 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use self::speaker::Listeners;
-pub use self::translate::translate;
+pub use self::address_events::Listeners;
+use self::translate::translate;
 use crate::events::Recorder;
 
 /// Changes come in groups (a Service, its slice, its pods): they are taken together.
 const DEBOUNCE: Duration = Duration::from_millis(20);
 
-/// Publishes plans until `shutdown`, and tells of the listeners that whoever runs the plan says fail. While the API
-/// cannot be asked the last plan stays.
+/// Publishes plans until `shutdown`, and records Events for the listeners that are reported to fail. While the API cannot
+/// be asked the last plan stays.
+///
+/// # Cancellation
+/// Nothing is left behind when it is dropped.
 pub async fn run(
     client: Client,
     node: &str,
@@ -48,7 +52,7 @@ pub async fn run(
         () = follow(client.clone(), services_writer, &changed) => {}
         () = follow(client.clone(), slices_writer, &changed) => {}
         () = publish(&services, &slices, &changed, &plan_tx) => {}
-        () = speaker::run(Recorder::new(client, "services", node), &services, listeners_rx) => {}
+        () = address_events::run(Recorder::new(client, "services", node), &services, listeners_rx) => {}
     }
 }
 

@@ -11,22 +11,24 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tonic::Status as Refusal;
 
-use crate::board::{Board, ClientStatus, Entry};
+use crate::clients::{Clients, Entry};
+use crate::resource::Kind;
 use crate::session::{MOST_NAMES, Names, Next, Request, Response, Session};
-use crate::snapshot::{Kind, Snapshot};
+use crate::snapshot::Snapshot;
+use crate::status::ClientStatus;
 
 /// What a stream needs of the server.
-pub struct Context {
-    pub snapshots_rx: watch::Receiver<Arc<Snapshot>>,
-    pub board: Arc<Board>,
-    pub stop: CancellationToken,
-    pub address: String,
+pub(crate) struct Context {
+    pub(crate) snapshots_rx: watch::Receiver<Arc<Snapshot>>,
+    pub(crate) clients: Arc<Clients>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) address: String,
     /// Given back when the stream ends.
-    pub _place: OwnedSemaphorePermit,
+    pub(crate) _permit: OwnedSemaphorePermit,
 }
 
 /// A message of either variant.
-pub trait Message {
+pub(crate) trait Message {
     type Answer: Send + 'static;
     const DELTA: bool;
     fn node(&self) -> Option<&str>;
@@ -36,14 +38,14 @@ pub trait Message {
 }
 
 /// Serves a stream to its end.
-pub async fn run<M: Message>(
+pub(crate) async fn run<M: Message>(
     mut context: Context,
     mut requests: impl Stream<Item = Result<M, Refusal>> + Unpin,
     answer_tx: mpsc::Sender<Result<M::Answer, Refusal>>,
 ) {
     let mut session = Session::new(M::DELTA, Instant::now());
     let mut snapshot = context.snapshots_rx.borrow_and_update().clone();
-    let mut line = Line {
+    let mut progress = Progress {
         status: ClientStatus {
             node: String::new(),
             address: std::mem::take(&mut context.address),
@@ -55,22 +57,22 @@ pub async fn run<M: Message>(
         entry: None,
     };
     loop {
-        // Worked out only while the one place is free, so that it is the newest when it goes.
+        // Worked out only while there is room for it, so that it is the newest when it goes.
         let mut wake = None;
-        if let Ok(place) = answer_tx.try_reserve() {
+        if let Ok(permit) = answer_tx.try_reserve() {
             match session.next(&snapshot, Instant::now()) {
-                Next::Send(response) => place.send(Ok(M::answer(response))),
+                Next::Send(response) => permit.send(Ok(M::answer(response))),
                 Next::Wait(until) => wake = Some(until),
                 Next::Nothing => {}
             }
         }
-        line.show(&session, &snapshot, &context.board);
+        progress.show(&session, &snapshot, &context.clients);
         let full = answer_tx.capacity() == 0;
         tokio::select! {
             request = requests.next() => {
                 let Some(Ok(message)) = request else { break };
                 if let Some(node) = message.node() {
-                    node.clone_into(&mut line.status.node);
+                    node.clone_into(&mut progress.status.node);
                 }
                 if let Some(request) = message.into_request()
                     && !session.receive(request, Instant::now())
@@ -87,8 +89,8 @@ pub async fn run<M: Message>(
                 }
                 snapshot = context.snapshots_rx.borrow_and_update().clone();
             }
-            place = answer_tx.reserve(), if full => {
-                if place.is_err() {
+            permit = answer_tx.reserve(), if full => {
+                if permit.is_err() {
                     break;
                 }
             }
@@ -98,22 +100,22 @@ pub async fn run<M: Message>(
     }
 }
 
-/// What the board says of this client.
-struct Line {
+/// How far this client is, as its entry says.
+struct Progress {
     status: ClientStatus,
     settled: Option<u64>,
     /// Once the client has said who it is.
     entry: Option<Entry>,
 }
 
-impl Line {
-    fn show(&mut self, session: &Session, snapshot: &Snapshot, board: &Arc<Board>) {
+impl Progress {
+    fn show(&mut self, session: &Session, snapshot: &Snapshot, clients: &Arc<Clients>) {
         let settled = session.is_settled(snapshot).then_some(snapshot.number);
         let nack = session.nacks().next().cloned();
         let up_to_date = settled.is_some() && nack.is_none();
         let entry = match &mut self.entry {
             None if self.status.node.is_empty() => return,
-            None => self.entry.insert(board.enter(self.status.clone())),
+            None => self.entry.insert(clients.add(self.status.clone())),
             Some(entry) => entry,
         };
         if (settled, up_to_date, &nack) == (self.settled, self.status.up_to_date, &self.status.nack) {

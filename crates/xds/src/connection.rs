@@ -1,5 +1,5 @@
 //! Accepted connections: counted, and looked at before HTTP/2 takes them, so that silence and rubbish on the port
-//! cost a place for some seconds only.
+//! take one of the permitted connections for some seconds only.
 
 use std::io;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::Connected;
 
-use crate::server::Door;
+use crate::server::Socket;
 
 /// Connections at a time.
 const MOST_CONNECTIONS: usize = 4096;
@@ -23,11 +23,11 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// A pause after the system refused to hand out a connection, for lack of descriptors as a rule.
 const REST: Duration = Duration::from_millis(100);
 
-/// A connection with its place.
-pub struct Connection {
+/// A connection with its permit.
+pub(crate) struct Connection {
     io: Io,
     peer: Peer,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 enum Io {
@@ -37,20 +37,20 @@ enum Io {
 
 /// Where a client connected from.
 #[derive(Debug, Clone)]
-pub struct Peer(pub String);
+pub(crate) struct Peer(pub(crate) String);
 
 /// Accepts until it is stopped; connections that begin well go to `connection_tx`.
-pub async fn accept(
-    door: Door,
+pub(crate) async fn accept(
+    socket: Socket,
     tls: bool,
     connection_tx: mpsc::Sender<Result<Connection, io::Error>>,
     stop: CancellationToken,
 ) {
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
         let accepted = tokio::select! {
-            accepted = next(&door) => accepted,
+            accepted = next(&socket) => accepted,
             () = stop.cancelled() => return,
         };
         let (io, peer) = match accepted {
@@ -70,7 +70,7 @@ pub async fn accept(
             };
             if well {
                 // Nobody receives any more only when the server stops.
-                let _ = connection_tx.send(Ok(Connection { io, peer, _place: place })).await;
+                let _ = connection_tx.send(Ok(Connection { io, peer, _permit: permit })).await;
             } else {
                 tracing::debug!(peer = peer.0, "connection dropped: it does not begin with HTTP/2");
             }
@@ -78,14 +78,14 @@ pub async fn accept(
     }
 }
 
-async fn next(door: &Door) -> io::Result<(Io, Peer)> {
-    match door {
-        Door::Tcp(listener) => {
+async fn next(socket: &Socket) -> io::Result<(Io, Peer)> {
+    match socket {
+        Socket::Tcp(listener) => {
             let (stream, address) = listener.accept().await?;
             stream.set_nodelay(true)?;
             Ok((Io::Tcp(stream), Peer(address.to_string())))
         }
-        Door::Unix(listener) => {
+        Socket::Unix(listener) => {
             let (stream, _) = listener.accept().await?;
             let pid = stream.peer_cred().ok().and_then(|credentials| credentials.pid());
             Ok((

@@ -2,15 +2,20 @@
 //!
 //! A crate of its own because the generated Envoy types are heavy; nobody else sees them.
 
-mod board;
+#![warn(missing_docs, unreachable_pub)]
+
 mod client_stream;
+mod clients;
 mod connection;
-pub mod resources;
+mod resource;
+mod resources;
 mod server;
 mod session;
+mod set;
 mod snapshot;
+mod status;
 mod wire;
 
-pub use board::{ClientStatus, Handle, Nack, Status};
-pub use resources::notes;
-pub use server::{Door, Error, Options, Server, Tls};
+pub use resources::{notes, problems};
+pub use server::{Error, Options, Server, Socket, Tls};
+pub use status::{ClientStatus, Handle, Nack, Status};

@@ -1,38 +1,42 @@
-//! The plan as Envoy's own resources: pure functions, one module per type. A plan is expected to be valid.
+//! The plan as Envoy's own resources: pure functions, one module per type. A plan is expected to be valid and to have
+//! no [`problems`].
 
 mod access_log;
-pub mod cluster;
-pub mod endpoints;
+pub(crate) mod cluster;
+pub(crate) mod endpoints;
 mod filter_chains;
 mod health_check;
-pub mod listener;
+pub(crate) mod listener;
+mod matcher;
 mod notes;
+mod problems;
 mod server_names;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use causeway_ir::{Cluster, Keepalive, Plan};
+use causeway_ir::{Cluster, Keepalive, Period, Plan};
 use envoy_types::pb::envoy::config::core::v3::socket_address::{PortSpecifier, Protocol};
 use envoy_types::pb::envoy::config::core::v3::{Address, SocketAddress, TcpKeepalive, address};
 use envoy_types::pb::google::protobuf::{self, UInt32Value};
 
 pub use notes::notes;
+pub use problems::problems;
 
 /// The cluster of the bootstrap through which Envoy reaches this server; a plan's cluster can't have its name there.
-pub const XDS_CLUSTER: &str = "xds_cluster";
+const XDS_CLUSTER: &str = "xds_cluster";
 
 /// The clusters of a plan by name.
-pub type Clusters<'a> = HashMap<&'a str, &'a Cluster>;
+pub(crate) type Clusters<'a> = HashMap<&'a str, &'a Cluster>;
 
 /// Finds clusters by their names.
-pub fn clusters(plan: &Plan) -> Clusters<'_> {
+pub(crate) fn clusters(plan: &Plan) -> Clusters<'_> {
     plan.clusters.iter().map(|cluster| (cluster.name.as_str(), cluster)).collect()
 }
 
 /// The name of a plan's cluster in Envoy.
-pub fn cluster_name(name: &str) -> String {
+pub(crate) fn cluster_name(name: &str) -> String {
     // Clusters of the bootstrap can't be replaced by discovery.
     if name.trim_end_matches('_') == XDS_CLUSTER { format!("{name}_") } else { name.to_owned() }
 }
@@ -41,11 +45,15 @@ fn duration(duration: Duration) -> protobuf::Duration {
     protobuf::Duration { seconds: duration.as_secs() as i64, nanos: duration.subsec_nanos() as i32 }
 }
 
+fn period(period: Period) -> protobuf::Duration {
+    duration(period.get())
+}
+
 fn number(value: u32) -> UInt32Value {
     UInt32Value { value }
 }
 
-fn address(address: SocketAddr, protocol: Protocol) -> Address {
+fn socket_address(address: SocketAddr, protocol: Protocol) -> Address {
     Address {
         address: Some(address::Address::SocketAddress(SocketAddress {
             protocol: protocol.into(),

@@ -22,10 +22,12 @@ use tonic::transport::server::TlsConnectInfo;
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 use tonic::{Request, Response, Status as Refusal, Streaming};
 
-use crate::board::{Board, Handle};
 use crate::client_stream::{self, Context, Message};
+use crate::clients::Clients;
 use crate::connection::{self, Peer};
+use crate::resources;
 use crate::snapshot::Snapshot;
+use crate::status::Handle;
 
 /// Streams at a time; an Envoy has one.
 const MOST_STREAMS: usize = 2048;
@@ -37,8 +39,8 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_mins(5);
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
-/// Where Envoys connect to. A TCP address beyond loopback needs TLS.
-pub enum Door {
+/// The socket that Envoys connect to. A TCP address beyond loopback needs TLS.
+pub enum Socket {
     /// An address and port.
     Tcp(TcpListener),
     /// A socket in the file system.
@@ -81,32 +83,38 @@ pub enum Error {
 /// A running server.
 pub struct Server {
     handle: Handle,
-    board: Arc<Board>,
+    clients: Arc<Clients>,
     stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Server {
-    /// Serves the newest plan of a channel; `None` means that there is none yet. Must be called within a tokio runtime.
+    /// Serves the newest plan of a channel; `None` means that there is none yet.
+    ///
+    /// # Errors
+    /// If the socket is open to the network without TLS, or the certificates can't be used.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub fn start(
         plans_rx: watch::Receiver<Option<Arc<Plan>>>,
-        door: Door,
+        socket: Socket,
         options: Options,
     ) -> Result<Self, Error> {
-        if let Door::Tcp(listener) = &door {
+        if let Socket::Tcp(listener) = &socket {
             let address = listener.local_addr().map_err(Error::Address)?;
             if options.tls.is_none() && !address.ip().is_loopback() {
                 return Err(Error::Open(address));
             }
         }
-        let board = Board::new();
+        let clients = Clients::new();
         let stop = CancellationToken::new();
         let (snapshots_tx, snapshots_rx) = watch::channel(Arc::new(Snapshot::default())); // plans → streams
         let service = AggregatedDiscoveryServiceServer::new(Service {
             snapshots_rx,
-            board: Arc::clone(&board),
+            clients: Arc::clone(&clients),
             stop: stop.clone(),
-            places: Arc::new(Semaphore::new(MOST_STREAMS)),
+            permits: Arc::new(Semaphore::new(MOST_STREAMS)),
         })
         .max_decoding_message_size(LARGEST_REQUEST);
         let mut builder = tonic::transport::Server::builder()
@@ -122,7 +130,7 @@ impl Server {
             builder = builder.tls_config(config).map_err(Error::Tls)?;
         }
         let (connection_tx, connection_rx) = mpsc::channel(16); // accept → HTTP/2
-        let accepting = connection::accept(door, tls, connection_tx, stop.clone());
+        let accepting = connection::accept(socket, tls, connection_tx, stop.clone());
         let stopped = stop.clone();
         let router = builder.add_service(service);
         let serving = async move {
@@ -132,9 +140,9 @@ impl Server {
                 tracing::error!(%error, "xDS is no longer served");
             }
         };
-        let following = follow(plans_rx, snapshots_tx, Arc::clone(&board), stop.clone());
+        let following = follow(plans_rx, snapshots_tx, Arc::clone(&clients), stop.clone());
         let tasks = vec![tokio::spawn(accepting), tokio::spawn(serving), tokio::spawn(following)];
-        Ok(Self { handle: Handle::new(Arc::clone(&board)), board, stop, tasks })
+        Ok(Self { handle: Handle::new(Arc::clone(&clients)), clients, stop, tasks })
     }
 
     /// A view that can be given away.
@@ -143,9 +151,12 @@ impl Server {
     }
 
     /// Ends all streams and stops. Envoys go on with what they have.
+    ///
+    /// # Cancellation
+    /// If it is dropped, the streams end all the same, only nothing waits for them.
     pub async fn shutdown(self) {
         self.stop.cancel();
-        self.board.stop();
+        self.clients.stop();
         for mut task in self.tasks {
             if tokio::time::timeout(STOP_LIMIT, &mut task).await.is_err() {
                 task.abort();
@@ -158,7 +169,7 @@ impl Server {
 async fn follow(
     mut plans_rx: watch::Receiver<Option<Arc<Plan>>>,
     snapshots_tx: watch::Sender<Arc<Snapshot>>,
-    board: Arc<Board>,
+    clients: Arc<Clients>,
     stop: CancellationToken,
 ) {
     loop {
@@ -169,22 +180,25 @@ async fn follow(
             if !known {
                 // A large plan takes a while; streams must not wait for it.
                 let made = tokio::task::spawn_blocking(move || {
-                    let problems = match &last.plan {
+                    let mut problems = match &last.plan {
                         Some(served) => plan.validate_after(served),
                         None => plan.validate(),
                     };
+                    if problems.is_empty() {
+                        problems = resources::problems(&plan);
+                    }
                     if problems.is_empty() { Ok(last.next(plan)) } else { Err((plan, problems)) }
                 });
                 match made.await {
                     Ok(Ok(snapshot)) => {
                         let (plan, number) = (snapshot.plan.clone(), snapshot.number);
-                        // The board first: nobody may be settled with a plan that it does not know.
+                        // Before the streams get it: no client may be settled with a plan that is not known.
                         if let Some(plan) = plan {
-                            board.serve(plan, number);
+                            clients.serve(plan, number);
                         }
                         snapshots_tx.send_replace(Arc::new(snapshot));
                     }
-                    Ok(Err((plan, problems))) => board.refuse(plan, problems),
+                    Ok(Err((plan, problems))) => clients.refuse(plan, problems),
                     Err(error) => tracing::error!(%error, "a plan could not be translated"),
                 }
             }
@@ -204,9 +218,9 @@ async fn follow(
 
 struct Service {
     snapshots_rx: watch::Receiver<Arc<Snapshot>>,
-    board: Arc<Board>,
+    clients: Arc<Clients>,
     stop: CancellationToken,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Refusal>> + Send>>;
@@ -216,7 +230,7 @@ impl Service {
         &self,
         request: Request<Streaming<M>>,
     ) -> Result<Response<Answers<M::Answer>>, Refusal> {
-        let place = Arc::clone(&self.places)
+        let permit = Arc::clone(&self.permits)
             .try_acquire_owned()
             .map_err(|_| Refusal::resource_exhausted("too many discovery streams"))?;
         let extensions = request.extensions();
@@ -224,10 +238,10 @@ impl Service {
         let peer = peer.or_else(|| extensions.get::<TlsConnectInfo<Peer>>().map(TlsConnectInfo::get_ref));
         let context = Context {
             snapshots_rx: self.snapshots_rx.clone(),
-            board: Arc::clone(&self.board),
+            clients: Arc::clone(&self.clients),
             stop: self.stop.clone(),
             address: peer.map_or_else(String::new, |peer| peer.0.clone()),
-            _place: place,
+            _permit: permit,
         };
         let (answer_tx, answer_rx) = mpsc::channel(1); // session → HTTP/2
         tokio::spawn(client_stream::run(context, request.into_inner(), answer_tx));

@@ -2,7 +2,7 @@
 //! hash maps there, and a version is a hash of the bytes.
 
 /// A length-delimited field: a string, bytes or a message.
-pub fn field(number: u8, body: &[u8]) -> Vec<u8> {
+pub(crate) fn field(number: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![number << 3 | 2];
     let mut length = body.len();
     while length >= 0x80 {
@@ -15,7 +15,7 @@ pub fn field(number: u8, body: &[u8]) -> Vec<u8> {
 }
 
 /// A boolean field that is true.
-pub fn truth(number: u8) -> [u8; 2] {
+pub(crate) fn truth(number: u8) -> [u8; 2] {
     [number << 3, 1]
 }
 

@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_ir::{Cluster, Endpoint, Plan};
-use causeway_xds::{Door, Options, Server};
+use causeway_ir::tls::UpstreamTls;
+use causeway_ir::{Address, Cluster, Endpoint, Name, Plan, Transport};
+use causeway_xds::{Options, Server, Socket};
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
@@ -33,13 +34,18 @@ async fn serve(plan: Plan) -> (Served, Arc<Plan>) {
     let (plan_tx, plan_rx) = watch::channel(Some(Arc::clone(&plan)));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let server = Server::start(plan_rx, Door::Tcp(listener), Options::default()).unwrap();
+    let server = Server::start(plan_rx, Socket::Tcp(listener), Options::default()).unwrap();
     (Served { plan_tx, server, address }, plan)
 }
 
 fn plan(clusters: usize, port: u16) -> Plan {
-    let cluster = |i: usize| Cluster::new(format!("c{i}"), vec![Endpoint::new(format!("127.0.0.1:{port}"))]);
+    let cluster =
+        |i: usize| Cluster::new(Name::parse(&format!("c{i}")).unwrap(), vec![Endpoint::new(address(port))]);
     Plan { clusters: (0..clusters).map(cluster).collect(), ..Plan::default() }
+}
+
+fn address(port: u16) -> Address {
+    SocketAddr::from(([127, 0, 0, 1], port)).into()
 }
 
 struct Client {
@@ -121,7 +127,7 @@ async fn a_change_sends_only_what_changed_and_settles() {
     assert_eq!(status.clients[0].node, "scripted");
 
     let mut next = (*first).clone();
-    next.clusters[7].endpoints[0].address = "127.0.0.1:2".into();
+    next.clusters[7].endpoints[0].address = address(2);
     let next = Arc::new(next);
     served.plan_tx.send_replace(Some(Arc::clone(&next)));
     let response = client.hear().await;
@@ -148,13 +154,21 @@ async fn a_refusal_is_shown_and_a_plan_that_is_not_valid_is_not_served() {
     assert!(!shown.up_to_date);
 
     let mut bad = plan(1, 1);
-    bad.clusters[0].endpoints[0].address = "nowhere".into();
+    let double = bad.clusters[0].endpoints[0].clone();
+    bad.clusters[0].endpoints.push(double);
     let bad = Arc::new(bad);
     served.plan_tx.send_replace(Some(Arc::clone(&bad)));
     assert!(!handle.settled(&bad).await);
     let status = handle.status();
     assert!(Arc::ptr_eq(status.plan.as_ref().unwrap(), &first));
-    assert_eq!(status.refused.unwrap().1[0].path, "clusters[0].endpoints[0].address");
+    assert_eq!(status.refused.unwrap().1[0].path, "clusters[0].endpoints[1].address");
+
+    let mut beyond = plan(1, 1);
+    beyond.clusters[0].transport = Transport::Tls(UpstreamTls::default());
+    let beyond = Arc::new(beyond);
+    served.plan_tx.send_replace(Some(Arc::clone(&beyond)));
+    assert!(!handle.settled(&beyond).await, "what Envoy is not told is not left out");
+    assert_eq!(handle.status().refused.unwrap().1[0].path, "clusters[0].transport.tls");
     served.server.shutdown().await;
 }
 
@@ -173,7 +187,7 @@ async fn a_client_that_does_not_read_delays_nobody() {
     client.until(ENDPOINTS).await;
     for port in 2..12 {
         let mut next = plan(MANY, 1);
-        next.clusters[3].endpoints[0].address = format!("127.0.0.1:{port}");
+        next.clusters[3].endpoints[0].address = address(port);
         served.plan_tx.send_replace(Some(Arc::new(next)));
         let response = client.until(ENDPOINTS).await;
         assert_eq!(response.resources.len(), 1);

@@ -1,6 +1,6 @@
 //! Writing: everything an object goes through between a request's body and the store, for create and update.
 //!
-//! prune → default → carry over what the writer may not touch → validate → field ownership → store.
+//! prune → carry over what the writer may not touch → default → admit → validate → field ownership → store.
 
 use std::sync::Arc;
 

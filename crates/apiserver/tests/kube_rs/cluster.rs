@@ -1,24 +1,19 @@
 //! A server for one test, and short ways to say what tests say often.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use causeway_apiserver::server::{Server, Storage};
+use causeway_testkit::{eventually, soon};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{ListParams, PostParams, WatchEvent, WatchParams};
 use kube::core::Status;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use futures::{Stream, StreamExt};
-
-/// Longer than anything here takes, so that only a real failure runs into it.
-pub const PATIENCE: Duration = Duration::from_mins(1);
 
 pub struct Cluster {
     pub server: Arc<Server>,
@@ -30,7 +25,7 @@ impl Cluster {
         let server = Server::start(Storage::Memory, CancellationToken::new()).await.unwrap();
         let client = server.client();
         let cluster = Self { server, client };
-        until("every namespace is furnished", || cluster.is_furnished()).await;
+        eventually("every namespace is furnished", || cluster.is_furnished()).await;
         cluster
     }
 
@@ -86,18 +81,9 @@ pub fn version<K: Resource>(object: &K) -> u64 {
     object.meta().resource_version.as_ref().unwrap().parse().unwrap()
 }
 
-/// Asks again until `holds`, and fails the test when it takes too long.
-pub async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds().await {
-        assert!(Instant::now() < deadline, "still not true: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
 /// The next item of a stream, which must come.
 pub async fn next<S: Stream + Unpin>(stream: &mut S) -> S::Item {
-    tokio::time::timeout(PATIENCE, stream.next()).await.expect("something comes in time").expect("no end yet")
+    soon("the next item", stream.next()).await.expect("no end yet")
 }
 
 /// One watch event in short: its type and the object's name.

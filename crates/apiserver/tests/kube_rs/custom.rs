@@ -1,5 +1,6 @@
 //! Custom resources from their definition to its deletion.
 
+use causeway_testkit::{eventually, soon};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
@@ -7,7 +8,7 @@ use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, PATIENCE, refused, typed, until, version};
+use crate::cluster::{Cluster, refused, typed, version};
 
 fn definition() -> CustomResourceDefinition {
     let schema = json!({"openAPIV3Schema": {
@@ -53,7 +54,7 @@ pub async fn install(cluster: &Cluster) -> Api<CustomResourceDefinition> {
     let crds: Api<CustomResourceDefinition> = Api::all(cluster.client.clone());
     crds.create(&PostParams::default(), &definition()).await.unwrap();
     let established = await_condition(crds.clone(), "boats.example.dev", conditions::is_crd_established());
-    tokio::time::timeout(PATIENCE, established).await.unwrap().unwrap();
+    soon("the definition is established", established).await.unwrap();
     crds
 }
 
@@ -169,12 +170,14 @@ async fn deleting_the_definition_removes_its_objects() {
     api.create(&PostParams::default(), &held).await.unwrap();
     api.create(&PostParams::default(), &boat("free", json!({"size": 1}))).await.unwrap();
     crds.delete("boats.example.dev", &DeleteParams::default()).await.unwrap();
-    until("the free one is gone", || async { api.get_opt("free").await.unwrap().is_none() }).await;
+    eventually("the free one is gone", || async { api.get_opt("free").await.unwrap().is_none() }).await;
     assert!(api.get_opt("held").await.unwrap().is_some(), "the finalizer's owner has its say");
     let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     api.patch("held", &PatchParams::default(), &release).await.unwrap();
-    until("the definition is gone", || async { crds.get_opt("boats.example.dev").await.unwrap().is_none() })
-        .await;
+    eventually("the definition is gone", || async {
+        crds.get_opt("boats.example.dev").await.unwrap().is_none()
+    })
+    .await;
     let status = refused(api.list(&ListParams::default()).await);
     assert_eq!((status.code, status.reason.as_str()), (404, "NotFound"));
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use causeway_testkit::eventually;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::runtime::controller::Action;
@@ -10,7 +11,7 @@ use kube::runtime::finalizer::{Event, finalizer};
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 
-use crate::cluster::{Cluster, config_map, create, refused, typed, until};
+use crate::cluster::{Cluster, config_map, create, refused, typed};
 
 const FINALIZER: &str = "example.dev/cleanup";
 
@@ -62,7 +63,7 @@ async fn background_deletion_removes_the_owner_first_and_the_child_soon() {
     let (_, api) = family(&cluster).await;
     api.delete("owner", &DeleteParams::background()).await.unwrap();
     assert!(is_gone(&api, "owner").await);
-    until("the child is collected", || is_gone(&api, "child")).await;
+    eventually("the child is collected", || is_gone(&api, "child")).await;
 }
 
 #[tokio::test]
@@ -74,14 +75,14 @@ async fn foreground_deletion_keeps_the_owner_until_the_child_is_gone() {
     api.delete("owner", &DeleteParams::foreground()).await.unwrap();
     let owner = api.get("owner").await.unwrap();
     assert_eq!(owner.finalizers(), ["foregroundDeletion"]);
-    until("the child is being deleted", || async {
+    eventually("the child is being deleted", || async {
         api.get("child").await.unwrap().metadata.deletion_timestamp.is_some()
     })
     .await;
     assert!(!is_gone(&api, "owner").await);
     let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     api.patch("child", &PatchParams::default(), &release).await.unwrap();
-    until("the owner follows", || is_gone(&api, "owner")).await;
+    eventually("the owner follows", || is_gone(&api, "owner")).await;
     assert!(is_gone(&api, "child").await);
 }
 
@@ -90,7 +91,7 @@ async fn orphaned_children_stay_without_their_owner() {
     let cluster = Cluster::start().await;
     let (_, api) = family(&cluster).await;
     api.delete("owner", &DeleteParams::orphan()).await.unwrap();
-    until("the owner is gone", || is_gone(&api, "owner")).await;
+    eventually("the owner is gone", || is_gone(&api, "owner")).await;
     let child = api.get("child").await.unwrap();
     assert!(child.owner_references().is_empty() && child.metadata.deletion_timestamp.is_none());
 }
@@ -103,7 +104,7 @@ async fn a_child_of_an_owner_that_never_was_is_collected() {
         {"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "11111111-2222-3333-4444-555555555555"},
     ]}}));
     create(&api, child).await;
-    until("the child is collected", || is_gone(&api, "child")).await;
+    eventually("the child is collected", || is_gone(&api, "child")).await;
 }
 
 #[tokio::test]
@@ -115,8 +116,10 @@ async fn a_namespace_gets_its_account_and_takes_its_objects_along() {
     assert_eq!(made.status.unwrap().phase.as_deref(), Some("Active"));
     assert_eq!(made.metadata.labels.unwrap()["kubernetes.io/metadata.name"], "team");
     let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), "team");
-    until("the default account is there", || async { accounts.get_opt("default").await.unwrap().is_some() })
-        .await;
+    eventually("the default account is there", || async {
+        accounts.get_opt("default").await.unwrap().is_some()
+    })
+    .await;
 
     let api: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), "team");
     let held: ConfigMap = typed(json!({"metadata": {"name": "held", "finalizers": [FINALIZER]}}));
@@ -132,11 +135,12 @@ async fn a_namespace_gets_its_account_and_takes_its_objects_along() {
         "configmaps \"late\" is forbidden: unable to create new content in namespace team because it is being terminated"
     );
     assert_eq!(status.details.unwrap().causes[0].reason, "NamespaceTerminating");
-    until("the rest is emptied", || is_gone(&api, "free")).await;
+    eventually("the rest is emptied", || is_gone(&api, "free")).await;
     assert!(namespaces.get_opt("team").await.unwrap().is_some(), "it waits for the finalizer");
     let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     api.patch("held", &PatchParams::default(), &release).await.unwrap();
-    until("the namespace is gone", || async { namespaces.get_opt("team").await.unwrap().is_none() }).await;
+    eventually("the namespace is gone", || async { namespaces.get_opt("team").await.unwrap().is_none() })
+        .await;
     let status = refused(api.create(&PostParams::default(), &config_map("late", &[])).await);
     assert_eq!((status.code, status.message.as_str()), (404, "namespaces \"team\" not found"));
 }

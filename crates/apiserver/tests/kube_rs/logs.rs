@@ -6,6 +6,7 @@ use bytes::Bytes;
 use causeway_apiserver::access::User;
 use causeway_apiserver::error::ApiError;
 use causeway_apiserver::rest::logs::{LogOptions, ObjectLogs};
+use causeway_testkit::soon;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{AsyncBufReadExt, StreamExt};
@@ -13,7 +14,7 @@ use kube::Client;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, PATIENCE, refused};
+use crate::cluster::{Cluster, refused};
 use crate::custom::{boat, boats, install};
 
 /// Says what it was asked, and one line more when a follow is over.
@@ -95,7 +96,7 @@ async fn a_follow_ends_with_the_object() {
     api.delete("b", &DeleteParams::default()).await.unwrap();
     // One that follows under the same name is another.
     api.create(&PostParams::default(), &boat("b", json!({"size": 1}))).await.unwrap();
-    let last = tokio::time::timeout(PATIENCE, lines.next()).await.expect("the follow ends");
+    let last = soon("the follow ends", lines.next()).await;
     assert_eq!(last.unwrap().unwrap(), "over");
     assert!(lines.next().await.is_none());
 }

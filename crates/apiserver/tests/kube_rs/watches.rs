@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use causeway_testkit::{eventually, soon};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
@@ -10,7 +11,7 @@ use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use crate::cluster::{Cluster, PATIENCE, config_map, create, events, labelled, next, until, version};
+use crate::cluster::{Cluster, config_map, create, events, labelled, next, version};
 
 /// More changes than the history of one collection keeps.
 const PAST_HISTORY: usize = 9000;
@@ -93,7 +94,7 @@ async fn reflectors_equal_the_server_after_churn() {
         .map(|o| (o.name_any(), (version(&o), o.data)))
         .collect();
     for (reader, task) in followers {
-        until("the reflector has caught up", || async {
+        eventually("the reflector has caught up", || async {
             let state: BTreeMap<_, _> =
                 reader.state().into_iter().map(|o| (o.name_any(), (version(&*o), o.data.clone()))).collect();
             state == truth
@@ -153,7 +154,7 @@ async fn a_watch_ends_at_its_timeout_with_a_bookmark() {
     let other = serde_json::from_value(json!({"metadata": {"name": "other"}})).unwrap();
     let other = namespaces.create(&PostParams::default(), &other).await.unwrap();
     let stream = api.watch(&WatchParams::default().timeout(1), &from.to_string()).await.unwrap();
-    let seen: Vec<_> = tokio::time::timeout(PATIENCE, stream.try_collect()).await.unwrap().unwrap();
+    let seen: Vec<_> = soon("the end of the watch", stream.try_collect()).await.unwrap();
     let Some(WatchEvent::Bookmark(bookmark)) = seen.last() else { panic!("ends with a bookmark: {seen:?}") };
     assert!(bookmark.metadata.resource_version.parse::<u64>().unwrap() >= version(&other));
 }
@@ -199,7 +200,7 @@ async fn a_watcher_recovers_when_history_is_gone() {
 
     let mut names = Vec::new();
     loop {
-        match tokio::time::timeout(PATIENCE, recovering.next()).await.unwrap().unwrap() {
+        match soon("the next event", recovering.next()).await.unwrap() {
             Ok(watcher::Event::Init) => names.clear(),
             Ok(watcher::Event::InitApply(object)) => names.push(object.name_any()),
             Ok(watcher::Event::InitDone) => break,

@@ -1,15 +1,17 @@
 //! `causeway completions`: a script that teaches a shell our commands.
 
+use std::process::ExitCode;
+
 use clap::CommandFactory;
 use clap_complete::Shell;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// The shell to write for.
     shell: Shell,
 }
 
-pub fn run(args: Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     clap_complete::generate(args.shell, &mut crate::cli::Cli::command(), "causeway", &mut std::io::stdout());
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }

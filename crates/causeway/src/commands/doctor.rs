@@ -1,5 +1,5 @@
-//! `causeway doctor proxy/NAME`: the troubleshooting list, run by itself. Each line says what was looked at, whether it is
-//! well, and what to do if not; the last ones send real connections through the proxy.
+//! `causeway doctor proxy/NAME`: the checks that a person would make to find what is wrong with a proxy, in order. Each
+//! line says what was checked and, if it failed, what to do; the last checks send real connections through the proxy.
 
 mod cluster;
 mod probe;
@@ -8,24 +8,24 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use causeway_api::{ProxyServer, ProxyServerStatus};
-use causeway_controllers::vlan::proxy::translate::{BackendState, Translation};
-use causeway_controllers::vlan::proxy::validate::validate;
-use causeway_ir::{Outcome, Protocol, Sniff};
+use causeway_ir::{Action, Protocol};
+use causeway_translate::proxy::{BackendState, Translation, validate};
 
-use crate::commands::routes::{self, Target};
+use crate::parts::output;
+use crate::parts::proxy_server::{ProxyArgs, services, translation};
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
-    target: Target,
+    proxy: ProxyArgs,
     /// Do not send connections through the proxy.
     #[arg(long)]
     no_probes: bool,
 }
 
-/// What was found at one step.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Finding {
+enum Finding {
     /// All is well.
     Good(String),
     /// Something is wrong; the second text says what to do.
@@ -44,56 +44,59 @@ impl Finding {
     }
 }
 
-pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let target = &args.target;
-    let client = target.client().await?;
+pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let ProxyArgs { name, object } = args.proxy;
+    let client = object.client().await?;
     let mut bad = 0;
-    let mut say = |findings: Vec<Finding>| {
+    let mut print = |findings: Vec<Finding>| {
         for finding in findings {
             bad += usize::from(matches!(finding, Finding::Bad(..)));
-            println!("{}", finding.line());
+            output::line(finding.line());
         }
     };
-    let Some(proxy) = target.find(&client).await? else {
-        say(vec![Finding::Bad(
-            format!("there is no ProxyServer {}/{}", target.namespace, target.name),
+    let Some(proxy) = object.find::<ProxyServer>(&client, &name).await? else {
+        print(vec![Finding::Bad(
+            format!("there is no ProxyServer {}/{name}", object.namespace),
             "create it, or say its namespace with -n; `kubectl get proxyservers -A` lists them".into(),
         )]);
         return Ok(ExitCode::FAILURE);
     };
-    say(spec(&proxy));
-    say(conditions(&proxy));
-    say(cluster::workload(&client, &proxy).await);
-    say(replicas(&proxy));
-    say(cluster::network(&client, &proxy).await);
-    let (targets, unread) = routes::targets(&client, &proxy).await;
+    print(spec(&proxy));
+    print(conditions(&proxy));
+    print(cluster::workload(&client, &proxy).await);
+    print(replicas(&proxy));
+    print(cluster::network(&client, &proxy).await);
+    let (services, unread) = services(&client, &proxy).await;
     let unread = unread.into_iter().map(|text| {
         Finding::Bad(
             text,
             "you may not read them; ask for list on services, endpointslices and referencegrants".into(),
         )
     });
-    say(unread.collect());
-    let made = routes::meaning(&proxy, &targets);
-    say(backends(&made.backends));
-    say(cluster::access(&client, &proxy, &targets).await);
-    if !args.no_probes {
-        say(probes(&proxy, &made).await);
+    print(unread.collect());
+    // What is wrong with a spec that has no plan is said above.
+    let translation = translation(&proxy, &services).ok();
+    print(translation.iter().flat_map(|translation| backends(&translation.backends)).collect());
+    print(cluster::access(&client, &proxy, &services).await);
+    if let Some(translation) = translation.filter(|_| !args.no_probes) {
+        print(probes(&proxy, &translation).await);
     }
     if bad == 0 {
-        println!("\nnothing is wrong with proxy/{}", target.name);
+        output::line(format_args!("\nnothing is wrong with proxy/{name}"));
         return Ok(ExitCode::SUCCESS);
     }
-    println!("\n{bad} of the lines above need attention");
+    output::line(format_args!("\n{bad} of the lines above need attention"));
     Ok(ExitCode::FAILURE)
 }
 
 fn spec(proxy: &ProxyServer) -> Vec<Finding> {
-    let problems = validate(&proxy.spec);
-    if problems.is_empty() {
-        let count = proxy.spec.backends.len();
-        return vec![Finding::Good(format!("the spec is valid, with {count} backends"))];
-    }
+    let problems = match validate(proxy) {
+        Ok(valid) => {
+            let count = valid.backends.len();
+            return vec![Finding::Good(format!("the spec is valid, with {count} backends"))];
+        }
+        Err(problems) => problems,
+    };
     let bad = |p: &causeway_ir::Problem| {
         Finding::Bad(format!("the spec is not valid: {}", p.path), p.message.clone())
     };
@@ -170,36 +173,35 @@ fn backends(states: &[BackendState]) -> Vec<Finding> {
 }
 
 /// Real connections to each address that answers from here.
-async fn probes(proxy: &ProxyServer, made: &Translation) -> Vec<Finding> {
+async fn probes(proxy: &ProxyServer, translation: &Translation) -> Vec<Finding> {
     let mut found = Vec::new();
     let addresses = addresses(&status(proxy));
     if addresses.is_empty() {
         return vec![Finding::Skipped("no proxy says where it listens, so none was tried".into())];
     }
     for address in addresses {
-        let listener =
-            made.plan.listeners.iter().find(|l| {
-                l.protocol == Protocol::Tcp && l.address().is_some_and(|a| a.port() == address.port())
-            });
+        let mut listeners = translation.plan.listeners.iter();
+        let listener = listeners.find(|l| !l.protocol.is_udp() && l.bind.port() == address.port());
         let Some(listener) = listener else { continue };
         if let Err(error) = probe::connect(address).await {
             found.push(Finding::Skipped(format!("{address} can't be reached from here ({error})")));
             continue;
         }
         found.push(Finding::Good(format!("{address} accepts connections")));
-        if listener.sniff == Sniff::None || listener.accept_proxy_protocol {
+        let Protocol::Tls(tls) = &listener.protocol else { continue };
+        if listener.accept_proxy_protocol.is_some() {
             continue;
         }
-        for route in &listener.routes {
-            let ready = made.backends.iter().any(|s| s.name == route.name && s.ready_endpoints > 0);
+        for route in &tls.routes {
+            let ready = translation.backends.iter().any(|s| *s.name == *route.name && s.ready_endpoints > 0);
             for name in route.server_names.iter().filter(|_| ready) {
-                found.push(probe::name(address, name, &route.name).await);
+                found.push(probe::name(address, &name.to_string(), &route.name).await);
             }
         }
-        if matches!(listener.unknown_server_name, Outcome::Refuse(_)) {
+        if matches!(tls.unknown_server_name, Action::Refuse(_)) {
             found.push(probe::unknown(address).await);
         }
-        let refused = matches!(listener.plaintext, Outcome::Refuse(_));
+        let refused = matches!(tls.plaintext, Action::Refuse(_));
         found.push(probe::plaintext(address, refused).await);
     }
     found

@@ -5,6 +5,7 @@ mod check;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -13,11 +14,13 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_rustls::TlsAcceptor;
 
+use crate::parts::output;
+use crate::parts::termination::Termination;
+
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Where to listen; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDR:PORT")]
     listen: SocketAddr,
@@ -41,35 +44,34 @@ pub struct Args {
     report: Option<SocketAddr>,
 }
 
-pub async fn run(args: Args) -> anyhow::Result<()> {
+pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     match (args.check.clone(), args.report) {
-        (Some(target), None) => check::once(&target, args.udp).await,
-        (Some(target), Some(report)) => check::keep(target, args.udp, report).await,
-        (None, _) if args.udp => serve_datagrams(&args).await,
-        (None, _) => serve(args).await,
+        (Some(target), None) => check::once(&target, args.udp).await?,
+        (Some(target), Some(report)) => check::keep(target, args.udp, report).await?,
+        (None, _) if args.udp => serve_datagrams(&args).await?,
+        (None, _) => serve(args).await?,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Sends every datagram back to where it came from.
 async fn serve_datagrams(args: &Args) -> anyhow::Result<()> {
     let socket = UdpSocket::bind(args.listen).await.with_context(|| busy(args.listen))?;
-    println!("{} listening on {}", args.name, socket.local_addr()?);
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    output::line(format_args!("{} listening on {}", args.name, socket.local_addr()?));
+    let mut termination = Termination::listen()?;
     let mut buffer = vec![0; 64 << 10];
     loop {
         tokio::select! {
             received = socket.recv_from(&mut buffer) => {
                 let (length, peer) = received?;
                 if let Err(error) = socket.send_to(&buffer[..length], peer).await {
-                    println!("{peer} can't be answered: {error}");
+                    output::line(format_args!("{peer} can't be answered: {error}"));
                 }
             }
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            () = termination.asked() => break,
         }
     }
-    println!("{} stopped", args.name);
+    output::line(format_args!("{} stopped", args.name));
     Ok(())
 }
 
@@ -83,9 +85,8 @@ async fn serve(args: Args) -> anyhow::Result<()> {
         _ => None,
     };
     let listener = TcpListener::bind(args.listen).await.with_context(|| busy(args.listen))?;
-    println!("{} listening on {}", args.name, listener.local_addr()?);
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    output::line(format_args!("{} listening on {}", args.name, listener.local_addr()?));
+    let mut termination = Termination::listen()?;
     loop {
         tokio::select! {
             accepted = listener.accept() => {
@@ -97,15 +98,14 @@ async fn serve(args: Args) -> anyhow::Result<()> {
                         None => answer(stream, peer, &name).await,
                     };
                     if let Err(error) = answered {
-                        println!("{peer} ended: {error}");
+                        output::line(format_args!("{peer} ended: {error}"));
                     }
                 });
             }
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            () = termination.asked() => break,
         }
     }
-    println!("{} stopped", args.name);
+    output::line(format_args!("{} stopped", args.name));
     Ok(())
 }
 
@@ -139,7 +139,7 @@ async fn answer(
     let mut buffer = vec![0; 16 << 10];
     let first = stream.read(&mut buffer).await?;
     if let Some(line) = request_line(&buffer[..first]) {
-        println!("{peer} {line}");
+        output::line(format_args!("{peer} {line}"));
         let text = format!("{name}\n{line}\nfrom {peer}\n");
         let head = format!(
             "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
@@ -152,7 +152,7 @@ async fn answer(
     stream.write_all(&buffer[..first]).await?;
     let (mut from, mut to) = tokio::io::split(stream);
     let bytes = tokio::io::copy(&mut from, &mut to).await? + first as u64;
-    println!("{peer} echoed {bytes} bytes");
+    output::line(format_args!("{peer} echoed {bytes} bytes"));
     to.shutdown().await
 }
 

@@ -1,8 +1,7 @@
 //! `causeway logs cntp/NAME`: the life of a tunnel proxy, as its controller wrote it down. A cluster whose API server is
 //! not Causeway's own has no such log; there the Events about the object say the most that can be had.
 
-use std::io::{ErrorKind, Write};
-use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use causeway_api::ContainerNetworkTunnelProxy;
@@ -13,22 +12,16 @@ use kube::api::ListParams;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 
-use crate::commands::status;
-use crate::parts::data_dir::DataDirArg;
+use crate::parts::object::{self, ObjectArgs};
+use crate::parts::output;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// The tunnel proxy, as cntp/NAME.
     #[arg(value_name = "cntp/NAME", value_parser = proxy_name)]
     name: String,
     #[command(flatten)]
-    data_dir: DataDirArg,
-    /// Ask this cluster instead of the control plane on this machine.
-    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// Its namespace.
-    #[arg(long, short, default_value = "default", value_name = "NAMESPACE")]
-    namespace: String,
+    object: ObjectArgs,
     /// Go on with what happens, until the object is deleted.
     #[arg(long, short)]
     follow: bool,
@@ -38,27 +31,16 @@ pub struct Args {
 }
 
 fn proxy_name(text: &str) -> Result<String, String> {
-    match text.split_once('/') {
-        Some((
-            "cntp" | "containernetworktunnelproxy" | "containernetworktunnelproxies" | "tunnel" | "tunnels",
-            name,
-        )) if !name.is_empty() => Ok(name.to_owned()),
-        _ => Err("write cntp/NAME; logs of pods are `kubectl logs NAME`".to_owned()),
-    }
+    let name = object::name_of::<ContainerNetworkTunnelProxy>(text);
+    name.map(ToOwned::to_owned)
+        .ok_or_else(|| "write cntp/NAME; logs of pods are `kubectl logs NAME`".to_owned())
 }
 
-pub async fn run(args: Args) -> anyhow::Result<()> {
-    let client = status::client(&args.data_dir, args.kubeconfig.as_deref()).await?;
-    let api: Api<ContainerNetworkTunnelProxy> = Api::namespaced(client.clone(), &args.namespace);
-    let object = api.get_opt(&args.name).await.with_context(|| {
-        format!("can't read ContainerNetworkTunnelProxy {}/{}", args.namespace, args.name)
-    })?;
-    let Some(object) = object else {
-        bail!(
-            "there is no ContainerNetworkTunnelProxy {} in namespace {}; `kubectl get cntp -A` lists them",
-            args.name,
-            args.namespace
-        );
+pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let client = args.object.client().await?;
+    let found = args.object.find::<ContainerNetworkTunnelProxy>(&client, &args.name).await?;
+    let Some(object) = found else {
+        bail!(args.object.missing::<ContainerNetworkTunnelProxy>(&args.name));
     };
     match print_log(&client, &args).await {
         Err(kube::Error::Api(status)) if status.code == 404 => {
@@ -67,15 +49,19 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
                  directory); these are the Events about {}",
                 args.name
             );
-            print_events(client, &args, &object.uid().unwrap_or_default()).await
+            print_events(client, &args, &object.uid().unwrap_or_default()).await?;
         }
         Err(kube::Error::Api(status)) if status.code == 403 => bail!(
             "you may not read it: {}; ask for the verb `get` on `containernetworktunnelproxies/log`, which the \
              role `view` has",
             status.message
         ),
-        other => other.with_context(|| format!("can't read the log of {}/{}", args.namespace, args.name)),
+        other => {
+            other
+                .with_context(|| format!("can't read the log of {}/{}", args.object.namespace, args.name))?;
+        }
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints the log that the API server has; an error of the API if it has none.
@@ -83,12 +69,12 @@ async fn print_log(client: &Client, args: &Args) -> Result<(), kube::Error> {
     let tail = args.tail.map_or_else(String::new, |tail| format!("&tailLines={tail}"));
     let path = format!(
         "/apis/{GROUP}/{VERSION}/namespaces/{}/containernetworktunnelproxies/{}/log?timestamps=true&follow={}{tail}",
-        args.namespace, args.name, args.follow
+        args.object.namespace, args.name, args.follow
     );
     let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
     let mut lines = client.request_stream(request).await?.lines();
     while let Some(line) = lines.try_next().await.map_err(|error| kube::Error::Service(error.into()))? {
-        if !say(&line) {
+        if !output::line(&line) {
             break;
         }
     }
@@ -96,16 +82,16 @@ async fn print_log(client: &Client, args: &Args) -> Result<(), kube::Error> {
 }
 
 async fn print_events(client: Client, args: &Args, uid: &str) -> anyhow::Result<()> {
-    let api: Api<Event> = Api::namespaced(client, &args.namespace);
+    let api: Api<Event> = Api::namespaced(client, &args.object.namespace);
     let about = format!("involvedObject.uid={uid}");
-    let can_not = || format!("can't read the Events of namespace {}", args.namespace);
+    let can_not = || format!("can't read the Events of namespace {}", args.object.namespace);
     let list = api.list(&ListParams::default().fields(&about)).await.with_context(can_not)?;
     let mut events = list.items;
     events.sort_by_key(time);
     let skipped =
         args.tail.map_or(0, |tail| events.len().saturating_sub(usize::try_from(tail).unwrap_or(usize::MAX)));
     for event in events.iter().skip(skipped) {
-        if !say(&line(event)) {
+        if !output::line(line(event)) {
             return Ok(());
         }
     }
@@ -118,7 +104,7 @@ async fn print_events(client: Client, args: &Args, uid: &str) -> anyhow::Result<
         watcher(api, watcher::Config::default().fields(&about)).default_backoff().applied_objects()
     );
     while let Some(event) = changes.try_next().await.with_context(can_not)? {
-        if !known.contains(&(event.uid(), event.resource_version())) && !say(&line(&event)) {
+        if !known.contains(&(event.uid(), event.resource_version())) && !output::line(line(&event)) {
             break;
         }
     }
@@ -136,15 +122,6 @@ fn time(event: &Event) -> String {
 fn line(event: &Event) -> String {
     let text = |part: &Option<String>| part.clone().unwrap_or_default();
     format!("{} {} {}: {}", time(event), text(&event.type_), text(&event.reason), text(&event.message))
-}
-
-/// Prints a line; false when nobody reads any more.
-fn say(line: &str) -> bool {
-    let mut out = std::io::stdout().lock();
-    match writeln!(out, "{line}").and_then(|()| out.flush()) {
-        Err(error) => error.kind() != ErrorKind::BrokenPipe,
-        Ok(()) => true,
-    }
 }
 
 #[cfg(test)]

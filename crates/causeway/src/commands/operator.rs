@@ -1,21 +1,25 @@
 //! `causeway operator`: the controllers against a Kubernetes cluster, with leader election, metrics and health.
 
+mod metrics;
+
 use std::net::SocketAddr;
+use std::process::ExitCode;
 
 use anyhow::Context;
 use causeway_api::{Engine, names};
 use causeway_controllers::operator::{Config, Operator};
 use causeway_controllers::vlan::proxy::Settings;
 use prometheus_client::registry::Registry;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::parts::container_runtime::ContainerRuntimeArg;
 use crate::parts::data_dir::{self, DataDirArg};
-use crate::parts::observe;
+use crate::parts::grants::GrantsArg;
+use crate::parts::own_program;
+use crate::parts::termination::Termination;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Namespace of the election's Lease; in a pod, its own.
     #[arg(long, env = "POD_NAMESPACE", default_value = names::NAMESPACE, value_name = "NAMESPACE")]
     namespace: String,
@@ -29,7 +33,7 @@ pub struct Args {
     #[arg(long, default_value = "127.0.0.1:8081", value_name = "ADDR:PORT")]
     observe: SocketAddr,
     #[command(flatten)]
-    proxies: Proxies,
+    proxies: ProxyDefaults,
     #[command(flatten)]
     container_runtime: ContainerRuntimeArg,
     #[command(flatten)]
@@ -38,7 +42,7 @@ pub struct Args {
 
 /// What a ProxyServer gets where it leaves it open.
 #[derive(Debug, clap::Args)]
-pub struct Proxies {
+struct ProxyDefaults {
     /// Program that carries a proxy's traffic where spec.engine is left out.
     #[arg(long, value_enum, default_value = "envoy", value_name = "ENGINE")]
     default_engine: DefaultEngine,
@@ -52,16 +56,7 @@ pub struct Proxies {
     #[arg(long)]
     openshift: bool,
     #[command(flatten)]
-    grants: Grants,
-}
-
-/// What namespaces have to allow.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub struct Grants {
-    /// A backend of a ProxyServer in another namespace needs a ReferenceGrant there. Without, whoever may create a
-    /// ProxyServer may use it to reach every Service.
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "true|false")]
-    pub require_grants: bool,
+    grants: GrantsArg,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -70,13 +65,13 @@ enum DefaultEngine {
     Envoy,
 }
 
-impl Proxies {
+impl ProxyDefaults {
     fn settings(self) -> Settings {
         let engine = match self.default_engine {
             DefaultEngine::Native => Engine::Native,
             DefaultEngine::Envoy => Engine::Envoy,
         };
-        let manager_image = self.manager_image.unwrap_or_else(own_image);
+        let manager_image = self.manager_image.unwrap_or_else(own_program::image);
         Settings {
             engine,
             proxy_image: self.proxy_image,
@@ -87,12 +82,7 @@ impl Proxies {
     }
 }
 
-/// The image of this very program.
-pub fn own_image() -> String {
-    names::own_image(env!("CARGO_PKG_VERSION"))
-}
-
-pub async fn run(args: Args) -> anyhow::Result<()> {
+pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = kube::Client::try_default().await.context(
         "no cluster is configured: set KUBECONFIG, or run inside a pod; for a control plane on this machine use `causeway up`",
     )?;
@@ -111,22 +101,17 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let mut registry = Registry::default();
     let operator = Operator::new(client, config, &mut registry);
     let shutdown = CancellationToken::new();
-    let observer = observe::bind(args.observe).await?;
-    let observing = tokio::spawn(observe::serve(observer, registry, operator.health(), shutdown.clone()));
-    tokio::spawn(cancel_on_signal(shutdown.clone()));
+    let listener = metrics::bind(args.observe).await?;
+    let serving = tokio::spawn(metrics::serve(listener, registry, operator.health(), shutdown.clone()));
+    let mut termination = Termination::listen()?;
+    let stop = shutdown.clone();
+    tokio::spawn(async move {
+        termination.asked().await;
+        stop.cancel();
+    });
     let outcome = operator.run(shutdown.clone()).await;
     shutdown.cancel();
-    observing.await?;
-    Ok(outcome?)
-}
-
-async fn cancel_on_signal(shutdown: CancellationToken) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    shutdown.cancel();
-    Ok(())
+    serving.await?;
+    outcome?;
+    Ok(ExitCode::SUCCESS)
 }

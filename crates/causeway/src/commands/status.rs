@@ -1,23 +1,20 @@
 //! `causeway status`: every Causeway resource, whether it is ready and why not, as one table.
 
-use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::ApiResource;
-use kube::{Client, Config, ResourceExt};
 
-use crate::parts::data_dir::{self, DataDirArg};
+use crate::parts::cluster::ClusterArgs;
+use crate::parts::output;
+use crate::parts::table::table;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
-    data_dir: DataDirArg,
-    /// Ask this cluster instead of the control plane on this machine.
-    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    cluster: ClusterArgs,
     /// Only this namespace [default: all].
     #[arg(long, short, value_name = "NAMESPACE")]
     namespace: Option<String>,
@@ -26,8 +23,8 @@ pub struct Args {
     check: bool,
 }
 
-pub async fn run(args: Args) -> anyhow::Result<()> {
-    let client = client(&args.data_dir, args.kubeconfig.as_deref()).await?;
+pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let client = args.cluster.client().await?;
     let mut rows = Vec::new();
     for crd in causeway_api::crds() {
         let names = &crd.spec.names;
@@ -55,37 +52,12 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
             Err(error) => return Err(error).with_context(|| format!("can't list {}", names.plural)),
         }
     }
-    print!("{}", table(&rows));
+    output::line(show(&rows));
     let waiting = rows.iter().filter(|r| r.ready != "True").count();
     if args.check && waiting > 0 {
         bail!("{waiting} of {} resources are not ready", rows.len());
     }
-    Ok(())
-}
-
-/// A client of the cluster that is named, or of the control plane on this machine.
-pub async fn client(data_dir: &DataDirArg, kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    let path = match kubeconfig {
-        Some(path) => path.to_owned(),
-        None => local_kubeconfig(&data_dir.path()?)?,
-    };
-    let kubeconfig =
-        Kubeconfig::read_from(&path).with_context(|| format!("can't read {}", path.display()))?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .with_context(|| format!("can't use {}", path.display()))?;
-    Client::try_from(config).context("can't make a client")
-}
-
-/// The kubeconfig of the control plane on this machine, which must be running.
-fn local_kubeconfig(dir: &Path) -> anyhow::Result<PathBuf> {
-    if data_dir::holder(dir)?.is_none() {
-        bail!(
-            "nothing runs on {}; start it with `causeway up`, or name a cluster with --kubeconfig FILE",
-            dir.display()
-        );
-    }
-    Ok(data_dir::kubeconfig(dir))
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What is said of one object.
@@ -114,24 +86,14 @@ impl Row {
     }
 }
 
-fn table(rows: &[Row]) -> String {
+fn show(rows: &[Row]) -> String {
     if rows.is_empty() {
-        return "no Causeway resources yet; try one of deploy/samples\n".to_owned();
+        return "no Causeway resources yet; try one of deploy/samples".to_owned();
     }
-    let head = ["KIND", "NAMESPACE", "NAME", "READY", "REASON", "MESSAGE"];
-    let cells: Vec<[&str; 6]> = std::iter::once(head)
-        .chain(rows.iter().map(|r| [&*r.kind, &*r.namespace, &*r.name, &*r.ready, &*r.reason, &*r.message]))
-        .collect();
-    let widths: Vec<usize> =
-        (0..5).map(|i| cells.iter().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
-    let mut text = String::new();
-    for row in &cells {
-        for (cell, width) in row.iter().zip(&widths) {
-            let _ = write!(text, "{cell:width$}  ");
-        }
-        let _ = writeln!(text, "{}", row[5]);
-    }
-    text.lines().fold(String::new(), |all, line| all + line.trim_end() + "\n")
+    let cells = rows.iter().map(|row| {
+        [&row.kind, &row.namespace, &row.name, &row.ready, &row.reason, &row.message].map(Clone::clone)
+    });
+    table(["KIND", "NAMESPACE", "NAME", "READY", "REASON", "MESSAGE"], cells)
 }
 
 #[cfg(test)]
@@ -153,11 +115,11 @@ mod tests {
             {"type": "Ready", "status": "False", "reason": "InvalidSpec", "message": "spec.cidr: write a CIDR"}]}});
         let rows =
             [Row::of("Infra", &object("x", condition)), Row::of("Infra", &object("longer-name", json!({})))];
-        let text = table(&rows);
+        let text = show(&rows);
         assert!(
             text.contains("Infra  a          x            False  InvalidSpec  spec.cidr: write a CIDR"),
             "{text}"
         );
-        assert!(text.contains("longer-name  -      NotYetSeen\n"), "{text}");
+        assert!(text.ends_with("longer-name  -      NotYetSeen"), "{text}");
     }
 }

@@ -1,9 +1,11 @@
 //! `causeway up`: API server, operator and node in one process, until told to stop.
 
+mod logs;
+mod node;
+mod services;
+
 use std::ffi::OsString;
-use std::io::Write;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,22 +19,23 @@ use causeway_apiserver::server::{Server, Storage};
 use causeway_node::ImageProgram;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::commands::operator;
 use crate::parts::container_runtime::ContainerRuntimeArg;
 use crate::parts::data_dir::{self, DataDirArg};
-use crate::parts::pod_logs::NodeLogs;
-use crate::parts::services;
-use crate::parts::tunnel_log::TunnelLogs;
+use crate::parts::grants::GrantsArg;
+use crate::parts::output::Output;
+use crate::parts::own_program;
+use crate::parts::termination::Termination;
+use logs::TunnelJournals;
+use services::Services;
 
-/// How long the parts have to stop before they are left behind.
+/// How long the tasks have to stop before they are cut off.
 const DRAIN: Duration = Duration::from_secs(20);
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     data_dir: DataDirArg,
     /// Where the Kubernetes API listens; port 0 takes a free one.
@@ -49,7 +52,7 @@ pub struct Args {
     no_services: bool,
     /// Run containers of this image as a program of this machine; may be given several times. An image with a tag
     /// counts before one without.
-    #[arg(long = "program", value_name = "IMAGE=PATH", value_parser = image_program)]
+    #[arg(long = "program", value_name = "IMAGE=PATH", value_parser = node::image_program)]
     programs: Vec<ImageProgram>,
     #[command(flatten)]
     container_runtime: ContainerRuntimeArg,
@@ -57,13 +60,13 @@ pub struct Args {
     #[arg(long)]
     no_operator: bool,
     #[command(flatten)]
-    grants: operator::Grants,
+    grants: GrantsArg,
     /// Run this command with KUBECONFIG set once all is ready, then stop and end with its exit code.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
-pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let dir = args.data_dir.path()?;
     let held = data_dir::hold(&dir)?;
     let listener = TcpListener::bind(args.listen).await.with_context(|| {
@@ -82,29 +85,30 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     server.advertise(reachable(address)).await?;
     held.describe(&url)?;
 
-    let mut parts = JoinSet::new();
+    let mut tasks = JoinSet::new();
     let tls = Arc::new(ServerTls::new(server.pki.clone(), &[address.ip().to_string()])?);
     let (router, stop) = (server.router(), shutdown.clone());
-    parts.spawn(async move {
+    tasks.spawn(async move {
         serve(listener, router, tls, stop).await;
         ("API server", Ok(()))
     });
     if !args.no_node {
-        start_node(&mut parts, &server, &dir, &kubeconfig_path, &args, &shutdown)?;
+        node::start(&mut tasks, &server, &dir, &kubeconfig_path, &args, &shutdown)?;
     }
     if !args.no_operator {
-        start_operator(&mut parts, &server, &dir, &args, &shutdown)?;
+        start_operator(&mut tasks, &server, &dir, &args, &shutdown)?;
     }
-    let services = if args.no_services { Ok("off") } else { services::usable().map(|()| "on") };
-    if matches!(services, Ok("on")) {
+    let services = if args.no_services { Services::Off } else { Services::probe() };
+    if services == Services::On {
         let (client, stop) = (server.client(), shutdown.clone());
-        parts.spawn(async move { ("services", services::run(client, &node_name(), stop).await) });
+        tasks.spawn(async move { ("services", services::run(client, &node::name(), stop).await) });
     }
-    let voice = Voice { aside: !args.command.is_empty() };
-    announce(voice, &url, &kubeconfig_path, &dir, &services, &args);
-    let outcome = wait(&mut parts, &args.command, &kubeconfig_path).await;
+    // Standard output belongs to the command, if there is one.
+    let output = if args.command.is_empty() { Output::Stdout } else { Output::Stderr };
+    announce(output, &url, &kubeconfig_path, &dir, &services, &args);
+    let outcome = wait(&mut tasks, &args.command, &kubeconfig_path).await;
     shutdown.cancel();
-    drain(voice, parts, &server).await;
+    drain(output, tasks, &server).await;
     drop(held);
     outcome
 }
@@ -118,136 +122,60 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     }
 }
 
-type Part = (&'static str, anyhow::Result<()>);
-
-fn start_node(
-    parts: &mut JoinSet<Part>,
-    server: &Arc<Server>,
-    dir: &Path,
-    kubeconfig: &Path,
-    args: &Args,
-    shutdown: &CancellationToken,
-) -> anyhow::Result<()> {
-    let program = std::env::current_exe().context("can't find this program's own file")?;
-    let node_dir = dir.join("node");
-    let mut config = causeway_node::Config::new(node_name(), &node_dir, program);
-    names::OWN_IMAGE.clone_into(&mut config.own_image);
-    kubeconfig.clone_into(&mut config.kubeconfig);
-    args.programs.clone_into(&mut config.programs);
-    config.containers = args.container_runtime.choice();
-    config.ca_path = dir.join("pki").join("ca.crt");
-    std::fs::create_dir_all(dir.join("pki"))?;
-    std::fs::write(&config.ca_path, server.pki.ca_pem())
-        .with_context(|| format!("can't write {}", config.ca_path.display()))?;
-    server.set_pod_logs(Arc::new(NodeLogs::new(&node_dir)));
-    let (node, client, stop) = (causeway_node::Node::new(config)?, server.client(), shutdown.clone());
-    parts.spawn(async move { ("node", node.run(client, stop).await.map_err(anyhow::Error::from)) });
-    Ok(())
-}
+/// A task's name and how it ended.
+type Task = (&'static str, anyhow::Result<()>);
 
 fn start_operator(
-    parts: &mut JoinSet<Part>,
+    tasks: &mut JoinSet<Task>,
     server: &Arc<Server>,
     dir: &Path,
     args: &Args,
     shutdown: &CancellationToken,
 ) -> anyhow::Result<()> {
-    let identity = node_name();
+    let identity = node::name();
     let mut config = causeway_controllers::operator::Config::new(names::NAMESPACE, &identity);
-    // Alone on its data directory, which is locked: there is nobody to elect a leader against.
+    // The data directory is locked, so there is no other replica to elect a leader against.
     config.leader = None;
     config.proxy.engine = Engine::Native;
-    config.proxy.manager_image = operator::own_image();
+    config.proxy.manager_image = own_program::image();
     config.proxy.require_grants = args.grants.require_grants;
     config.containers = data_dir::containers(dir, args.container_runtime.choice())?;
-    let logs = Arc::new(TunnelLogs::new(&config.containers.directory));
+    let logs = Arc::new(TunnelJournals::new(&config.containers.directory));
     server.set_object_logs(names::GROUP, "containernetworktunnelproxies", logs);
     let mut registry = Registry::default();
     let controllers = causeway_controllers::operator::Operator::new(server.client(), config, &mut registry);
     server.add_metrics(registry);
     let stop = shutdown.clone();
-    parts.spawn(async move { ("operator", controllers.run(stop).await.map_err(anyhow::Error::from)) });
+    tasks.spawn(async move { ("operator", controllers.run(stop).await.map_err(anyhow::Error::from)) });
     Ok(())
 }
 
-/// Reads `IMAGE=PATH`; the program must be there now, because a pod that fails for it much later tells less.
-fn image_program(text: &str) -> Result<ImageProgram, String> {
-    let (image, path) = text
-        .split_once('=')
-        .filter(|(image, path)| !image.is_empty() && !path.is_empty())
-        .ok_or("write an image and the path of a program, like envoyproxy/envoy=/usr/local/bin/envoy")?;
-    let path = std::path::absolute(path).map_err(|error| format!("{path}: {error}"))?;
-    let metadata = std::fs::metadata(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
-        return Err(format!("{} is not an executable file", path.display()));
-    }
-    Ok(ImageProgram { image: image.to_owned(), path })
-}
-
-fn node_name() -> String {
-    let name = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
-    let name: String =
-        name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
-    let name = name.trim_matches(['-', '.']).to_owned();
-    if name.is_empty() { "localhost".to_owned() } else { name }
-}
-
-/// Where this command's own lines go: standard output, or beside it when that belongs to a command.
-#[derive(Clone, Copy)]
-struct Voice {
-    aside: bool,
-}
-
-impl Voice {
-    fn say(self, line: &str) {
-        // Nobody may be reading any more; that is no reason to end.
-        let _ = if self.aside {
-            writeln!(std::io::stderr(), "{line}")
-        } else {
-            writeln!(std::io::stdout(), "{line}")
-        };
-    }
-}
-
 /// Says what runs and where.
-fn announce(
-    voice: Voice,
-    url: &str,
-    kubeconfig: &Path,
-    dir: &Path,
-    services: &Result<&str, String>,
-    args: &Args,
-) {
+fn announce(output: Output, url: &str, kubeconfig: &Path, dir: &Path, services: &Services, args: &Args) {
     let on = |off: bool| if off { "off" } else { "on" };
     let kept = if args.in_memory { " (objects in memory only)" } else { "" };
-    voice.say(&format!("export KUBECONFIG={}", kubeconfig.display()));
-    voice.say(&format!("api       {url}"));
-    voice.say(&format!("operator  {}", on(args.no_operator)));
-    voice.say(&format!("node      {} ({})", on(args.no_node), node_name()));
-    match services {
-        Ok("on") => voice.say(&format!("services  on ({})", services::RANGE)),
-        Ok(off) => voice.say(&format!("services  {off}")),
-        Err(why) => voice.say(&format!("services  off: {why}")),
-    }
-    voice.say(&format!("data      {}{kept}", dir.display()));
-    voice.say("ready");
+    output.line(format_args!("export KUBECONFIG={}", kubeconfig.display()));
+    output.line(format_args!("api       {url}"));
+    output.line(format_args!("operator  {}", on(args.no_operator)));
+    output.line(format_args!("node      {} ({})", on(args.no_node), node::name()));
+    output.line(format_args!("services  {services}"));
+    output.line(format_args!("data      {}{kept}", dir.display()));
+    output.line("ready");
 }
 
-/// Until a signal asks to stop or the command is done; a part that ends by itself is an error.
+/// Waits for a signal or the end of the command; a task that ends by itself is an error.
 async fn wait(
-    parts: &mut JoinSet<Part>,
+    tasks: &mut JoinSet<Task>,
     command: &[OsString],
     kubeconfig: &Path,
 ) -> anyhow::Result<ExitCode> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut termination = Termination::listen()?;
     tokio::select! {
-        _ = terminate.recv() => Ok(ExitCode::SUCCESS),
-        _ = interrupt.recv() => Ok(ExitCode::SUCCESS),
+        () = termination.asked() => Ok(ExitCode::SUCCESS),
         code = run_command(command, kubeconfig) => code,
-        Some(ended) = parts.join_next() => match ended {
-            Ok((part, Ok(()))) => bail!("the {part} ended by itself; the log above says why"),
-            Ok((part, Err(error))) => Err(error).with_context(|| format!("the {part} failed")),
+        Some(ended) = tasks.join_next() => match ended {
+            Ok((task, Ok(()))) => bail!("the {task} ended by itself; the log above says why"),
+            Ok((task, Err(error))) => Err(error).with_context(|| format!("the {task} failed")),
             Err(panic) => Err(panic).context("a part of the control plane crashed"),
         },
     }
@@ -266,12 +194,12 @@ async fn run_command(command: &[OsString], kubeconfig: &Path) -> anyhow::Result<
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-async fn drain(voice: Voice, mut parts: JoinSet<Part>, server: &Server) {
-    voice.say("stopping");
+async fn drain(output: Output, mut tasks: JoinSet<Task>, server: &Server) {
+    output.line("stopping");
     let all = async {
-        while let Some(ended) = parts.join_next().await {
-            if let Ok((part, Err(error))) = ended {
-                tracing::warn!(part, error = format!("{error:#}"), "ended with an error");
+        while let Some(ended) = tasks.join_next().await {
+            if let Ok((task, Err(error))) = ended {
+                tracing::warn!(task, error = format!("{error:#}"), "ended with an error");
             }
         }
         server.stopped().await;
@@ -279,5 +207,5 @@ async fn drain(voice: Voice, mut parts: JoinSet<Part>, server: &Server) {
     if tokio::time::timeout(DRAIN, all).await.is_err() {
         tracing::warn!(seconds = DRAIN.as_secs(), "some work did not end in time and was cut off");
     }
-    voice.say("stopped");
+    output.line("stopped");
 }

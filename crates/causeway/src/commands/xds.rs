@@ -8,17 +8,18 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use causeway_controllers::vlan::proxy::bootstrap::{Address, Start, bootstrap};
-use causeway_ir::Plan;
-use causeway_xds::{Door, Options, Server, Status, Tls};
+use causeway_ir::{Limit, Plan};
+use causeway_translate::proxy::bootstrap::{Address, Start, bootstrap};
+use causeway_xds::{Options, Server, Socket, Status, Tls};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::parts::output;
 use crate::parts::plan_file::{self, Follower};
 use crate::parts::unix_socket;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// The plan, as YAML or JSON.
     #[arg(long, value_name = "FILE", required_unless_present = "print_bootstrap")]
     config: Option<PathBuf>,
@@ -32,7 +33,7 @@ pub struct Args {
     /// With --print-bootstrap: the name of the Envoy.
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// With --print-bootstrap: the address and port of the Envoy's admin door.
+    /// With --print-bootstrap: the address and port of the Envoy's admin interface.
     #[arg(long, value_name = "ADDR:PORT")]
     admin: Option<SocketAddr>,
     /// With --print-bootstrap: let the Envoy ask for the state of the world instead of changes.
@@ -49,19 +50,19 @@ pub struct Args {
     tls_client_ca: Option<PathBuf>,
 }
 
-pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let address = address(&args.listen)?;
     if let (true, Some(node), Some(admin)) = (args.print_bootstrap, &args.node, args.admin) {
         let plan = args.config.as_deref().map(plan_file::read).transpose()?.unwrap_or_default();
-        let (admin, connection_limit) = (Address::Tcp(admin), plan.limits.connections);
+        let (admin, connection_limit) = (Address::Tcp(admin), plan.limits.connections.map(Limit::get));
         let start = Start { node, xds: address, admin, delta: !args.sotw, connection_limit };
-        println!("{:#}", bootstrap(&start));
+        output::line(format_args!("{:#}", bootstrap(&start)));
         return Ok(ExitCode::SUCCESS);
     }
     let path = args.config.context("--config is needed")?;
     // Before the file is read, so that no change of it is missed.
     let mut follower = Follower::new(&path)?;
-    let Some(plan) = plan_file::read_valid(&path)? else {
+    let Some(plan) = plan_file::read_valid(&path, causeway_xds::problems)? else {
         eprintln!("causeway: {} can't be served", path.display());
         return Ok(ExitCode::FAILURE);
     };
@@ -71,23 +72,23 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         _ => None,
     };
-    let (door, place) = open(&address).await?;
+    let (socket, at) = open(&address).await?;
     print_notes(&plan);
     let mut served = Arc::new(plan);
     let (plan_tx, plan_rx) = watch::channel(Some(Arc::clone(&served))); // file → server
-    let server = Server::start(plan_rx, door, Options { tls })?;
-    println!("xds on {place}");
-    let telling = tokio::spawn(tell(server.handle().watch()));
-    while let Some(plan) = follower.next(&served).await {
+    let server = Server::start(plan_rx, socket, Options { tls })?;
+    output::line(format_args!("xds on {at}"));
+    let printing = tokio::spawn(print_clients(server.handle().watch()));
+    while let Some(plan) = follower.next(&served, causeway_xds::problems).await {
         print_notes(&plan);
         let plan = Arc::new(plan);
         plan_tx.send_replace(Some(Arc::clone(&plan)));
-        println!("plan served: {}", causeway_ir::diff(&served, &plan));
+        output::line(format_args!("plan served: {}", causeway_ir::diff(&served, &plan)));
         served = plan;
     }
-    telling.abort();
+    printing.abort();
     server.shutdown().await;
-    println!("stopped; Envoys go on with what they have");
+    output::line("stopped; Envoys go on with what they have");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -95,24 +96,19 @@ fn address(at: &str) -> anyhow::Result<Address> {
     if let Ok(address) = at.parse() {
         return Ok(Address::Tcp(address));
     }
-    let path = PathBuf::from(at);
-    anyhow::ensure!(
-        path.is_absolute() || at.starts_with('.'),
-        "`{at}` is neither an address and port nor the path of a socket"
-    );
-    Ok(Address::Unix(path))
+    Ok(Address::Unix(unix_socket::path(at)?))
 }
 
-async fn open(address: &Address) -> anyhow::Result<(Door, String)> {
+async fn open(address: &Address) -> anyhow::Result<(Socket, String)> {
     match address {
         Address::Tcp(address) => {
             let listener = TcpListener::bind(address)
                 .await
                 .with_context(|| format!("can't serve xDS on {address}; choose another with --listen"))?;
-            let place = listener.local_addr()?.to_string();
-            Ok((Door::Tcp(listener), place))
+            let at = listener.local_addr()?.to_string();
+            Ok((Socket::Tcp(listener), at))
         }
-        Address::Unix(path) => Ok((Door::Unix(unix_socket::listen(path)?), path.display().to_string())),
+        Address::Unix(path) => Ok((Socket::Unix(unix_socket::listen(path)?), path.display().to_string())),
     }
 }
 
@@ -127,8 +123,8 @@ fn print_notes(plan: &Plan) {
 }
 
 /// Prints what changes among the Envoys.
-async fn tell(mut status_rx: watch::Receiver<Status>) {
-    let mut told: BTreeMap<(String, String), String> = BTreeMap::new();
+async fn print_clients(mut status_rx: watch::Receiver<Status>) {
+    let mut printed: BTreeMap<(String, String), String> = BTreeMap::new();
     let mut applied: Option<Arc<Plan>> = None;
     loop {
         let status = status_rx.borrow_and_update().clone();
@@ -142,22 +138,22 @@ async fn tell(mut status_rx: watch::Receiver<Status>) {
                 None => "connected".to_owned(),
             };
             let key = (client.node.clone(), client.address.clone());
-            // Between two states it is on its way, which nobody needs to read.
-            let quiet = words == "connected" && told.contains_key(&key);
-            if !quiet && told.get(&key) != Some(&words) {
-                println!("{} ({}): {words}", client.node, client.address);
+            // Between two answers a client is only connected again, which is not worth a line.
+            let quiet = words == "connected" && printed.contains_key(&key);
+            if !quiet && printed.get(&key) != Some(&words) {
+                output::line(format_args!("{} ({}): {words}", client.node, client.address));
             }
             now.insert(key, words);
         }
-        for (node, address) in told.keys().filter(|key| !now.contains_key(*key)) {
-            println!("{node} ({address}): gone");
+        for (node, address) in printed.keys().filter(|key| !now.contains_key(*key)) {
+            output::line(format_args!("{node} ({address}): gone"));
         }
-        told = now;
-        // Also the one who changed the plan wants to know when it has arrived.
+        printed = now;
+        // A line for the person who changed the plan and waits for it to arrive.
         let everywhere = !status.clients.is_empty() && status.clients.iter().all(|client| client.up_to_date);
         let same = |plan: &Arc<Plan>| applied.as_ref().is_some_and(|applied| Arc::ptr_eq(applied, plan));
         if let Some(plan) = status.plan.filter(|plan| everywhere && !same(plan)) {
-            println!("plan applied by {}", count(status.clients.len()));
+            output::line(format_args!("plan applied by {}", count(status.clients.len())));
             applied = Some(plan);
         }
         if status_rx.changed().await.is_err() {

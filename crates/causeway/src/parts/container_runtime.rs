@@ -4,7 +4,7 @@ use causeway_containers::Choice;
 
 /// The flag; flatten it into a command's arguments.
 #[derive(Clone, Debug, clap::Args)]
-pub struct ContainerRuntimeArg {
+pub(crate) struct ContainerRuntimeArg {
     /// Docker or Podman for images and tunnels: auto (the first that answers), docker, podman, none, or the path of a
     /// socket.
     #[arg(
@@ -24,7 +24,7 @@ struct Wanted(Option<Choice>);
 
 impl ContainerRuntimeArg {
     /// The choice; none when runtimes are not to be used.
-    pub fn choice(&self) -> Option<Choice> {
+    pub(crate) fn choice(&self) -> Option<Choice> {
         self.wanted.0.clone()
     }
 }

@@ -2,20 +2,21 @@
 //!
 //! `lock` is held with `flock` for as long as the process lives, so it can't go stale; its text says who holds it.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use causeway_base::file;
 use causeway_containers::Choice;
 use causeway_controllers::operator::Containers;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-/// The directory a command speaks of.
+/// The flag; flatten it into a command's arguments.
 #[derive(Debug, Clone, clap::Args)]
-pub struct DataDirArg {
+pub(crate) struct DataDirArg {
     /// Where the control plane keeps its state [default: $XDG_DATA_HOME/causeway or ~/.local/share/causeway].
     #[arg(long, env = "CAUSEWAY_DATA_DIR", value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -23,21 +24,21 @@ pub struct DataDirArg {
 
 /// Who holds a directory.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
-pub struct Holder {
-    pub pid: i32,
+pub(crate) struct Holder {
+    pub(crate) pid: i32,
     /// Empty until the server listens.
-    pub server: String,
+    pub(crate) server: String,
 }
 
 /// A directory held by this process.
 #[derive(Debug)]
-pub struct Held {
+pub(crate) struct Held {
     dir: PathBuf,
     lock: File,
 }
 
 impl DataDirArg {
-    pub fn path(&self) -> anyhow::Result<PathBuf> {
+    pub(crate) fn path(&self) -> anyhow::Result<PathBuf> {
         if let Some(dir) = &self.data_dir {
             return std::path::absolute(dir).with_context(|| format!("can't use {}", dir.display()));
         }
@@ -50,15 +51,15 @@ impl DataDirArg {
     }
 }
 
-pub fn kubeconfig(dir: &Path) -> PathBuf {
+pub(crate) fn kubeconfig(dir: &Path) -> PathBuf {
     dir.join("kubeconfig")
 }
 
 /// What the controllers need to run containers on this machine; the directory is made where it is missing.
-pub fn containers(dir: &Path, choice: Option<Choice>) -> anyhow::Result<Containers> {
+pub(crate) fn containers(dir: &Path, choice: Option<Choice>) -> anyhow::Result<Containers> {
     let (node, directory) = (dir.join("node"), dir.join("tunnels"));
     for dir in [&node, &directory] {
-        DirBuilder::new().recursive(true).mode(0o700).create(dir).with_context(|| {
+        file::create_private_dir(dir).with_context(|| {
             format!(
                 "can't make the directory {}; choose another with --data-dir DIR, or do without containers with --container-runtime none",
                 dir.display()
@@ -71,9 +72,12 @@ pub fn containers(dir: &Path, choice: Option<Choice>) -> anyhow::Result<Containe
     Ok(Containers { choice, directory, instance, ..Containers::default() })
 }
 
-/// Makes the directory if needed and holds it, or says who does.
-pub fn hold(dir: &Path) -> anyhow::Result<Held> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir).with_context(|| {
+/// Makes the directory if needed and holds it.
+///
+/// # Errors
+/// When it can't be written to, or another process holds it; the text says which one.
+pub(crate) fn hold(dir: &Path) -> anyhow::Result<Held> {
+    file::create_private_dir(dir).with_context(|| {
         format!("can't make the data directory {}; choose another with --data-dir DIR", dir.display())
     })?;
     let path = dir.join("lock");
@@ -82,7 +86,7 @@ pub fn hold(dir: &Path) -> anyhow::Result<Held> {
         .write(true)
         .create(true)
         .truncate(false)
-        .mode(0o600)
+        .mode(file::PRIVATE)
         .open(&path)
         .with_context(|| {
             format!(
@@ -103,8 +107,8 @@ pub fn hold(dir: &Path) -> anyhow::Result<Held> {
 }
 
 impl Held {
-    /// Writes who holds the directory, for `down` and for a second `up`.
-    pub fn describe(&self, server: &str) -> anyhow::Result<()> {
+    /// Writes down who holds the directory; `down`, `status` and a second `up` read it.
+    pub(crate) fn describe(&self, server: &str) -> anyhow::Result<()> {
         let holder =
             Holder { pid: rustix::process::getpid().as_raw_nonzero().get(), server: server.to_owned() };
         let mut file = &self.lock;
@@ -115,8 +119,8 @@ impl Held {
     }
 }
 
-/// Who holds `dir`; `None` when nobody does.
-pub fn holder(dir: &Path) -> anyhow::Result<Option<Holder>> {
+/// Who holds `dir`; `None` when it is free.
+pub(crate) fn holder(dir: &Path) -> anyhow::Result<Option<Holder>> {
     let path = dir.join("lock");
     let mut file = match File::open(&path) {
         Ok(file) => file,

@@ -1,5 +1,5 @@
-//! Where log lines go: standard error, as text for people, at the level they ask for, which can change while the
-//! process runs: by request, or with the object that the process serves.
+//! The log of this process: text on standard error, at a level that can change while it runs, on request of the admin
+//! interface or with the `logLevel` of the object that it serves.
 
 use std::io::IsTerminal;
 use std::sync::OnceLock;
@@ -10,16 +10,16 @@ use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry};
 
-/// What is shown when nobody says otherwise. Every attempt to reach an API server is an error to the client library;
-/// whoever needs the server says so once.
+/// The filter unless one is given. The client library logs every failed attempt to reach an API server as an error; it is
+/// off, because the code that needs the server logs the failure once.
 const DEFAULT: &str = "warn,causeway=info,kube_client=off,kube_runtime::watcher=off";
 
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
-/// Somebody chose a filter at the start.
+/// Set when a filter was given at the start.
 static CHOSEN: OnceLock<()> = OnceLock::new();
 
 /// Sets logging up for this process. A filter that can't be read is reported and the default used.
-pub fn init(filter: Option<&str>) {
+pub(crate) fn init(filter: Option<&str>) {
     if filter.is_some() {
         CHOSEN.get_or_init(|| ());
     }
@@ -40,8 +40,11 @@ pub fn init(filter: Option<&str>) {
     let _ = FILTER.set(handle);
 }
 
-/// Shows the filter in use, after changing it if there is a new one.
-pub fn change(filter: Option<&str>) -> Result<String, String> {
+/// Changes the filter, if there is a new one, and returns the one in use.
+///
+/// # Errors
+/// When the new one can't be read; what to write instead is in the text.
+pub(crate) fn change(filter: Option<&str>) -> Result<String, String> {
     let handle = FILTER.get().ok_or("logging is not set up")?;
     if let Some(filter) = filter {
         if !is_level(filter) && !filter.contains('=') {
@@ -55,8 +58,8 @@ pub fn change(filter: Option<&str>) -> Result<String, String> {
     handle.with_current(ToString::to_string).map_err(|error| error.to_string())
 }
 
-/// Takes the level that an object asks for, unless whoever started this process chose one.
-pub fn follow(level: LogLevel) {
+/// Takes the level that an object asks for, unless a filter was given at the start.
+pub(crate) fn follow(level: LogLevel) {
     let word = match level {
         LogLevel::Trace => "trace",
         LogLevel::Debug => "debug",
@@ -71,7 +74,7 @@ pub fn follow(level: LogLevel) {
     }
 }
 
-/// A bare level is meant for Causeway's own lines.
+/// A bare level changes Causeway's own lines and leaves those of libraries at the default.
 fn complete(filter: &str) -> String {
     if is_level(filter) { DEFAULT.replace("info", filter) } else { filter.to_owned() }
 }

@@ -24,7 +24,7 @@ fn has_ipv6() -> bool {
 async fn passes(engine: Engine, listen: &str, endpoint: &str) {
     let backend = Backend::echo_at(endpoint, "a").await;
     let mut plan = one(&[backend.address]);
-    listen.clone_into(&mut plan.listeners[0].bind);
+    plan.listeners[0].bind = listen.parse().unwrap();
     let proxy = Proxy::start(engine, plan).await;
     assert_eq!(proxy.ask("in", b"hello").await, b"ahello");
 }
@@ -46,7 +46,7 @@ async fn another_address_of_the_host_is_another_listener(engine: Engine) {
     let (a, b) = (Backend::echo("a").await, Backend::echo("b").await);
     let mut plan = one(&[a.address]);
     let mut second = crate::plans::plain("second", "d");
-    "127.0.0.2:0".clone_into(&mut second.bind);
+    second.bind = "127.0.0.2:0".parse().unwrap();
     plan.listeners.push(second);
     plan.clusters.push(crate::plans::cluster("d", &[b.address]));
     let proxy = Proxy::start(engine, plan).await;

@@ -1,11 +1,12 @@
 //! Servers behind the proxy, in this process and on free ports. Each has a name, and says it to whoever comes.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::net::{TcpListener, TcpStream, UdpSocket, UnixListener};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
@@ -25,13 +26,18 @@ impl Backend {
     }
 
     pub async fn echo_at(address: &str, name: &'static str) -> Self {
-        Self::serve(address, move |mut stream| async move {
-            let (mut from, mut to) = stream.split();
-            to.write_all(name.as_bytes()).await?;
-            tokio::io::copy(&mut from, &mut to).await?;
-            to.shutdown().await
-        })
-        .await
+        Self::serve(address, move |stream| echo(stream, name)).await
+    }
+
+    /// The same as [`Self::echo`] on a Unix socket; until the value is dropped.
+    pub fn echo_on_unix(path: &Path, name: &'static str) -> AbortOnDrop {
+        let listener = UnixListener::bind(path).unwrap();
+        AbortOnDrop(tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(echo(stream, name));
+            }
+        }))
     }
 
     /// Answers HTTP requests with its name, and any other line with its name and that line.
@@ -71,6 +77,22 @@ impl Backend {
     pub fn accepted(&self) -> usize {
         self.accepted.load(Relaxed)
     }
+}
+
+/// A task that ends with its value.
+pub struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn echo(stream: impl AsyncRead + AsyncWrite, name: &'static str) -> std::io::Result<()> {
+    let (mut from, mut to) = tokio::io::split(stream);
+    to.write_all(name.as_bytes()).await?;
+    tokio::io::copy(&mut from, &mut to).await?;
+    to.shutdown().await
 }
 
 impl Drop for Backend {

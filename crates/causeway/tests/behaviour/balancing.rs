@@ -3,17 +3,18 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use causeway_ir::{Plan, Policy};
+use causeway_ir::{AcceptProxyProtocol, Action, Limit, Plan, Policy, Target, Targets};
 use tokio::io::AsyncWriteExt;
 
 use crate::backend::Backend;
 use crate::client;
-use crate::plans::one;
+use crate::plans::{cluster, name, one, set_action};
 use crate::proxy::{Engine, Proxy};
 
 on_both!(
     connections_go_round_the_endpoints,
     weights_give_shares,
+    a_route_shares_its_connections_among_clusters,
     fewer_connections_attract_new_ones,
     a_client_stays_with_its_endpoint_by_source_hash,
     many_clients_spread_by_source_hash,
@@ -58,7 +59,7 @@ async fn weights_give_shares(engine: Engine) {
     let backends = backends().await;
     let mut plan = plan_of(&backends, Policy::RoundRobin);
     for (endpoint, weight) in plan.clusters[0].endpoints.iter_mut().zip([1, 2, 5]) {
-        endpoint.weight = weight;
+        endpoint.weight = Limit::new(weight).unwrap();
     }
     let proxy = Proxy::start(engine, plan).await;
     let counts = counts(&proxy, 80).await;
@@ -66,6 +67,22 @@ async fn weights_give_shares(engine: Engine) {
         let got = counts.get(name).copied().unwrap_or_default();
         assert!(got.abs_diff(share) <= 6, "{counts:?}");
     }
+}
+
+async fn a_route_shares_its_connections_among_clusters(engine: Engine) {
+    let backends = backends().await;
+    let mut plan = one(&[backends[0].address]);
+    plan.clusters.push(cluster("d", &[backends[1].address]));
+    plan.clusters.push(cluster("none", &[backends[2].address]));
+    let target = |cluster: &str, weight| Target { cluster: name(cluster), weight };
+    let targets = Targets::new(vec![target("c", 3), target("d", 1), target("none", 0)]).unwrap();
+    set_action(&mut plan, Action::Forward(targets));
+    let proxy = Proxy::start(engine, plan).await;
+    let counts = counts(&proxy, 200).await;
+    let share = |name: &str| counts.get(name).copied().unwrap_or_default();
+    assert_eq!(share("c"), 0, "no share, no connection: {counts:?}");
+    // Drawn by lot: 50 in the mean, with a standard deviation of 6.
+    assert!((20..=80).contains(&share("b")) && share("a") + share("b") == 200, "{counts:?}");
 }
 
 async fn fewer_connections_attract_new_ones(engine: Engine) {
@@ -109,7 +126,7 @@ async fn a_client_stays_with_its_endpoint_by_source_hash(engine: Engine) {
 async fn many_clients_spread_by_source_hash(engine: Engine) {
     let backends = backends().await;
     let mut plan = plan_of(&backends, Policy::SourceHash);
-    plan.listeners[0].accept_proxy_protocol = true;
+    plan.listeners[0].accept_proxy_protocol = Some(AcceptProxyProtocol::default());
     let mut proxy = Proxy::start(engine, plan).await;
     let before = homes(&proxy).await;
     assert_eq!(homes(&proxy).await, before, "the same client, the same endpoint");

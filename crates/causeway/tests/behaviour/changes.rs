@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use causeway_ir::{Endpoint, Policy};
+use causeway_ir::{Pattern, Period, Policy};
+use causeway_testkit::{eventually, soon};
 
 use crate::backend::Backend;
 use crate::client;
 use crate::hello::Hello;
-use crate::patience::{eventually, soon};
-use crate::plans::{by_name, cluster, one, plain, plan, route};
+use crate::plans::{by_name, cluster, endpoint, forward, one, plain, plan, route, routes, set_action};
 use crate::proxy::{Engine, Proxy};
 
 on_both!(
@@ -35,7 +35,7 @@ async fn a_new_name_answers_and_open_connections_stay(engine: Engine) {
     assert!(client::get(address, "new.test").await.is_err());
     proxy
         .change(|plan| {
-            plan.listeners[0].routes.push(route(&["new.test", "*.new.test"], "new"));
+            routes(plan).push(route(&["new.test", "*.new.test"], "new"));
             plan.clusters.push(cluster("new", &[new.address]));
         })
         .await;
@@ -43,7 +43,7 @@ async fn a_new_name_answers_and_open_connections_stay(engine: Engine) {
     assert_eq!(client::get(address, "x.new.test").await.unwrap(), "new");
     assert_eq!(client::get(address, "old.test").await.unwrap(), "old");
     assert_eq!(client::ask_line(&mut open, "after").await.unwrap(), "old: after");
-    proxy.change(|plan| plan.listeners[0].routes[0].server_names.push("older.test".into())).await;
+    proxy.change(|plan| routes(plan)[0].server_names.push(Pattern::parse("older.test").unwrap())).await;
     assert_eq!(client::ask_line(&mut open, "after that").await.unwrap(), "old: after that");
 }
 
@@ -57,8 +57,8 @@ async fn a_removed_name_is_unknown(engine: Engine) {
     }
     proxy
         .change(|plan| {
-            plan.listeners[0].routes.remove(1);
-            plan.listeners[0].routes[0].server_names.remove(1);
+            routes(plan).remove(1);
+            routes(plan)[0].server_names.remove(1);
         })
         .await;
     for name in ["b.test", "c.test"] {
@@ -75,7 +75,7 @@ async fn a_name_that_moves_takes_new_connections_with_it(engine: Engine) {
     let stream = proxy.connect("in").await;
     let mut open = client::tls(client::classic(), stream, "a.test").await.unwrap();
     assert_eq!(client::ask_line(&mut open, "before").await.unwrap(), "one: before");
-    proxy.change(|plan| plan.listeners[0].routes[0].cluster = "two".into()).await;
+    proxy.change(|plan| routes(plan)[0].action = forward("two")).await;
     assert_eq!(client::get(proxy.address("in"), "a.test").await.unwrap(), "two");
     assert_eq!(client::ask_line(&mut open, "after").await.unwrap(), "one: after");
 }
@@ -86,13 +86,13 @@ async fn endpoints_that_change_move_new_connections_only(engine: Engine) {
     let mut open = proxy.connect("in").await;
     assert_eq!(client::read(&mut open, 1).await, b"o");
     client::say(&mut open, b"before").await;
-    proxy.change(|plan| plan.clusters[0].endpoints = vec![Endpoint::new(new.address.to_string())]).await;
+    proxy.change(|plan| plan.clusters[0].endpoints = vec![endpoint(new.address)]).await;
     for _ in 0..5 {
         assert_eq!(proxy.ask("in", b"!").await, b"n!");
     }
     client::say(&mut open, b"after").await;
     // And back: an endpoint may return.
-    proxy.change(|plan| plan.clusters[0].endpoints = vec![Endpoint::new(old.address.to_string())]).await;
+    proxy.change(|plan| plan.clusters[0].endpoints = vec![endpoint(old.address)]).await;
     for _ in 0..5 {
         assert_eq!(proxy.ask("in", b"!").await, b"o!");
     }
@@ -107,7 +107,7 @@ async fn settings_of_a_cluster_change_under_open_connections(engine: Engine) {
     proxy
         .change(|plan| {
             plan.clusters[0].policy = Policy::LeastConnections;
-            plan.clusters[0].connect_timeout = std::time::Duration::from_secs(2);
+            plan.clusters[0].connect_timeout = Period::from_secs(2);
             plan.clusters[0].retries = 0;
         })
         .await;
@@ -152,9 +152,8 @@ async fn no_request_fails_while_names_and_endpoints_change(engine: Engine) {
         .await;
         proxy
             .change(|plan| {
-                let endpoint = Endpoint::new(backends[round % 2].address.to_string());
-                plan.clusters[0].endpoints = vec![endpoint];
-                let routes = &mut plan.listeners[0].routes;
+                plan.clusters[0].endpoints = vec![endpoint(backends[round % 2].address)];
+                let routes = routes(plan);
                 if routes.len() > 3 {
                     routes.truncate(1);
                 } else {
@@ -174,7 +173,7 @@ async fn a_bad_plan_is_refused_and_the_last_one_runs_on(engine: Engine) {
     let mut proxy = Proxy::start(engine, one(&[backend.address])).await;
     let mut open = proxy.connect("in").await;
     assert_eq!(client::read(&mut open, 1).await, b"a");
-    proxy.fail_to_change(|plan| plan.listeners[0].routes[0].cluster = "missing".into()).await;
+    proxy.fail_to_change(|plan| set_action(plan, forward("missing"))).await;
     assert_eq!(proxy.ask("in", b"!").await, b"a!");
     client::say(&mut open, b"still").await;
     proxy.change(|plan| plan.listeners.push(plain("second", "c"))).await;

@@ -2,7 +2,7 @@
 
 use crate::backend::Backend;
 use crate::client::{self, curl, gnutls, openssl};
-use crate::plans::{by_name, cluster, plan, route};
+use crate::plans::{by_name, cluster, forward, plan, route, tls};
 use crate::proxy::{Engine, Proxy};
 
 on_both!(
@@ -19,7 +19,7 @@ async fn start(engine: Engine) -> (Proxy, [Backend; 2]) {
     let two = Backend::tls("two", &["two.test", "*.apps.test"]).await;
     let mut listener =
         by_name("in", [route(&["one.test"], "one"), route(&["two.test", "*.apps.test"], "two")]);
-    listener.no_server_name = causeway_ir::Outcome::Cluster("one".into());
+    tls(&mut listener).no_server_name = forward("one");
     let clusters = [cluster("one", &[one.address]), cluster("two", &[two.address])];
     (Proxy::start(engine, plan([listener], clusters)).await, [one, two])
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use causeway_ir::Period;
+use causeway_testkit::PATIENCE;
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout};
 
 use crate::backend::Datagrams;
-use crate::patience::PATIENCE;
-use crate::plans::{cluster, plan, udp};
+use crate::plans::{cluster, endpoint, plan, udp};
 use crate::proxy::{Engine, Proxy};
 
 on_both!(
@@ -15,17 +16,22 @@ on_both!(
     a_session_ends_when_it_idles_and_not_before,
     datagrams_of_every_size_pass_whole,
     new_sessions_go_to_new_endpoints,
+    only_allowed_sources_are_heard,
 );
 
 async fn start(engine: Engine, server: &Datagrams, idle: Duration) -> Proxy {
     let mut cluster = cluster("c", &[server.address]);
-    cluster.idle_timeout = idle;
+    cluster.idle_timeout = Period::new(idle).unwrap();
     Proxy::start(engine, plan([udp("in", "c")], [cluster])).await
 }
 
 async fn client(proxy: &Proxy) -> UdpSocket {
+    client_of(proxy, "in").await
+}
+
+async fn client_of(proxy: &Proxy, listener: &str) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    socket.connect(proxy.address("in")).await.unwrap();
+    socket.connect(proxy.address(listener)).await.unwrap();
     socket
 }
 
@@ -88,8 +94,23 @@ async fn new_sessions_go_to_new_endpoints(engine: Engine) {
     let mut proxy = start(engine, &old, Duration::from_mins(1)).await;
     let before = client(&proxy).await;
     ask(&before, b"hello").await;
-    proxy.change(|plan| plan.clusters[0].endpoints[0].address = new.address.to_string()).await;
+    proxy.change(|plan| plan.clusters[0].endpoints[0] = endpoint(new.address)).await;
     let after = client(&proxy).await;
     ask(&after, b"hello").await;
     assert!(new.heard() > 0, "the new session is at the new endpoint");
+}
+
+async fn only_allowed_sources_are_heard(engine: Engine) {
+    let server = Datagrams::echo().await;
+    let (mut open, mut shut) = (udp("open", "c"), udp("shut", "c"));
+    open.allowed_sources = vec!["127.0.0.0/8".parse().unwrap()];
+    shut.allowed_sources = vec!["10.0.0.0/8".parse().unwrap()];
+    let proxy = Proxy::start(engine, plan([open, shut], [cluster("c", &[server.address])])).await;
+    let (open, shut) = (client_of(&proxy, "open").await, client_of(&proxy, "shut").await);
+    for _ in 0..5 {
+        shut.send(b"let me in").await.unwrap();
+        ask(&open, b"hello").await;
+    }
+    let silence = timeout(Duration::from_millis(500), shut.recv(&mut [0; 16])).await;
+    assert!(silence.is_err(), "{silence:?}");
 }

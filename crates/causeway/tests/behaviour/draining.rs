@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use causeway_testkit::eventually;
 use tokio::time::Instant;
 
 use crate::backend::Backend;
 use crate::client;
 use crate::hello::Hello;
-use crate::patience::eventually;
-use crate::plans::{by_name, cluster, one, plain, plan, route};
+use crate::plans::{by_name, cluster, one, plain, plan, route, routes};
 use crate::proxy::{Engine, Proxy};
 
 on_both!(
@@ -33,7 +33,7 @@ async fn connections_of_a_removed_route_go_on_for_a_while_and_then_end(engine: E
     client::say(&mut goes, &Hello::to("goes.test").bytes()).await;
     client::say(&mut stays, &Hello::to("stays.test").bytes()).await;
     let began = Instant::now();
-    proxy.change(|plan| drop(plan.listeners[0].routes.remove(0))).await;
+    proxy.change(|plan| drop(routes(plan).remove(0))).await;
     client::say(&mut goes, b"still").await;
     let hello = Hello::to("goes.test").bytes();
     assert_ne!(proxy.ask("in", &hello).await, hello, "a removed name takes nothing new");
@@ -71,8 +71,8 @@ async fn a_route_that_returns_in_time_keeps_its_connections(engine: Engine) {
     client::say(&mut open, &Hello::to("b.test").bytes()).await;
     let removed = Instant::now();
     let mut route = None;
-    proxy.change(|plan| route = plan.listeners[0].routes.pop()).await;
-    proxy.change(|plan| plan.listeners[0].routes.extend(route)).await;
+    proxy.change(|plan| route = routes(plan).pop()).await;
+    proxy.change(|plan| routes(plan).extend(route)).await;
     // Past the end of what the drain would have been.
     tokio::time::sleep_until(removed + DRAIN + Duration::from_secs(1)).await;
     if engine == Engine::Envoy {

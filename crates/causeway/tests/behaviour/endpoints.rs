@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use causeway_ir::{HealthCheck, HealthCheckKind, Plan};
+use causeway_ir::{Address, HealthCheck, HealthCheckKind, Limit, Period, Plan};
+use causeway_testkit::eventually;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};
 
 use crate::backend::{Backend, Nobody};
 use crate::client;
-use crate::patience::eventually;
 use crate::plans::one;
 use crate::proxy::{Engine, Proxy};
 
@@ -22,6 +22,7 @@ on_both!(
     endpoints_that_are_not_ready_get_nothing,
     endpoints_that_are_leaving_are_used_when_nothing_else_is_there,
     endpoints_that_fail_their_health_check_are_left_out,
+    a_unix_socket_is_an_endpoint_like_any_other,
     a_silent_connection_ends_after_the_idle_timeout_and_a_busy_one_does_not,
 );
 
@@ -62,7 +63,7 @@ async fn another_endpoint_is_tried_when_one_refuses(engine: Engine) {
 async fn another_endpoint_is_tried_when_one_does_not_answer(engine: Engine) {
     let (deaf, backend) = (Deaf::new().await, Backend::echo("a").await);
     let mut plan = one(&[deaf.address, backend.address]);
-    plan.clusters[0].connect_timeout = Duration::from_millis(200);
+    plan.clusters[0].connect_timeout = Period::new(Duration::from_millis(200)).unwrap();
     let proxy = Proxy::start(engine, plan).await;
     for _ in 0..4 {
         assert_eq!(proxy.ask("in", b"hello").await, b"ahello");
@@ -92,7 +93,7 @@ async fn an_endpoint_that_does_not_answer_in_time_is_given_up(engine: Engine) {
     const LIMIT: Duration = Duration::from_millis(500);
     let deaf = Deaf::new().await;
     let mut plan = one(&[deaf.address]);
-    plan.clusters[0].connect_timeout = LIMIT;
+    plan.clusters[0].connect_timeout = Period::new(LIMIT).unwrap();
     plan.clusters[0].retries = 0;
     let proxy = Proxy::start(engine, plan).await;
     let began = Instant::now();
@@ -168,11 +169,11 @@ async fn endpoints_that_fail_their_health_check_are_left_out(engine: Engine) {
     plan.clusters[0].retries = 0;
     plan.clusters[0].ejection.consecutive_failures = 0;
     plan.clusters[0].health_check = Some(HealthCheck {
-        kind: HealthCheckKind::Tcp,
-        interval: Duration::from_millis(100),
-        timeout: Duration::from_secs(1),
-        unhealthy_after: 1,
-        healthy_after: 1,
+        interval: Period::new(Duration::from_millis(100)).unwrap(),
+        timeout: Period::from_secs(1),
+        unhealthy_after: Limit::ONE,
+        healthy_after: Limit::ONE,
+        ..HealthCheck::new(HealthCheckKind::Tcp)
     });
     let proxy = Proxy::start(engine, plan).await;
     eventually("only the healthy one is used", async || {
@@ -186,11 +187,27 @@ async fn endpoints_that_fail_their_health_check_are_left_out(engine: Engine) {
     .await;
 }
 
+async fn a_unix_socket_is_an_endpoint_like_any_other(engine: Engine) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("app.sock");
+    let _backend = Backend::echo_on_unix(&path, "a");
+    let mut plan = one(&[]);
+    plan.clusters[0].endpoints = vec![endpoint(Address::Unix(path.clone()))];
+    let mut proxy = Proxy::start(engine, plan).await;
+    let mut open = proxy.connect("in").await;
+    assert_eq!(client::read(&mut open, 1).await, b"a");
+    client::say(&mut open, b"before").await;
+    assert_eq!(proxy.ask("in", b"hello").await, b"ahello");
+    proxy.change(|plan| plan.clusters[0].endpoints.clear()).await;
+    client::say(&mut open, b"after").await;
+    assert!(client::is_refused(proxy.address("in")).await);
+}
+
 async fn a_silent_connection_ends_after_the_idle_timeout_and_a_busy_one_does_not(engine: Engine) {
     const IDLE: Duration = Duration::from_millis(800);
     let backend = Backend::echo("").await;
     let mut plan = one(&[backend.address]);
-    plan.clusters[0].idle_timeout = IDLE;
+    plan.clusters[0].idle_timeout = Period::new(IDLE).unwrap();
     let proxy = Proxy::start(engine, plan).await;
     let (mut silent, mut busy) = (proxy.connect("in").await, proxy.connect("in").await);
     client::say(&mut silent, b"hello").await;

@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
+use causeway_ir::Limit;
+use causeway_testkit::eventually;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::backend::Backend;
 use crate::client;
 use crate::hello::Hello;
-use crate::patience::eventually;
 use crate::plans::{by_name, cluster, one, plain, plan, route};
 use crate::proxy::{Engine, Proxy};
 
@@ -54,7 +55,7 @@ async fn admitted(proxy: &Proxy, listener: &str, opening: &[u8]) -> Option<TcpSt
 async fn a_route_has_its_limit(engine: Engine) {
     let backend = Backend::echo("").await;
     let mut routes = [route(&["few.test"], "c"), route(&["many.test"], "c")];
-    routes[0].connection_limit = Some(LIMIT);
+    routes[0].connection_limit = Limit::new(LIMIT);
     let plan = plan([by_name("in", routes)], [cluster("c", &[backend.address])]);
     let proxy = Proxy::start(engine, plan).await;
     let many = Hello::to("many.test").bytes();
@@ -69,7 +70,7 @@ async fn a_route_has_its_limit(engine: Engine) {
 async fn a_cluster_has_its_limit(engine: Engine) {
     let backend = Backend::echo("").await;
     let mut few = cluster("few", &[backend.address]);
-    few.connection_limit = Some(LIMIT);
+    few.connection_limit = Limit::new(LIMIT);
     let listeners = [plain("in", "few"), plain("free", "many")];
     let proxy = Proxy::start(engine, plan(listeners, [few, cluster("many", &[backend.address])])).await;
     holds_its_limit(&proxy, "in", b"hello").await;
@@ -79,7 +80,7 @@ async fn a_cluster_has_its_limit(engine: Engine) {
 async fn the_proxy_has_its_limit(engine: Engine) {
     let backend = Backend::echo("").await;
     let mut plan = one(&[backend.address]);
-    plan.limits.connections = Some(LIMIT);
+    plan.limits.connections = Limit::new(LIMIT);
     let proxy = Proxy::start(engine, plan).await;
     holds_its_limit(&proxy, "in", b"hello").await;
 }
@@ -88,7 +89,7 @@ async fn new_connections_have_their_rate(engine: Engine) {
     const RATE: u32 = 5;
     let backend = Backend::echo("").await;
     let mut plan = one(&[backend.address]);
-    plan.limits.new_connections_per_second = Some(RATE);
+    plan.limits.new_connections_per_second = Limit::new(RATE);
     let proxy = Proxy::start(engine, plan).await;
     let began = Instant::now();
     let mut count = 0;

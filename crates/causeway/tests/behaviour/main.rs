@@ -16,7 +16,7 @@ macro_rules! on_both {
         mod envoy {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                if $crate::harness::envoy::program().is_some() {
+                if causeway_testkit::envoy::program().is_some() {
                     super::$name($crate::proxy::Engine::Envoy).await;
                 }
             })+
@@ -24,16 +24,10 @@ macro_rules! on_both {
     };
 }
 
-#[path = "../harness"]
-mod harness {
-    pub mod envoy;
-}
-
 mod backend;
 mod certificates;
 mod client;
 mod hello;
-mod patience;
 mod plans;
 mod port;
 mod proxy;
@@ -50,4 +44,5 @@ mod limits;
 mod outcomes;
 mod proxy_protocol;
 mod server_names;
+mod sources;
 mod streams;

@@ -1,12 +1,12 @@
 //! Connections that no route matches: no name, an unknown name, no TLS at all, nothing at all.
 
-use causeway_ir::{Listener, Outcome, Refusal};
+use causeway_ir::{Action, Listener, Period, Refusal};
 use tokio::io::AsyncWriteExt;
 
 use crate::backend::Backend;
 use crate::client::{self, curl, openssl};
 use crate::hello::Hello;
-use crate::plans::{by_name, cluster, plan, route};
+use crate::plans::{by_name, cluster, forward, plan, route, tls};
 use crate::proxy::{Engine, Proxy};
 
 on_both!(
@@ -43,10 +43,11 @@ fn openings() -> [(&'static str, Vec<u8>); 3] {
     ]
 }
 
-fn set_all(listener: &mut Listener, outcome: &Outcome) {
-    listener.unknown_server_name = outcome.clone();
-    listener.no_server_name = outcome.clone();
-    listener.plaintext = outcome.clone();
+fn set_all(listener: &mut Listener, action: &Action) {
+    let tls = tls(listener);
+    tls.unknown_server_name = action.clone();
+    tls.no_server_name = action.clone();
+    tls.plaintext = action.clone();
 }
 
 async fn unknown_names_get_the_alert_that_openssl_names(engine: Engine) {
@@ -60,7 +61,7 @@ async fn unknown_names_get_the_alert_that_openssl_names(engine: Engine) {
 
 async fn each_outcome_can_be_an_alert(engine: Engine) {
     let (proxy, backends) =
-        start(engine, |listener| set_all(listener, &Outcome::Refuse(Refusal::Alert))).await;
+        start(engine, |listener| set_all(listener, &Action::Refuse(Refusal::Alert))).await;
     for (what, opening) in openings() {
         let answer = proxy.ask("in", &opening).await;
         assert!(is_alert(&answer), "{what}: {answer:?}");
@@ -70,7 +71,7 @@ async fn each_outcome_can_be_an_alert(engine: Engine) {
 
 async fn each_outcome_can_be_a_close(engine: Engine) {
     let (proxy, backends) =
-        start(engine, |listener| set_all(listener, &Outcome::Refuse(Refusal::Close))).await;
+        start(engine, |listener| set_all(listener, &Action::Refuse(Refusal::Close))).await;
     for (what, opening) in openings() {
         let mut stream = proxy.connect("in").await;
         stream.write_all(&opening).await.unwrap();
@@ -80,8 +81,7 @@ async fn each_outcome_can_be_a_close(engine: Engine) {
 }
 
 async fn each_outcome_can_be_a_cluster(engine: Engine) {
-    let (proxy, _backends) =
-        start(engine, |listener| set_all(listener, &Outcome::Cluster("other".into()))).await;
+    let (proxy, _backends) = start(engine, |listener| set_all(listener, &forward("other"))).await;
     for (what, opening) in openings() {
         assert_eq!(proxy.ask("in", &opening).await, [b"o", &opening[..]].concat(), "{what}");
     }
@@ -92,7 +92,7 @@ async fn each_outcome_can_be_a_cluster(engine: Engine) {
 async fn a_plain_http_health_check_is_answered_beside_tls(engine: Engine) {
     let (health, api) = (Backend::http("healthy").await, Backend::tls("api", &["api.test"]).await);
     let mut listener = by_name("in", [route(&["api.test"], "api")]);
-    listener.plaintext = Outcome::Cluster("health".into());
+    tls(&mut listener).plaintext = forward("health");
     let clusters = [cluster("api", &[api.address]), cluster("health", &[health.address])];
     let proxy = Proxy::start(engine, plan([listener], clusters)).await;
     let address = proxy.address("in");
@@ -103,7 +103,11 @@ async fn a_plain_http_health_check_is_answered_beside_tls(engine: Engine) {
 
 async fn a_client_that_says_nothing_in_time_is_let_go(engine: Engine) {
     let (mut proxy, backends) = start(engine, |_| {}).await;
-    proxy.change(|plan| plan.limits.handshake_timeout = std::time::Duration::from_millis(300)).await;
+    proxy
+        .change(|plan| {
+            plan.limits.handshake_timeout = Period::new(std::time::Duration::from_millis(300)).unwrap()
+        })
+        .await;
     let mut silent = proxy.connect("in").await;
     let mut slow = proxy.connect("in").await;
     slow.write_all(&Hello::to("a.test").bytes()[..20]).await.unwrap();

@@ -9,11 +9,11 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use causeway_ir::Plan;
+use causeway_testkit::soon;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
 use crate::client;
-use crate::patience::soon;
 use crate::port::Port;
 
 /// What carries the traffic.
@@ -107,9 +107,10 @@ impl Proxy {
 fn place(plan: &Plan, ports: &mut HashMap<String, Port>) -> Plan {
     let mut placed = plan.clone();
     for listener in &mut placed.listeners {
-        let Some(address) = listener.address().filter(|address| address.port() == 0) else { continue };
-        let port = ports.entry(listener.name.clone()).or_insert_with(|| Port::reserve(address));
-        listener.bind = port.address.to_string();
+        if listener.bind.port() == 0 {
+            let name = listener.name.to_string();
+            listener.bind = ports.entry(name).or_insert_with(|| Port::reserve(listener.bind)).address;
+        }
     }
     placed
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use causeway_ir::{Plan, ProxyVersion};
+use causeway_ir::{AcceptProxyProtocol, Plan, ProxyVersion};
 use tokio::io::AsyncWriteExt;
 
 use crate::backend::Backend;
@@ -49,7 +49,7 @@ fn header(version: ProxyVersion, from: SocketAddr, to: SocketAddr) -> Vec<u8> {
 /// A plan that takes headers, passes them on as this version, and leads to a server that echoes all it hears.
 fn passing(backend: &Backend, version: ProxyVersion) -> Plan {
     let mut plan = one(&[backend.address]);
-    plan.listeners[0].accept_proxy_protocol = true;
+    plan.listeners[0].accept_proxy_protocol = Some(AcceptProxyProtocol::default());
     plan.clusters[0].send_proxy_protocol = Some(version);
     plan
 }
@@ -112,7 +112,7 @@ async fn a_header_in_any_number_of_segments_is_accepted(engine: Engine) {
 async fn a_header_before_a_hello_is_taken_off(engine: Engine) {
     let backend = Backend::echo("").await;
     let mut listener = by_name("in", [route(&["a.test"], "c")]);
-    listener.accept_proxy_protocol = true;
+    listener.accept_proxy_protocol = Some(AcceptProxyProtocol::default());
     let proxy = Proxy::start(engine, plan([listener], [cluster("c", &[backend.address])])).await;
     let hello = Hello::to("a.test").bytes();
     for (from, to) in clients() {

@@ -1,6 +1,6 @@
 //! Which backend a server name leads to.
 
-use causeway_ir::Route;
+use causeway_ir::TlsRoute;
 
 use crate::backend::Backend;
 use crate::hello::Hello;
@@ -17,7 +17,7 @@ on_both!(
 );
 
 /// A proxy with echoing backends `a`, `b` and `c`, each behind the cluster of its name.
-async fn with_routes(engine: Engine, routes: impl Into<Vec<Route>>) -> (Proxy, [Backend; 3]) {
+async fn with_routes(engine: Engine, routes: impl Into<Vec<TlsRoute>>) -> (Proxy, [Backend; 3]) {
     let backends = [Backend::echo("a").await, Backend::echo("b").await, Backend::echo("c").await];
     let clusters: Vec<_> =
         ["a", "b", "c"].iter().zip(&backends).map(|(name, b)| cluster(name, &[b.address])).collect();
@@ -92,7 +92,7 @@ async fn a_dot_at_the_end_does_not_matter(engine: Engine) {
 async fn a_thousand_names_are_told_apart(engine: Engine) {
     let names: Vec<String> = (0..1000).map(|i| format!("n{i}.test")).collect();
     let cluster_of = |i: usize| ["a", "b", "c"][i % 3];
-    let routes: Vec<Route> =
+    let routes: Vec<TlsRoute> =
         names.iter().enumerate().map(|(i, name)| route(&[name], cluster_of(i))).collect();
     let (proxy, _backends) = with_routes(engine, routes).await;
     for i in [0, 1, 2, 500, 501, 998, 999] {

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use causeway_testkit::soon;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::backend::Backend;
 use crate::client::{self, End};
 use crate::hello::Hello;
-use crate::patience::soon;
 use crate::plans::{by_name, cluster, one, plan, route};
 use crate::proxy::{Engine, Proxy};
 

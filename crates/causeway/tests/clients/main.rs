@@ -2,24 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[allow(dead_code, reason = "other test programs use the rest")]
-#[path = "../harness"]
-mod harness {
-    pub mod eventually;
-    pub mod kubectl;
-    pub mod server;
-}
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use harness::kubectl::finish;
-use harness::server::Server;
+use causeway_testkit::kubectl::finish;
+use causeway_testkit::server::Server;
 
 /// The Python that has the client, or why there is none.
 fn python() -> Result<PathBuf, String> {
     // The program under test is in DIR/debug, the environment in DIR/test-venv.
-    let target = Path::new(harness::server::PROGRAM).ancestors().nth(2).unwrap();
+    let target = Path::new(causeway_testkit::server::program()).ancestors().nth(2).unwrap();
     let python = target.join("test-venv/bin/python");
     match Command::new(&python).args(["-c", "import kubernetes"]).status() {
         Ok(status) if status.success() => Ok(python),

@@ -4,8 +4,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test should panic")]
 
-#[path = "../../../controllers/tests/harness/eventually.rs"]
-mod eventually;
 mod networks;
 mod testbed;
 mod tunnels;

@@ -1,18 +1,18 @@
 //! A control plane and a fake runtime for one test, with an operator that can be started and stopped.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path};
 
 use causeway_api::{
     ContainerNetwork, ContainerNetworkState, ContainerNetworkStatus,
     conditions::{self, ConditionType},
 };
-use causeway_apiserver::server::{Server, Storage};
 use causeway_containers::{Attachment, Choice, ContainerSpec, Kind, Network, NetworkSpec, fake::Fake};
 use causeway_controllers::{
     Operator,
     containers::tunnel::host::HostProgram,
     operator::{Config, Containers},
 };
+use causeway_testkit::{Cluster, eventually};
 use k8s_openapi::api::events::v1::Event;
 use kube::{
     Api, Client,
@@ -23,8 +23,6 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::eventually::{eventually, until};
-
 /// The id of the operator's data directory.
 pub const INSTANCE: &str = "here";
 const IMAGE: &str = "web:1";
@@ -33,7 +31,7 @@ const IMAGE: &str = "web:1";
 pub const BOTH: [Kind; 2] = [Kind::Docker, Kind::Podman];
 
 pub struct Testbed {
-    _server: Arc<Server>,
+    _api: Cluster,
     pub client: Client,
     pub fake: Fake,
     directory: tempfile::TempDir,
@@ -49,11 +47,11 @@ impl Testbed {
     }
 
     pub async fn without_operator(kind: Kind) -> Self {
-        let server = Server::start(Storage::Memory, CancellationToken::new()).await.unwrap();
+        let api = Cluster::start().await;
         let fake = Fake::start(kind);
         fake.add_image(IMAGE);
         let directory = tempfile::tempdir().unwrap();
-        Self { client: server.client(), _server: server, fake, directory, operator: None }
+        Self { client: api.client.clone(), _api: api, fake, directory, operator: None }
     }
 
     pub fn start_operator(&mut self) {
@@ -112,7 +110,8 @@ impl Testbed {
     }
 
     pub async fn gone(&self, name: &str) {
-        until(&format!("{name} is gone"), async || self.api().get_opt(name).await.unwrap().is_none()).await;
+        eventually(&format!("{name} is gone"), async || self.api().get_opt(name).await.unwrap().is_none())
+            .await;
     }
 
     /// Waits until the status is as it should be.

@@ -5,15 +5,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[allow(dead_code, reason = "other test programs use the rest")]
-#[path = "../harness"]
-mod harness {
-    pub mod eventually;
-    pub mod kubectl;
-    pub mod server;
-}
-
-mod dice;
 mod follower;
 mod generation;
 mod ledger;
@@ -22,14 +13,14 @@ mod writer;
 use std::path::Path;
 use std::time::Duration;
 
+use causeway_testkit::Dice;
+use causeway_testkit::server::Server;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 
-use dice::Dice;
 use follower::Follower;
 use generation::Generation;
-use harness::server::Server;
 use ledger::Ledger;
 use writer::Writer;
 
@@ -49,7 +40,7 @@ async fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
     let rounds = std::env::var("CAUSEWAY_CRASH_ROUNDS").map_or(ROUNDS, |n| n.parse().unwrap());
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let root = tempfile::tempdir().unwrap();
-    let mut dice = Dice::new();
+    let mut dice = Dice::from_env("CAUSEWAY_CRASH_SEED");
     println!("seed {}", dice.seed());
     let mut ledgers: Vec<Ledger> = (0..WRITERS).map(Ledger::new).collect();
     let mut follower = Follower::default();

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use causeway_testkit::Dice;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use crate::dice::Dice;
 use crate::ledger::{Ledger, Pending, content};
 
 /// Objects per writer; few, so that each is created and deleted often.

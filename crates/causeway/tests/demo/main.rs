@@ -2,22 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[allow(dead_code, reason = "other test programs use the rest")]
-#[path = "../harness"]
-mod harness {
-    pub mod envoy;
-    pub mod eventually;
-    pub mod kubectl;
-    pub mod server;
-}
-
 use std::process::Command;
 
-use harness::kubectl::finish;
-use harness::server::PROGRAM;
+use causeway_testkit::kubectl::finish;
+use causeway_testkit::server::program;
 
 fn demo(args: &[&str]) -> String {
-    finish(Command::new(PROGRAM).args(["demo", "proxy"]).args(args).env_remove("KUBECONFIG")).ok()
+    finish(Command::new(program()).args(["demo", "proxy"]).args(args).env_remove("KUBECONFIG")).ok()
 }
 
 fn check(said: &str) {
@@ -31,7 +22,7 @@ fn check(said: &str) {
 #[test]
 fn the_proxy_demo_tells_its_story_with_either_engine() {
     check(&demo(&[]));
-    if let Some(envoy) = harness::envoy::program() {
+    if let Some(envoy) = causeway_testkit::envoy::program() {
         check(&demo(&["--envoy", envoy.to_str().unwrap()]));
     }
 }

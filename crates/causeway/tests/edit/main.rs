@@ -3,14 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[allow(dead_code, reason = "other test programs use the rest")]
-#[path = "../harness"]
-mod harness {
-    pub mod envoy;
-    pub mod eventually;
-    pub mod kubectl;
-    pub mod server;
-}
 mod load;
 mod manifests;
 mod tls;
@@ -19,8 +11,10 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use harness::eventually::eventually;
-use harness::server::{PATIENCE, Server};
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+use causeway_testkit::server::Server;
+
 use load::Load;
 use tls::{Authority, Client};
 
@@ -34,7 +28,7 @@ fn an_edit_under_load_fails_no_request_with_the_native_engine() {
 
 #[test]
 fn an_edit_under_load_fails_no_request_with_envoy() {
-    if let Some(envoy) = harness::envoy::program() {
+    if let Some(envoy) = causeway_testkit::envoy::program() {
         let program = format!("envoyproxy/envoy={}", envoy.display());
         edit_under_load("Envoy", "127.78.0.11:8444", &["--program", &program]);
     }
@@ -42,7 +36,7 @@ fn an_edit_under_load_fails_no_request_with_envoy() {
 
 #[test]
 fn replicas_with_envoy_and_other_proxies_share_a_machine() {
-    let Some(envoy) = harness::envoy::program() else { return };
+    let Some(envoy) = causeway_testkit::envoy::program() else { return };
     let program = format!("envoyproxy/envoy={}", envoy.display());
     let server = Server::start(&["--program", &program]);
     let kubectl = server.kubectl();
@@ -66,7 +60,8 @@ fn replicas_with_envoy_and_other_proxies_share_a_machine() {
     assert_eq!(pods.split_whitespace().count(), 3, "{pods}");
     for pod in pods.split_whitespace() {
         let admin = format!("http://{pod}:9901/clusters");
-        let shown = harness::kubectl::finish(std::process::Command::new("curl").args(["-sf", &admin])).ok();
+        let shown =
+            causeway_testkit::kubectl::finish(std::process::Command::new("curl").args(["-sf", &admin])).ok();
         assert!(shown.contains("xds_cluster::"), "{shown}");
     }
 }
@@ -129,7 +124,8 @@ fn edit(server: &Server, keystrokes: &str) {
     std::fs::write(&editor, format!("#!/bin/sh\nexec sed -i '{keystrokes}' \"$1\"\n")).unwrap();
     std::fs::set_permissions(&editor, std::fs::Permissions::from_mode(0o755)).unwrap();
     let kubectl = server.kubectl();
-    let ran =
-        harness::kubectl::finish(kubectl.command(&["edit", "proxyserver/edge"]).env("KUBE_EDITOR", &editor));
+    let ran = causeway_testkit::kubectl::finish(
+        kubectl.command(&["edit", "proxyserver/edge"]).env("KUBE_EDITOR", &editor),
+    );
     assert!(ran.code == Some(0), "{ran}");
 }

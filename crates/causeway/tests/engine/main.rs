@@ -1,8 +1,7 @@
 //! `causeway engine` as a process: replaced while it serves, short of descriptors, with its log level changed.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[path = "../harness/eventually.rs"]
-mod eventually;
+mod documents;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -12,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use eventually::eventually;
-
-const PATIENCE: Duration = Duration::from_mins(1);
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+use causeway_testkit::server::program;
 
 /// A running engine. Killed if it is dropped.
 struct Engine {
@@ -30,7 +29,7 @@ impl Engine {
     }
 
     fn new(plan: &Path, more: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_causeway"));
+        let mut command = Command::new(program());
         Self::start(command.args(["engine", "--config"]).arg(plan).args(more))
     }
 
@@ -95,8 +94,8 @@ fn write_plan(path: &Path, endpoint: SocketAddr) {
     });
     let plan = format!(
         "listeners:\n\
-         - {{name: in, bind: '127.0.0.1:0', routes: [{{name: r, cluster: c}}]}}\n\
-         - {{name: datagrams, bind: '127.0.0.1:0', protocol: UDP, routes: [{{name: r, cluster: d}}]}}\n\
+         - {{name: in, bind: '127.0.0.1:0', protocol: {{tcp: {{name: r, action: {{forward: c}}}}}}}}\n\
+         - {{name: datagrams, bind: '127.0.0.1:0', protocol: {{udp: {{name: r, action: {{forward: d}}}}}}}}\n\
          clusters:\n\
          - {{name: c, endpoints: [{{address: '{endpoint}'}}]}}\n\
          - {{name: d, idleTimeout: 1s, endpoints: [{{address: '{udp_endpoint}'}}]}}\n\
@@ -199,8 +198,7 @@ fn without_descriptors_it_refuses_and_recovers() {
     let directory = tempfile::tempdir().unwrap();
     let plan = directory.path().join("plan.yaml");
     write_plan(&plan, echo());
-    let script =
-        format!("ulimit -n 320; exec {} engine --config {}", env!("CARGO_BIN_EXE_causeway"), plan.display());
+    let script = format!("ulimit -n 320; exec {} engine --config {}", program(), plan.display());
     let mut engine = Engine::start(Command::new("bash").args(["-c", &script]));
     let address = engine.address("in");
     let mut first = TcpStream::connect(address).unwrap();

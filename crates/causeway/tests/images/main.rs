@@ -3,27 +3,17 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[allow(dead_code, reason = "other test programs use the rest")]
-#[path = "../harness"]
-mod harness {
-    pub mod eventually;
-    pub mod kubectl;
-    pub mod server;
-}
-
-#[allow(dead_code, reason = "other test programs use the rest")]
-#[path = "../../../containers/tests/testbed/daemon.rs"]
-mod testbed;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 
 use causeway_containers::{Choice, Container, NetworkSpec, Runtime, client_image, labels};
-use harness::eventually::eventually;
-use harness::kubectl::Kubectl;
-use harness::server::{PATIENCE, Server};
-use testbed::{Daemon, Testbed};
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+use causeway_testkit::daemon::{Daemon, Testbed};
+use causeway_testkit::kubectl::Kubectl;
+use causeway_testkit::server::Server;
+use causeway_testkit::server::program;
 use tokio::runtime::Builder;
 
 const NETWORK: &str = "pods";
@@ -45,7 +35,7 @@ impl Bed {
             let network = NetworkSpec { name: NETWORK.to_owned(), ..NetworkSpec::default() };
             runtime.create_network(&network).await.unwrap();
             let options = client_image::Options {
-                binary: PathBuf::from(env!("CARGO_BIN_EXE_causeway")),
+                binary: PathBuf::from(program()),
                 ..client_image::Options::default()
             };
             let image = client_image::ensure(&runtime, &options, |_| {}).await.unwrap();

@@ -52,7 +52,7 @@ fn a_created_token_is_its_service_account() {
     let home = tempfile::tempdir().unwrap();
     let config = home.path().join("config");
     std::fs::copy(server.kubeconfig(), &config).unwrap();
-    let robot = crate::harness::kubectl::Kubectl::new(&config, home.path(), "auth-token");
+    let robot = causeway_testkit::kubectl::Kubectl::new(&config, home.path(), "auth-token");
     robot.ok(&["config", "set-credentials", "robot", "--token", token.trim()]);
     robot.ok(&["config", "set-context", "--current", "--user=robot"]);
     let who = robot.ok(&["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]);

@@ -54,7 +54,7 @@ fn edit_saves_what_the_editor_wrote() {
     let kubectl = shared().namespace("edit");
     kubectl.apply(&config_map("settings", "colour: blue")).ok();
     let edit = |editor: &str| {
-        crate::harness::kubectl::finish(
+        causeway_testkit::kubectl::finish(
             kubectl.command(&["edit", "configmap", "settings"]).env("KUBE_EDITOR", editor),
         )
     };

@@ -1,8 +1,9 @@
 //! `kubectl delete`: cascades, selectors, finalizers, namespaces.
 
-use crate::harness::eventually::eventually;
-use crate::harness::kubectl::Kubectl;
-use crate::harness::server::PATIENCE;
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+use causeway_testkit::kubectl::Kubectl;
+
 use crate::objects::{config_map, deployment, pod};
 use crate::peer::shared;
 

@@ -1,6 +1,7 @@
 //! `kubectl get`: tables, other outputs, selectors, order, pages.
 
-use crate::harness::kubectl::Kubectl;
+use causeway_testkit::kubectl::Kubectl;
+
 use crate::objects::{config_map, deployment, pod};
 use crate::peer::shared;
 

@@ -1,8 +1,10 @@
 //! The first thing a new user applies: an `Infra`, and what comes of it.
 
-use crate::harness::eventually::eventually;
-use crate::harness::kubectl::finish;
-use crate::harness::server::{PATIENCE, PROGRAM};
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+use causeway_testkit::kubectl::finish;
+use causeway_testkit::server::program;
+
 use crate::peer::shared;
 
 fn sample(name: &str) -> String {
@@ -41,7 +43,7 @@ fn an_infra_gets_its_children() {
     assert_eq!(owners, "Infra");
 
     let status = finish(
-        std::process::Command::new(PROGRAM)
+        std::process::Command::new(program())
             .env_remove("KUBECONFIG")
             .args(["status", "--namespace", "clusters", "--data-dir"])
             .arg(server.data_dir()),

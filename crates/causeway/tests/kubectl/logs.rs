@@ -3,8 +3,9 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use crate::harness::eventually::eventually;
-use crate::harness::server::PATIENCE;
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+
 use crate::objects::{deployment, pod};
 use crate::peer::shared;
 

@@ -4,14 +4,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[allow(dead_code, reason = "other test programs use the rest")]
-#[path = "../harness"]
-mod harness {
-    pub mod eventually;
-    pub mod kubectl;
-    pub mod server;
-}
-
 mod access;
 mod apply;
 mod change;

@@ -4,12 +4,12 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use crate::harness::server::Server;
+use causeway_testkit::server::Server;
 
 /// The server that all tests share, if there is a kubectl to drive it with.
 pub fn shared() -> &'static Server {
     need_kubectl();
-    crate::harness::server::shared()
+    causeway_testkit::server::shared()
 }
 
 /// Ends the whole program with a word about it when there is no kubectl; that is a failure where CI runs.

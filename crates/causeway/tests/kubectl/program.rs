@@ -4,13 +4,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::harness::kubectl::{Ran, finish};
-use crate::harness::server::{PROGRAM, Server, up};
+use causeway_testkit::kubectl::{Ran, finish};
+use causeway_testkit::server::{Server, program, up};
+
 use crate::objects::config_map;
 use crate::peer::need_kubectl;
 
 fn causeway(data_dir: &Path, args: &[&str]) -> Ran {
-    finish(Command::new(PROGRAM).env_remove("KUBECONFIG").args(args).arg("--data-dir").arg(data_dir))
+    finish(Command::new(program()).env_remove("KUBECONFIG").args(args).arg("--data-dir").arg(data_dir))
 }
 
 #[test]
@@ -110,7 +111,7 @@ fn in_memory_leaves_no_objects() {
 
 #[test]
 fn version_help_and_completions() {
-    let run = |args: &[&str]| finish(Command::new(PROGRAM).args(args));
+    let run = |args: &[&str]| finish(Command::new(program()).args(args));
     let version = run(&["version"]).ok();
     assert_eq!(version, format!("causeway {}\n", env!("CARGO_PKG_VERSION")));
     assert_eq!(run(&["--version"]).ok(), version);

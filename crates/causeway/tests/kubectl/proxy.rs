@@ -3,9 +3,10 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use crate::harness::eventually::eventually;
-use crate::harness::kubectl::Kubectl;
-use crate::harness::server::PATIENCE;
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+use causeway_testkit::kubectl::Kubectl;
+
 use crate::peer::shared;
 
 /// A proxy `lab` whose second backend is in another namespace.

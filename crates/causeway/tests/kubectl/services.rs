@@ -8,9 +8,11 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::harness::eventually::eventually;
-use crate::harness::kubectl::{Kubectl, finish};
-use crate::harness::server::{PATIENCE, Server};
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+use causeway_testkit::kubectl::{Kubectl, finish};
+use causeway_testkit::server::Server;
+
 use crate::peer::{need_kubectl, shared};
 
 /// Pods that all listen on 8080, each on its own address, and say their names; they leave slowly enough to be noticed.

@@ -1,9 +1,9 @@
 //! `causeway routes` and `causeway doctor`.
 
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
 use serde_json::{Value, json};
 
-use crate::harness::eventually::eventually;
-use crate::harness::server::PATIENCE;
 use crate::peer::TlsBackend;
 use crate::world::{NAMESPACE, World, backend};
 

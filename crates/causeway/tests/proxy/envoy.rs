@@ -3,10 +3,12 @@
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
-use crate::harness;
-use crate::harness::eventually::eventually;
-use crate::harness::kubectl::finish;
-use crate::harness::server::{PATIENCE, PROGRAM};
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+use causeway_testkit::kubectl::finish;
+use causeway_testkit::port;
+use causeway_testkit::server::program;
+
 use crate::peer::TlsBackend;
 use crate::world::{PORT, World, backend};
 
@@ -21,20 +23,16 @@ impl Drop for Envoy {
 }
 
 /// A port of 127.0.0.1 that was free a moment ago.
-fn free_port() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
-}
-
 #[test]
 fn what_envoy_refuses_is_in_the_status_with_its_words_and_the_rest_runs_on() {
-    let Some(program) = harness::envoy::program() else { return };
+    let Some(program) = causeway_testkit::envoy::program() else { return };
     let world = World::new();
     let one = TlsBackend::start("one", &["one.test", "two.test"]);
     world.service("one", &one);
     world.proxy_server(&[backend("one", "one.test")]).ok();
-    let (xds, admin) = (free_port(), free_port());
+    let (xds, admin) = (port::free().to_string(), port::free().to_string());
     let proxy = world.launch_with(&["--engine", "envoy", "--xds-port", &xds, "--admin-port", &admin]);
-    let mut bootstrap = Command::new(PROGRAM);
+    let mut bootstrap = Command::new(program());
     bootstrap.args(["xds", "--print-bootstrap", "--node", "edge", "--listen", &format!("127.0.0.1:{xds}")]);
     let bootstrap = finish(bootstrap.args(["--admin", &format!("127.0.0.1:{admin}")])).ok();
     let config = world.root.path().join("bootstrap.json");

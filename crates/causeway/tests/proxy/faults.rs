@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::harness::eventually::eventually;
-use crate::harness::server::PATIENCE;
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+
 use crate::peer::{TlsBackend, get};
 use crate::world::{PORT, World, backend};
 
@@ -25,6 +26,32 @@ fn a_bad_spec_is_refused_and_the_last_good_one_runs_on() {
     let doctor = world.causeway(&["doctor", "proxy/edge", "-n", "crossing"]);
     assert_eq!(doctor.code, Some(1));
     assert!(doctor.stdout.contains("✗ the spec is not valid: spec.backends[1].hostname"), "{doctor}");
+
+    world.proxy_server(&[backend("one", "one.test")]).ok();
+    eventually("the mended spec is taken", PATIENCE, || world.replica()["serving"] == true);
+}
+
+#[test]
+fn a_refused_spec_and_a_crash_leave_the_last_good_one_serving() {
+    let world = World::new();
+    let one = TlsBackend::start("one", &["one.test"]);
+    world.service("one", &one);
+    world.proxy_server(&[backend("one", "one.test")]).ok();
+    let mut proxy = world.start();
+    eventually("the proxy serves", PATIENCE, || world.replica()["serving"] == true);
+    world.proxy_server(&[backend("one", "one.test"), backend("copy", "one.test")]).ok();
+    eventually("the proxy says that it refuses", PATIENCE, || world.replica()["refused"].is_string());
+
+    proxy.kill();
+    assert!(one.connect(world.at(PORT), "one.test").is_err(), "nothing serves while there is no process");
+    let mut proxy = world.start();
+    assert_eq!(one.connect(world.at(PORT), "one.test").unwrap().word, "one");
+    assert!(proxy.log().contains("going on with the last state on disk"), "{}", proxy.log());
+    assert!(world.replica()["refused"].is_string(), "{}", world.replica());
+    // Once more, since the second process has to keep the good state and not the refused one.
+    proxy.kill();
+    let _proxy = world.start();
+    assert_eq!(one.connect(world.at(PORT), "one.test").unwrap().word, "one");
 
     world.proxy_server(&[backend("one", "one.test")]).ok();
     eventually("the mended spec is taken", PATIENCE, || world.replica()["serving"] == true);

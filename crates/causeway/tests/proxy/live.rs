@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::eventually::eventually;
-use crate::harness::server::PATIENCE;
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+
 use crate::peer::{TlsBackend, get};
 use crate::world::{NAMESPACE, PORT, World, backend};
 

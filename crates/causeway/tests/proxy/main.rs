@@ -4,15 +4,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[allow(dead_code, reason = "other test programs use the rest")]
-#[path = "../harness"]
-mod harness {
-    pub mod envoy;
-    pub mod eventually;
-    pub mod kubectl;
-    pub mod server;
-}
-
 mod commands;
 mod envoy;
 mod faults;

@@ -7,11 +7,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+use causeway_testkit::kubectl::{Kubectl, Ran, finish};
+use causeway_testkit::server::{Server, program, signal};
 use serde_json::{Value, json};
 
-use crate::harness::eventually::eventually;
-use crate::harness::kubectl::{Kubectl, Ran, finish};
-use crate::harness::server::{PATIENCE, PROGRAM, Server, signal};
 use crate::peer::{TlsBackend, get};
 
 pub const NAMESPACE: &str = "crossing";
@@ -86,7 +87,7 @@ impl World {
     /// Starts a control plane in the place of one that was killed, on the same port.
     pub fn revive(&self) -> Revived {
         let listen = self.server.url().replace("https://", "");
-        let child = Command::new(PROGRAM)
+        let child = Command::new(program())
             .args(["up", "--no-node", "--no-operator", "--listen", &listen, "--data-dir"])
             .arg(self.server.data_dir())
             .stdin(Stdio::null())
@@ -103,7 +104,7 @@ impl World {
 
     /// Runs a command of the program against this control plane.
     pub fn causeway(&self, args: &[&str]) -> Ran {
-        finish(Command::new(PROGRAM).args(args).env("KUBECONFIG", self.server.kubeconfig()))
+        finish(Command::new(program()).args(args).env("KUBECONFIG", self.server.kubeconfig()))
     }
 
     /// Starts a proxy without waiting.
@@ -115,7 +116,7 @@ impl World {
     pub fn launch_with(&self, args: &[&str]) -> Proxy {
         let log = self.root.path().join("proxy.log");
         let file = File::options().create(true).append(true).open(&log).unwrap();
-        let child = Command::new(PROGRAM)
+        let child = Command::new(program())
             .args(["proxy", "--namespace", NAMESPACE, "--proxy-name", "edge", "--pod-name", "edge-0"])
             .args(["--pod-ip", &self.address.to_string(), "--workers", "2", "--state-dir"])
             .arg(self.root.path().join("state"))

@@ -3,22 +3,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[allow(dead_code, reason = "other test programs use the rest")]
-#[path = "../harness"]
-mod harness {
-    pub mod eventually;
-    pub mod kubectl;
-    pub mod server;
-}
-
 mod wire;
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use causeway_testkit::server::Server;
 use serde_json::Value;
 
-use harness::server::Server;
 use wire::{Answer, Wire};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";

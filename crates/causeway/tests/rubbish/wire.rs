@@ -5,13 +5,12 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use causeway_testkit::server::Server;
 use kube::Config;
 use kube::client::ConfigExt;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
-
-use crate::harness::server::Server;
 
 /// Long enough for a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -2,9 +2,9 @@
 
 use causeway_api::conditions::ConditionType;
 use causeway_api::{TunnelProxyState, TunnelState};
+use causeway_testkit::daemon::Daemon;
 
 use crate::echo::{Echo, round};
-use crate::testbed::Daemon;
 use crate::world::{World, client_service, proxy, server_service};
 
 pub fn a_network_that_comes_later(daemon: Daemon) {

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use causeway_containers::{
     Attachment, Choice, Container, ContainerSpec, LogOptions, Runtime, client_image, labels,
 };
+use causeway_testkit::daemon::{Daemon, Testbed};
+use causeway_testkit::server::program;
 use futures::{StreamExt, TryStreamExt};
 use tokio::runtime::Builder;
-
-use crate::testbed::{Daemon, Testbed};
 
 /// A daemon, and a way to talk to it that the program under test knows nothing of.
 pub struct Bed {
@@ -49,7 +49,7 @@ impl Bed {
         let (runtime, image) = tokio.block_on(async {
             let runtime = Runtime::connect(&Choice::Socket(socket.clone())).await.unwrap();
             let options = client_image::Options {
-                binary: PathBuf::from(env!("CARGO_BIN_EXE_causeway")),
+                binary: PathBuf::from(program()),
                 ..client_image::Options::default()
             };
             let image = client_image::ensure(&runtime, &options, |_| {}).await.unwrap();

@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use causeway_api::TunnelState;
 use causeway_containers::{Build, BuildFile, Content};
+use causeway_testkit::daemon::Daemon;
 
 use crate::echo::{Echo, datagram_round, datagrams, dial, echoes, round};
-use crate::testbed::Daemon;
 use crate::world::{World, proxy, server_service, slice};
 
 pub fn tunnels_come_and_go(daemon: Daemon) {

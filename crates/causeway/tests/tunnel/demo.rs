@@ -2,14 +2,15 @@
 
 use std::process::Command;
 
+use causeway_testkit::daemon::Daemon;
+use causeway_testkit::kubectl::finish;
+use causeway_testkit::server::program;
+
 use crate::bed::Bed;
-use crate::harness::kubectl::finish;
-use crate::harness::server::PROGRAM;
-use crate::testbed::Daemon;
 
 pub fn the_demo_tells_its_story(daemon: Daemon) {
     let Some(bed) = Bed::shared(daemon) else { return };
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new(program());
     command.args(["demo", "tunnel", "--container-runtime"]).arg(&bed.socket).env_remove("KUBECONFIG");
     let said = finish(&mut command).ok();
     for words in [

@@ -4,12 +4,13 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use causeway_testkit::daemon::Daemon;
+
 use crate::echo::Echo;
 use crate::firewall::Firewall;
-use crate::harness::server::signal;
 use crate::load::Load;
-use crate::testbed::Daemon;
 use crate::world::{World, proxy, server_service};
+use causeway_testkit::server::signal;
 
 /// So many streams in a row mean that the tunnel is back.
 const BACK: u64 = 10;

@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use causeway_api::conditions::ConditionType;
+use causeway_testkit::daemon::Daemon;
 use kube::ResourceExt;
 
 use crate::bed::Bed;
 use crate::echo::{Echo, dial, round};
-use crate::harness::server::signal;
-use crate::testbed::Daemon;
 use crate::world::{World, proxy, server_service};
+use causeway_testkit::server::signal;
 
 fn tunnel_to(world: &World, echo: &Echo) {
     world.network("app", "{}");

@@ -3,12 +3,13 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use crate::harness::kubectl::finish;
-use crate::harness::server::{PROGRAM, Server};
+use causeway_testkit::kubectl::finish;
+use causeway_testkit::server::{Server, program};
+
 use crate::world::proxy;
 
 fn logs(server: &Server, args: &[&str]) -> Command {
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new(program());
     command.args(["logs", "cntp/to-host"]).args(args).env("KUBECONFIG", server.kubeconfig());
     command
 }

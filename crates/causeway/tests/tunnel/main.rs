@@ -3,16 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[allow(dead_code, reason = "other test programs use the rest")]
-#[path = "../harness"]
-mod harness {
-    pub mod eventually;
-    pub mod kubectl;
-    pub mod server;
-}
-
-#[path = "../../../containers/tests/testbed/daemon.rs"]
-mod testbed;
+use causeway_testkit::daemon::Daemon;
 
 mod bad_input;
 mod bed;
@@ -31,8 +22,6 @@ mod reaches;
 mod strangers;
 mod talks;
 mod world;
-
-use testbed::Daemon;
 
 macro_rules! on_both {
     ($($module:ident: $($name:ident),+;)+) => {

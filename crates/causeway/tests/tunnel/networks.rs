@@ -2,10 +2,10 @@
 
 use causeway_api::ContainerNetworkState;
 use causeway_containers::NetworkSpec;
+use causeway_testkit::daemon::Daemon;
 
 use crate::bed::unique;
 use crate::echo::{Echo, round};
-use crate::testbed::Daemon;
 use crate::world::{World, network, proxy, server_service};
 
 pub fn networks_of_every_mode(daemon: Daemon) {

@@ -2,9 +2,11 @@
 
 use std::process::Command;
 
-use crate::harness::eventually::eventually;
-use crate::harness::kubectl::finish;
-use crate::harness::server::{PATIENCE, PROGRAM, Server};
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+use causeway_testkit::kubectl::finish;
+use causeway_testkit::server::{Server, program};
+
 use crate::world::{network, proxy};
 
 fn conditions(server: &Server, object: &str) -> String {
@@ -41,7 +43,7 @@ fn runtimes_that_are_switched_off_are_said_to_be() {
 #[test]
 fn the_demo_says_what_is_missing() {
     let demo = |runtime: &str| {
-        let mut command = Command::new(PROGRAM);
+        let mut command = Command::new(program());
         finish(command.args(["demo", "tunnel", "--container-runtime", runtime]).env_remove("KUBECONFIG"))
             .fails()
     };

@@ -11,11 +11,11 @@ use std::time::Duration;
 use causeway_api::TunnelState;
 
 use crate::echo::{Echo, round};
-use crate::harness::server::{PROGRAM, signal};
 use crate::load::Load;
 use crate::talks::Talks;
 use crate::testbed::Daemon;
 use crate::world::{World, proxy, server_service};
+use causeway_testkit::server::{program, signal};
 
 const STREAMS: usize = 8;
 const BYTES: usize = 60_000;
@@ -130,7 +130,7 @@ pub fn a_control_plane_that_is_killed_stopped_or_replaced(daemon: Daemon) {
 
 /// A copy of the program under test that does the same and is another all the same.
 fn another_program(path: &Path) {
-    std::fs::copy(PROGRAM, path).unwrap();
+    std::fs::copy(program(), path).unwrap();
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     // After the end of what is loaded.
     std::fs::OpenOptions::new().append(true).open(path).unwrap().write_all(b"newer").unwrap();
@@ -173,7 +173,7 @@ impl Operator {
     fn start(world: &World) -> Self {
         let log = world.root().join("operator.log");
         let output = File::create(&log).unwrap();
-        let child = Command::new(PROGRAM)
+        let child = Command::new(program())
             .args(["operator", "--namespace", "default", "--observe", "127.0.0.1:0", "--container-runtime"])
             .arg(&world.bed.socket)
             .arg("--data-dir")

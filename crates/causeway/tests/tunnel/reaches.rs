@@ -5,11 +5,11 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
 use causeway_api::conditions::ConditionType;
 use causeway_api::{TunnelProxyState, TunnelState};
+use causeway_testkit::PATIENCE;
+use causeway_testkit::daemon::Daemon;
 use kube::ResourceExt;
 
 use crate::echo::Echo;
-use crate::harness::server::PATIENCE;
-use crate::testbed::Daemon;
 use crate::world::{World, proxy, server_service};
 
 pub fn a_container_reaches_the_host_by_name(daemon: Daemon) {

@@ -5,8 +5,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use causeway_link::host::{Host, Options, TunnelState};
-use causeway_link::{Authority, End, Identity, Port, Tunnel};
+use causeway_ir::tunnel::{Port, Tunnel};
+use causeway_ir::{Endpoint, Name};
+use causeway_testkit::daemon::Daemon;
+use causeway_testkit::server;
+use causeway_tunnel::host::{Host, Options, TunnelState};
+use causeway_tunnel::{Authority, Identity, container_identity, host_identity};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -14,8 +18,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::TlsConnector;
 
 use crate::echo::{Echo, dial, echoes, round};
-use crate::harness::server;
-use crate::testbed::Daemon;
 use crate::world::{World, proxy, server_service};
 
 const CONTROL: u16 = 15049;
@@ -76,9 +78,9 @@ pub fn strangers_on_the_network_get_nothing(daemon: Daemon) {
     echoes(&mut open, "before").unwrap();
 
     let own = authority(&world, "to-host");
-    let neighbours = authority(&world, "neighbour").issue(End::Host).unwrap();
-    let made_up = Authority::new().unwrap().issue(End::Host).unwrap();
-    let turned = own.issue(End::Container).unwrap();
+    let neighbours = host_identity(&authority(&world, "neighbour")).unwrap();
+    let made_up = host_identity(&Authority::new().unwrap()).unwrap();
+    let turned = container_identity(&own).unwrap();
     for port in [CONTROL, DATA] {
         let address = SocketAddr::new(tunnel.ip(), port);
         let heard = |shown| is_heard(&world, &connector(&own, shown), address);
@@ -94,7 +96,7 @@ pub fn strangers_on_the_network_get_nothing(daemon: Daemon) {
     assert_eq!(round(tunnel, "x").unwrap(), "x");
 
     // The same greeting with the right certificate is heard: this test can fail.
-    let right = own.issue(End::Host).unwrap();
+    let right = host_identity(&own).unwrap();
     assert!(is_heard(&world, &connector(&own, Some(&right)), SocketAddr::new(tunnel.ip(), CONTROL)));
     world.until("the pair is itself again", || round(tunnel, "x").is_ok_and(|answer| answer == "x"));
     the_keys_are_nowhere_to_be_seen(&world);
@@ -133,9 +135,9 @@ pub fn what_was_recorded_is_worth_nothing(daemon: Daemon) {
     let data = Recorder::start(published(status.client_proxy_data_port));
     world.bed.block_on(async {
         let host = Host::start(Options::new(control.address, data.address, own));
-        let mut carried = Tunnel::new(1, "api");
+        let mut carried = Tunnel::new(1, Name::parse("api").unwrap());
         carried.port = Port::Fixed(tunnel.port());
-        carried.targets = vec![echo.address];
+        carried.endpoints = vec![Endpoint::new(echo.address)];
         host.carry(vec![carried]);
         let mut states = host.status();
         let listens = states.wait_for(|status| {

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use causeway_api::conditions::{self, ConditionType};
 use causeway_api::{
@@ -12,6 +12,11 @@ use causeway_api::{
     TunnelStatus,
 };
 use causeway_containers::Container;
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+use causeway_testkit::daemon::Daemon;
+use causeway_testkit::kubectl::{Kubectl, Ran, finish};
+use causeway_testkit::server::{Server, program};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -19,9 +24,6 @@ use kube::{Api, Client, ResourceExt};
 use tempfile::TempDir;
 
 use crate::bed::{Bed, unique};
-use crate::harness::kubectl::{Kubectl, Ran, finish};
-use crate::harness::server::{PATIENCE, PROGRAM, Server};
-use crate::testbed::Daemon;
 
 pub struct World {
     pub bed: Arc<Bed>,
@@ -89,16 +91,8 @@ impl World {
     }
 
     pub fn within(&self, limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
-        let deadline = Instant::now() + limit;
-        while !holds() {
-            assert!(
-                Instant::now() < deadline,
-                "after {} s still not true: {what}\n{}",
-                limit.as_secs(),
-                self.all()
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let state = std::fmt::from_fn(|f| f.write_str(&self.all()));
+        eventually(what, limit, || if holds() { Ok(()) } else { Err(&state) });
     }
 
     /// Everything there is to know, for a test that failed.
@@ -203,7 +197,7 @@ impl World {
 
     /// The program under test as a person runs it against this control plane.
     pub fn causeway(&self, args: &[&str]) -> Ran {
-        let mut command = std::process::Command::new(PROGRAM);
+        let mut command = std::process::Command::new(program());
         finish(command.args(args).env("KUBECONFIG", self.server.kubeconfig()).env_remove("CAUSEWAY_LOG"))
     }
 

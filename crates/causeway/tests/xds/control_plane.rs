@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+use causeway_testkit::server::{program, signal};
 use tempfile::TempDir;
 
 use crate::backend::free_port;
 use crate::envoy::Envoy;
-use crate::harness::eventually::eventually;
-use crate::harness::server::{PATIENCE, PROGRAM, signal};
 
 pub struct ControlPlane {
     pub dir: TempDir,
@@ -93,7 +94,7 @@ impl ControlPlane {
     /// The bootstrap for an Envoy that connects to `xds`, and its admin address.
     pub fn bootstrap(name: &str, xds: &str, delta: bool) -> (String, SocketAddr) {
         let admin: SocketAddr = ([127, 0, 0, 1], free_port()).into();
-        let mut print = Command::new(PROGRAM);
+        let mut print = Command::new(program());
         print.args(["xds", "--print-bootstrap", "--listen", xds, "--node", name]);
         print.args(["--admin", &admin.to_string()]).args((!delta).then_some("--sotw"));
         let printed = print.output().unwrap();
@@ -105,7 +106,7 @@ impl ControlPlane {
 fn launch(dir: &TempDir, listen: &str, options: &[String]) -> Child {
     let log = File::create(dir.path().join("log")).unwrap();
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", PROGRAM, "xds", "--listen", listen, "--config"]);
+    command.args(["--pdeathsig", "KILL", program(), "xds", "--listen", listen, "--config"]);
     command.arg(dir.path().join("plan.yaml")).args(options).stdin(Stdio::null());
     command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
 }

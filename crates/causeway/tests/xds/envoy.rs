@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::harness::eventually::eventually;
-use crate::harness::server::PATIENCE;
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+
 use crate::http;
 
 /// A running Envoy.

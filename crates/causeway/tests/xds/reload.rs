@@ -1,10 +1,11 @@
 //! Plans that change while Envoy runs, plans that it refuses, and a control plane that goes away.
 
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+use causeway_testkit::envoy;
+
 use crate::backend::{Held, backend, free_port, hello, who};
 use crate::control_plane::ControlPlane;
-use crate::harness::envoy;
-use crate::harness::eventually::eventually;
-use crate::harness::server::PATIENCE;
 
 fn plan(bind: &str, name: &str, endpoint: std::net::SocketAddr, more: &str) -> String {
     format!(
@@ -12,8 +13,7 @@ fn plan(bind: &str, name: &str, endpoint: std::net::SocketAddr, more: &str) -> S
 listeners:
 - name: tls
   bind: {bind}
-  sniff: tls
-  routes: [{{name: a, serverNames: [{name}], cluster: a}}]
+  protocol: {{tls: {{routes: [{{name: a, serverNames: [{name}], action: {{forward: a}}}}]}}}}
 {more}
 clusters: [{{name: a, endpoints: [{{address: '{endpoint}'}}]}}]
 "
@@ -65,7 +65,7 @@ fn a_refusal(delta: bool) {
     let envoy = control_plane.envoy(&program, "edge", delta);
     answers(port, "a.test", "a");
     // No host has this address, which our validation can't know.
-    let bad = "- {name: elsewhere, bind: '192.0.2.1:1', routes: [{name: all, cluster: a}]}";
+    let bad = "- {name: elsewhere, bind: '192.0.2.1:1', protocol: {tcp: {name: all, action: {forward: a}}}}";
     control_plane.write(&plan(&bind, "a.test", a, bad));
     control_plane.says("refused listener elsewhere: ");
     assert!(control_plane.log().contains("192.0.2.1:1"), "Envoy's own words: {}", control_plane.log());

@@ -3,11 +3,12 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+use causeway_testkit::envoy;
+
 use crate::backend::{backend, free_port, heard, hello, who};
 use crate::control_plane::ControlPlane;
-use crate::harness::envoy;
-use crate::harness::eventually::eventually;
-use crate::harness::server::PATIENCE;
 
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
@@ -29,15 +30,16 @@ fn routes(delta: bool, listen: &str) {
 listeners:
 - name: tls
   bind: 127.0.0.1:{tls}
-  sniff: tls
-  routes:
-  - {{name: a, serverNames: [a.test, alternate.test], cluster: a}}
-  - {{name: apps, serverNames: ['*.apps.test'], cluster: b}}
-  - {{name: deep, serverNames: ['*.x.apps.test', 'exact.apps.test'], cluster: a}}
-  noServerName: {{cluster: d}}
-  plaintext: {{refuse: close}}
-- {{name: plain, bind: '127.0.0.1:{plain}', routes: [{{name: all, cluster: d}}]}}
-- {{name: udp, bind: '127.0.0.1:{udp}', protocol: UDP, routes: [{{name: all, cluster: u}}]}}
+  protocol:
+    tls:
+      routes:
+      - {{name: a, serverNames: [a.test, alternate.test], action: {{forward: a}}}}
+      - {{name: apps, serverNames: ['*.apps.test'], action: {{forward: b}}}}
+      - {{name: deep, serverNames: ['*.x.apps.test', 'exact.apps.test'], action: {{forward: a}}}}
+      noServerName: {{forward: d}}
+      plaintext: {{refuse: close}}
+- {{name: plain, bind: '127.0.0.1:{plain}', protocol: {{tcp: {{name: all, action: {{forward: d}}}}}}}}
+- {{name: udp, bind: '127.0.0.1:{udp}', protocol: {{udp: {{name: all, action: {{forward: u}}}}}}}}
 clusters:
 - {{name: a, policy: leastConnections, slowStart: 1s, endpoints: [{{address: '{a}'}}]}}
 - {{name: b, policy: sourceHash, healthCheck: {{kind: tcp, interval: 200ms}}, endpoints: [{{address: '{b}'}}]}}

@@ -4,18 +4,20 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+use causeway_testkit::envoy;
+use causeway_testkit::server::program;
+
 use crate::backend::{backend, free_port, hello, who};
 use crate::control_plane::ControlPlane;
-use crate::harness::envoy;
-use crate::harness::eventually::eventually;
-use crate::harness::server::{PATIENCE, PROGRAM};
 
 #[test]
 fn rubbish_and_silence_on_the_port_harm_nobody() {
     let Some(program) = envoy::program() else { return };
     let (port, a) = (free_port(), backend("a"));
     let control_plane = ControlPlane::start(&format!(
-        "{{listeners: [{{name: l, bind: '127.0.0.1:{port}', routes: [{{name: all, cluster: a}}]}}], \
+        "{{listeners: [{{name: l, bind: '127.0.0.1:{port}', protocol: {{tcp: {{name: all, action: {{forward: a}}}}}}}}], \
          clusters: [{{name: a, endpoints: [{{address: '{a}'}}]}}]}}"
     ));
     let mut silent: Vec<TcpStream> = Vec::new();
@@ -48,7 +50,7 @@ fn an_open_address_needs_certificates() {
     let dir = tempfile::tempdir().unwrap();
     let plan = dir.path().join("plan.yaml");
     std::fs::write(&plan, "{}").unwrap();
-    let mut command = std::process::Command::new(PROGRAM);
+    let mut command = std::process::Command::new(program());
     let ran = command.args(["xds", "--listen", "0.0.0.0:0", "--config"]).arg(&plan).output().unwrap();
     let said = String::from_utf8_lossy(&ran.stderr);
     assert!(!ran.status.success() && said.contains("without TLS is open to the whole network"), "{said}");

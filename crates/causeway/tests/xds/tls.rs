@@ -4,6 +4,8 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
 use rcgen::{CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -12,9 +14,6 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use crate::backend::{backend, free_port, hello, who};
 use crate::control_plane::ControlPlane;
 use crate::envoy::Envoy;
-use crate::harness;
-use crate::harness::eventually::eventually;
-use crate::harness::server::PATIENCE;
 
 /// Writes `ca.pem`, and `server` and `client` with their keys.
 fn certificates(dir: &Path) {
@@ -36,14 +35,14 @@ fn certificates(dir: &Path) {
 
 #[test]
 fn envoys_with_a_certificate_are_fed_and_others_are_not() {
-    let Some(program) = harness::envoy::program() else { return };
+    let Some(program) = causeway_testkit::envoy::program() else { return };
     let dir = tempfile::tempdir().unwrap();
     certificates(dir.path());
     let file = |name: &str| dir.path().join(name).display().to_string();
     let (port, a) = (free_port(), backend("a"));
     let control_plane = ControlPlane::start_with(
         &format!(
-            "{{listeners: [{{name: l, bind: '127.0.0.1:{port}', routes: [{{name: all, cluster: a}}]}}], \
+            "{{listeners: [{{name: l, bind: '127.0.0.1:{port}', protocol: {{tcp: {{name: all, action: {{forward: a}}}}}}}}], \
              clusters: [{{name: a, endpoints: [{{address: '{a}'}}]}}]}}"
         ),
         "0.0.0.0:0",

@@ -9,9 +9,10 @@ use causeway_containers::{
     Attachment, Container, ContainerSpec, ErrorKind, File, LogOptions, Mount, NetworkSpec, Output, PortSpec,
     Protocol, State,
 };
+use causeway_testkit::eventually;
 use futures::StreamExt as _;
 
-use crate::{Bed, eventually, unique};
+use crate::{Bed, unique};
 
 mod runs {
     crate::on_both!(

@@ -1,8 +1,8 @@
 //! Events of real runtimes, also over a restart of the daemon.
 
 use causeway_containers::{ContainerAction, Event, NetworkSpec};
+use causeway_testkit::daemon::{Daemon, Testbed};
 
-use crate::testbed::{Daemon, Testbed};
 use crate::{Bed, unique};
 
 mod runs {

@@ -9,14 +9,10 @@ mod images;
 mod inside;
 mod networks;
 
-#[path = "../testbed/daemon.rs"]
-mod testbed;
-
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
 
 use causeway_containers::{Choice, ContainerSpec, Runtime, client_image};
-use testbed::{Daemon, Testbed};
+use causeway_testkit::daemon::{Daemon, Testbed};
 
 /// Defines a test for each runtime out of one function.
 macro_rules! on_both {
@@ -24,14 +20,14 @@ macro_rules! on_both {
         mod $name {
             #[tokio::test(flavor = "multi_thread")]
             async fn docker() {
-                if let Some(bed) = crate::Bed::shared(crate::testbed::Daemon::Docker).await {
+                if let Some(bed) = crate::Bed::shared(causeway_testkit::daemon::Daemon::Docker).await {
                     super::super::$name(&bed).await;
                 }
             }
 
             #[tokio::test(flavor = "multi_thread")]
             async fn podman() {
-                if let Some(bed) = crate::Bed::shared(crate::testbed::Daemon::Podman).await {
+                if let Some(bed) = crate::Bed::shared(causeway_testkit::daemon::Daemon::Podman).await {
                     super::super::$name(&bed).await;
                 }
             }
@@ -100,18 +96,6 @@ pub async fn connect(testbed: &Testbed) -> (Runtime, String) {
             .await;
     let image = built.unwrap_or_else(|error| panic!("{}\n{}", error.report(), lines.join("\n")));
     (runtime, image)
-}
-
-/// Asks again and again until there is something.
-pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    loop {
-        if let Some(found) = ask().await {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "after 30 s still not true: {what}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }
 
 /// A name that no other test uses.

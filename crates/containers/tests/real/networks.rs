@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use causeway_containers::{Attachment, ContainerSpec, ErrorKind, NetworkSpec};
+use causeway_testkit::eventually;
 
-use crate::{Bed, eventually, unique};
+use crate::{Bed, unique};
 
 mod runs {
     crate::on_both!(

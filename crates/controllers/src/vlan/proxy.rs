@@ -1,22 +1,19 @@
 //! The ProxyServer controller: one object becomes a pod per address, a Service in front of them, and exactly the rights
-//! that they need. What is wrong with one, and the plan that it means, is here too, for the proxy itself.
+//! that they need. What is wrong with one is [`causeway_translate::proxy`]'s to say, for the proxies themselves too.
 
-pub mod bootstrap;
 pub mod desired;
 #[cfg(test)]
 mod fixture;
 pub mod observe;
-pub mod references;
 pub mod settings;
 pub mod status;
-pub mod translate;
-pub mod validate;
 
 use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use causeway_api::{Backend, ProxyServer, ProxyServerStatus, names};
 use causeway_ir::Problem;
+use causeway_translate::proxy::{references, validate};
 use kube::{Client, ResourceExt, api::DynamicObject};
 
 use self::observe::Reports;
@@ -158,7 +155,7 @@ impl Reconciler for Controller {
 
 /// Everything that keeps this object from being made into pods.
 fn problems(proxy: &ProxyServer) -> Vec<Problem> {
-    let mut problems = validate::validate(&proxy.spec);
+    let mut problems = validate(proxy).err().unwrap_or_default();
     problems.extend(desired::name_problem(&proxy.name_any()));
     problems
 }

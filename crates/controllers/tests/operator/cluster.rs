@@ -1,12 +1,11 @@
 //! A control plane for one test, with operators that can be started and stopped.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use causeway_api::{
     DHCPServer, DNSServer, Infra, ProxyServer,
     conditions::{self, ConditionType},
 };
-use causeway_apiserver::server::{Server, Storage};
 use causeway_controllers::{
     Operator,
     framework::health::Health,
@@ -15,6 +14,7 @@ use causeway_controllers::{
     operator::Config,
     vlan::infra,
 };
+use causeway_testkit::eventually;
 use kube::{
     Api, Client, Resource,
     api::{Patch, PatchParams, PostParams},
@@ -25,10 +25,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::eventually::{eventually, until};
-
 pub struct Cluster {
-    pub server: Arc<Server>,
+    _api: causeway_testkit::Cluster,
     pub client: Client,
 }
 
@@ -51,7 +49,7 @@ impl Running {
     /// Waits for this many more reconciles.
     pub async fn reconciled(&self, more: u64) {
         let goal = self.reconciles() + more;
-        until("more reconciles", || async { self.reconciles() >= goal }).await;
+        eventually("more reconciles", || async { self.reconciles() >= goal }).await;
     }
 
     pub async fn stop(self) {
@@ -62,9 +60,8 @@ impl Running {
 
 impl Cluster {
     pub async fn start() -> Self {
-        let server = Server::start(Storage::Memory, CancellationToken::new()).await.unwrap();
-        let client = server.client();
-        Self { server, client }
+        let api = causeway_testkit::Cluster::start().await;
+        Self { client: api.client.clone(), _api: api }
     }
 
     /// The controller of Infras with a quick resync, alone: here the test says how the children stand, and their own

@@ -2,11 +2,11 @@
 
 use causeway_api::{DHCPServer, conditions::ConditionType};
 use causeway_controllers::framework::health::Phase;
+use causeway_testkit::eventually;
 use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::json;
 
 use crate::cluster::Cluster;
-use crate::eventually::until;
 
 #[tokio::test]
 async fn the_second_operator_acts_only_when_the_first_has_stopped() {
@@ -16,7 +16,7 @@ async fn the_second_operator_acts_only_when_the_first_has_stopped() {
         lease.and_then(|lease| lease.spec?.holder_identity)
     };
     let first = cluster.elected("first");
-    until("the first leads", || async { holder().await.as_deref() == Some("first") }).await;
+    eventually("the first leads", || async { holder().await.as_deref() == Some("first") }).await;
     let second = cluster.elected("second");
 
     cluster.create_infra("lab", &json!({ "dhcp": {} })).await;
@@ -24,9 +24,9 @@ async fn the_second_operator_acts_only_when_the_first_has_stopped() {
     assert_eq!(holder().await.as_deref(), Some("first"));
 
     first.stop().await;
-    until("the second leads", || async { holder().await.as_deref() == Some("second") }).await;
+    eventually("the second leads", || async { holder().await.as_deref() == Some("second") }).await;
     cluster.create_infra("lab2", &json!({ "dhcp": {} })).await;
-    until("the second acts", || async { cluster.exists::<DHCPServer>("lab2-dhcp").await }).await;
+    eventually("the second acts", || async { cluster.exists::<DHCPServer>("lab2-dhcp").await }).await;
     second.stop().await;
     assert_eq!(holder().await, None, "the lease was released");
 }
@@ -35,7 +35,7 @@ async fn the_second_operator_acts_only_when_the_first_has_stopped() {
 async fn an_operator_whose_lease_was_taken_stops_and_comes_back_when_it_is_free() {
     let cluster = Cluster::start().await;
     let operator = cluster.elected("first");
-    until("it leads with filled caches", || async {
+    eventually("it leads with filled caches", || async {
         operator.health.phase() == Phase::Leading && operator.health.missing().is_empty()
     })
     .await;
@@ -43,13 +43,13 @@ async fn an_operator_whose_lease_was_taken_stops_and_comes_back_when_it_is_free(
     // The holder's promise is long, so only a release can end it within this test.
     let taken = json!({ "spec": { "holderIdentity": "thief", "leaseDurationSeconds": 3600 } });
     cluster.merge::<Lease>("causeway-operator", &taken).await;
-    until("it stands by", || async { operator.health.phase() == Phase::StandingBy }).await;
+    eventually("it stands by", || async { operator.health.phase() == Phase::StandingBy }).await;
     let before = operator.reconciles();
     cluster.create_infra("lab", &json!({ "dhcp": {} })).await;
 
     let free = json!({ "spec": { "holderIdentity": null, "leaseDurationSeconds": 1 } });
     assert_eq!(operator.reconciles(), before, "nothing is reconciled while another leads");
     cluster.merge::<Lease>("causeway-operator", &free).await;
-    until("it acts again", || async { cluster.exists::<DHCPServer>("lab-dhcp").await }).await;
+    eventually("it acts again", || async { cluster.exists::<DHCPServer>("lab-dhcp").await }).await;
     operator.stop().await;
 }

@@ -4,7 +4,5 @@
 
 mod cluster;
 mod cluster_scoped;
-#[path = "../harness/eventually.rs"]
-mod eventually;
 mod infra;
 mod leader;

@@ -5,7 +5,7 @@ use super::*;
 
 fn purpose(port: u16) -> Purpose {
     let bind = SocketAddr::from(([127, 0, 0, 1], port));
-    Purpose::Listener { protocol: Protocol::Tcp, bind, name: None }
+    Purpose::Listener { protocol: Transport::Tcp, bind, name: None }
 }
 
 /// As many sockets as asked for, all the same.
@@ -16,9 +16,9 @@ fn sockets(listener: &TcpListener, count: usize) -> Vec<OwnedFd> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_successor_gets_every_socket_with_its_purpose_and_what_waits_in_it() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("door");
+    let path = directory.path().join("handover");
     assert!(Claim::take(&path).unwrap().is_none());
-    let door = Arc::new(Door::open(&path).unwrap());
+    let place = Arc::new(Socket::open(&path).unwrap());
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -32,8 +32,8 @@ async fn a_successor_gets_every_socket_with_its_purpose_and_what_waits_in_it() {
         ])
     };
     let giving = tokio::spawn({
-        let door = Arc::clone(&door);
-        async move { door.handed_over(offer).await }
+        let place = Arc::clone(&place);
+        async move { place.handed_over(offer).await }
     });
     let claim = tokio::task::spawn_blocking({
         let path = path.clone();
@@ -42,7 +42,7 @@ async fn a_successor_gets_every_socket_with_its_purpose_and_what_waits_in_it() {
     let mut claim = claim.await.unwrap();
     assert_eq!(claim.remove(&purpose(1)).len(), BATCH + 2);
     let mut taken = claim.remove(&purpose(2));
-    assert_eq!(claim.remove(&Purpose::Door).len(), 1);
+    assert_eq!(claim.remove(&Purpose::Handover).len(), 1);
     assert!(claim.remove_listeners().is_empty());
     assert!(!giving.is_finished(), "nothing changes before the word");
     claim.ready().unwrap();
@@ -56,9 +56,9 @@ async fn a_successor_gets_every_socket_with_its_purpose_and_what_waits_in_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_successor_that_dies_or_talks_rubbish_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("door");
-    let door = Door::open(&path).unwrap();
-    let giving = tokio::spawn(async move { door.handed_over(|| std::future::ready(Vec::new())).await });
+    let path = directory.path().join("handover");
+    let place = Socket::open(&path).unwrap();
+    let giving = tokio::spawn(async move { place.handed_over(|| std::future::ready(Vec::new())).await });
     let mut successor = UnixStream::connect(&path).unwrap();
     successor.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     drop(successor);
@@ -75,12 +75,12 @@ async fn a_successor_that_dies_or_talks_rubbish_changes_nothing() {
 #[tokio::test]
 async fn a_place_that_is_no_left_over_socket_is_not_touched() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("door");
-    drop(Door::open(&path).unwrap());
-    drop(Door::open(&path).unwrap());
+    let path = directory.path().join("handover");
+    drop(Socket::open(&path).unwrap());
+    drop(Socket::open(&path).unwrap());
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "precious").unwrap();
     // Connecting to a plain file is refused like connecting to a left over socket.
-    assert!(Door::open(&path).is_err());
+    assert!(Socket::open(&path).is_err());
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
 }

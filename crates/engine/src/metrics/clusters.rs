@@ -1,17 +1,17 @@
 //! The series of all clusters, written when they are asked for.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
+use causeway_base::lock;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::Counter;
 
 use crate::cluster::{Cluster, Clusters};
-use crate::metrics::ClusterMetrics;
+use crate::metrics::{ClusterMetrics, InlineCounter};
 
-pub struct ClusterSeries(pub Clusters);
+pub(super) struct ClusterSeries(pub(super) Clusters);
 
 impl fmt::Debug for ClusterSeries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -21,8 +21,7 @@ impl fmt::Debug for ClusterSeries {
 
 impl Collector for ClusterSeries {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut clusters: Vec<Arc<Cluster>> =
-            self.0.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let mut clusters: Vec<Arc<Cluster>> = lock::read(&self.0).values().cloned().collect();
         clusters.sort_unstable_by(|a, b| a.name.cmp(&b.name));
 
         let help = "Connections to a cluster";
@@ -32,7 +31,7 @@ impl Collector for ClusterSeries {
             let labels = [("envoy_cluster_name", cluster.name.as_str())];
             active.encode_family(&labels)?.encode_gauge(&cluster.metrics.active.get())?;
         }
-        let mut count = |name, help, label, of: fn(&ClusterMetrics) -> &Counter| -> fmt::Result {
+        let mut count = |name, help, label, of: fn(&ClusterMetrics) -> &InlineCounter| -> fmt::Result {
             let mut series = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             for cluster in &clusters {
                 let labels = [(label, cluster.name.as_str())];

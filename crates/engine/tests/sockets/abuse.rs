@@ -7,14 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{Backend, PATIENCE, Running, eventually, hello, plain_plan, read_all};
-
-/// A listener that reads ClientHellos, with more lines for the cluster and the plan.
-fn sniffing_plan(endpoint: SocketAddr, more: &str) -> String {
-    plain_plan(&[endpoint], more)
-        .replace("routes:", "sniff: tls, routes:")
-        .replace("name: r,", "name: r, serverNames: [a.test],")
-}
+use crate::support::{Backend, PATIENCE, Running, eventually, hello, plain_plan, read_all, tls_plan};
 
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
@@ -70,7 +63,7 @@ async fn junk(mut stream: TcpStream, i: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_thousand_junk_connections_are_counted_and_leave_nothing_behind() {
     let backend = Backend::named("").await;
-    let running = Running::start(&sniffing_plan(backend.address, "")).await;
+    let running = Running::start(&tls_plan("a.test", &[backend.address], "")).await;
     // What the first ones set up for good is not counted against the rest.
     flood(2000, running.address("in"), junk).await;
     eventually("the first are gone", || running.metric(&["causeway_connections_active"]) == 0).await;
@@ -100,7 +93,7 @@ async fn a_hundred_thousand_junk_connections_are_counted_and_leave_nothing_behin
 async fn a_hello_that_trickles_is_cut_off_in_time() {
     let backend = Backend::named("").await;
     let running =
-        Running::start(&sniffing_plan(backend.address, "limits: {handshakeTimeout: 500ms}\n")).await;
+        Running::start(&tls_plan("a.test", &[backend.address], "limits: {handshakeTimeout: 500ms}\n")).await;
     let mut slow = Vec::new();
     for _ in 0..200 {
         slow.push(running.connect("in").await);
@@ -127,7 +120,8 @@ async fn a_hello_that_trickles_is_cut_off_in_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hello_that_never_ends_is_cut_off_by_size() {
     let backend = Backend::named("").await;
-    let running = Running::start(&sniffing_plan(backend.address, "limits: {handshakeTimeout: 1h}\n")).await;
+    let running =
+        Running::start(&tls_plan("a.test", &[backend.address], "limits: {handshakeTimeout: 1h}\n")).await;
     // A handshake message of 16 MiB, in records that are all well formed.
     let mut first = vec![22, 3, 1, 0x40, 0, 1, 0xff, 0xff, 0xff];
     first.resize(5 + 0x4000, 0);
@@ -154,7 +148,7 @@ async fn greet_and_reset(mut stream: TcpStream, i: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storm_of_resets_is_counted_and_leaves_nothing_behind() {
     let backend = Backend::named("").await;
-    let running = Running::start(&sniffing_plan(backend.address, "")).await;
+    let running = Running::start(&tls_plan("a.test", &[backend.address], "")).await;
     let before = descriptors();
     flood(5000, running.address("in"), greet_and_reset).await;
     eventually("all are gone", || running.metric(&["causeway_connections_active"]) == 0).await;

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use causeway_ir::{Cluster, Endpoint, Listener, Route};
+use causeway_ir::{Action, Cluster, Endpoint, Listener, Pattern, TlsRoute};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::support::{Backend, PATIENCE, Running, hello, plain_plan, read_all};
+use crate::support::{
+    Backend, PATIENCE, Running, forward_to, hello, name, plain_plan, read_all, tls_plan, tls_routes,
+};
 
 async fn say(stream: &mut TcpStream, word: &[u8]) {
     stream.write_all(word).await.unwrap();
@@ -42,11 +44,10 @@ async fn changes_under_load_fail_no_request_and_break_no_connection() {
     for i in 0..50 {
         running
             .change(|plan| {
-                plan.clusters
-                    .push(Cluster::new(format!("c{i}"), vec![Endpoint::new(backend.address.to_string())]));
+                let cluster = format!("c{i}");
+                plan.clusters.push(Cluster::new(name(&cluster), vec![Endpoint::new(backend.address)]));
                 // The route of the listener moves to the new cluster each time.
-                plan.listeners[0].routes[0].cluster = format!("c{i}");
-                plan.listeners[0].bind = "127.0.0.1:0".into();
+                forward_to(plan, &cluster);
             })
             .await;
         assert_eq!(running.address("in"), address);
@@ -101,12 +102,25 @@ async fn a_bad_plan_changes_nothing_and_says_why() {
     let backend = Backend::named("").await;
     let mut running = Running::start(&plain_plan(&[backend.address], "")).await;
     let good = running.plan.clone();
-    running.change(|plan| plan.listeners[0].routes[0].cluster = "nope".into()).await;
+    running.change(|plan| forward_to(plan, "nope")).await;
     let (_, problems) = running.handle.status().refused.unwrap();
-    assert_eq!(problems[0].path, "listeners[0].routes[0].cluster");
+    assert_eq!(problems[0].path, "listeners[0].protocol.tcp.action.forward");
     assert_eq!(running.ask("in", b"on").await, b"on");
     running.change(|plan| *plan = good).await;
     assert!(running.handle.status().refused.is_none());
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_that_asks_for_more_than_the_engine_does_is_refused_with_words() {
+    let backend = Backend::named("").await;
+    let mut running = Running::start(&plain_plan(&[backend.address], "")).await;
+    let http = serde_saphyr::from_str("{http: {routes: []}}").unwrap();
+    running.change(|plan| plan.listeners[0].protocol = http).await;
+    let (_, problems) = running.handle.status().refused.unwrap();
+    assert_eq!(problems[0].path, "listeners[0].protocol.http");
+    assert!(problems[0].message.contains("does not speak HTTP yet"), "{problems:?}");
+    assert_eq!(running.ask("in", b"on").await, b"on");
     running.stop().await;
 }
 
@@ -118,8 +132,7 @@ async fn a_port_that_is_taken_fails_alone_and_is_taken_when_free() {
     let taken = other.local_addr().unwrap();
     running
         .change(|plan| {
-            let listener =
-                Listener { name: "taken".into(), bind: taken.to_string(), ..plan.listeners[0].clone() };
+            let listener = Listener { name: name("taken"), bind: taken, ..plan.listeners[0].clone() };
             plan.listeners.push(listener);
         })
         .await;
@@ -161,18 +174,15 @@ async fn shutdown_lets_connections_end() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_thousand_names_are_found_and_changed() {
     let backend = Backend::named("").await;
-    let plan = plain_plan(&[backend.address], "")
-        .replace("routes:", "sniff: tls, routes:")
-        .replace("name: r,", "name: r, serverNames: [a.test],");
-    let mut running = Running::start(&plan).await;
-    let route = |i: usize| Route {
-        name: format!("r{i}"),
-        server_names: vec![format!("n{i}.test")],
-        cluster: "c".into(),
+    let mut running = Running::start(&tls_plan("a.test", &[backend.address], "")).await;
+    let route = |i: usize| TlsRoute {
+        name: name(&format!("r{i}")),
+        server_names: vec![Pattern::parse(&format!("n{i}.test")).unwrap()],
         connection_limit: None,
+        action: Action::forward(name("c")),
     };
-    running.change(|plan| plan.listeners[0].routes.extend((0..100_000).map(route))).await;
-    running.change(|plan| plan.listeners[0].routes.push(route(100_000))).await;
+    running.change(|plan| tls_routes(plan).extend((0..100_000).map(route))).await;
+    running.change(|plan| tls_routes(plan).push(route(100_000))).await;
     for name in ["a.test", "n0.test", "n77777.test", "n100000.test"] {
         let hello = hello(name);
         assert_eq!(running.ask("in", &hello).await, hello, "{name}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{Backend, PATIENCE, Running, eventually, hello, plain_plan, read_all};
+use crate::support::{Backend, PATIENCE, Running, eventually, hello, plain_plan, read_all, tls_plan};
 
 const SIZE: usize = 64 << 20;
 
@@ -57,12 +57,7 @@ async fn half_close_loses_nothing_of_64_mib() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hello_and_bulk_behind_it_arrive_whole() {
     let backend = Backend::named("y").await;
-    let plan = format!(
-        "listeners: [{{name: in, bind: '127.0.0.1:0', sniff: tls, routes: [{{name: r, serverNames: [a.test], cluster: c}}]}}]\n\
-         clusters: [{{name: c, endpoints: [{{address: '{}'}}]}}]",
-        backend.address
-    );
-    let running = Running::start(&plan).await;
+    let running = Running::start(&tls_plan("a.test", &[backend.address], "")).await;
     let mut stream = running.connect("in").await;
     let hello = hello("a.test");
     stream.write_all(&hello).await.unwrap();

@@ -1,9 +1,10 @@
 //! Failing, changing and checked endpoints.
 
 use causeway_ir::Endpoint;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::support::{Backend, Running, eventually, nobody, plain_plan};
+use crate::support::{Backend, PATIENCE, Running, eventually, nobody, plain_plan};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connecting_is_tried_elsewhere_and_the_failing_endpoint_rested() {
@@ -37,7 +38,7 @@ async fn new_connections_follow_the_endpoints() {
     let (one, two) = (Backend::named("one").await, Backend::named("two").await);
     let mut running = Running::start(&plain_plan(&[one.address], "")).await;
     assert_eq!(running.ask("in", b"").await, b"one");
-    running.change(|plan| plan.clusters[0].endpoints.push(Endpoint::new(two.address.to_string()))).await;
+    running.change(|plan| plan.clusters[0].endpoints.push(Endpoint::new(two.address))).await;
     let mut answers = vec![running.ask("in", b"").await, running.ask("in", b"").await];
     answers.sort();
     assert_eq!(answers, [b"one", b"two"]);
@@ -95,5 +96,49 @@ async fn an_endpoint_that_never_answers_the_connect_times_out() {
     let running = Running::start(&plain_plan(&[address], "  connectTimeout: 100ms\n")).await;
     assert_eq!(running.ask("in", b"").await, b"");
     running.closed("connectFailed", 1).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn endpoints_may_be_unix_sockets_and_are_checked_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("endpoint.sock");
+    let check = "  healthCheck: {kind: tcp, interval: 20ms, unhealthyAfter: 1, healthyAfter: 1}\n";
+    let address = format!("unix:{}", path.display());
+    let plan = plain_plan(&[nobody().await], check);
+    let mut plan: causeway_ir::Plan = serde_saphyr::from_str(&plan).unwrap();
+    plan.clusters[0].endpoints[0].address = address.parse().unwrap();
+    let running = Running::of(plan, causeway_engine::AccessLog::Off).await;
+    let healthy = || running.handle.clusters()[0].endpoints[0].healthy;
+    eventually("found down", || !healthy()).await;
+    assert_eq!(running.ask("in", b"").await, b"");
+    running.closed("connectFailed", 1).await;
+
+    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    let serving = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let (mut from, mut to) = stream.split();
+                tokio::io::copy(&mut from, &mut to).await
+            });
+        }
+    });
+    eventually("found up", healthy).await;
+    // Enough to be bulk, and more than a socket takes at once.
+    let bulk: Vec<u8> = (0..4 << 20).map(|i: u32| (i ^ i >> 9) as u8).collect();
+    let stream = running.connect("in").await;
+    let (mut from, mut to) = stream.into_split();
+    let sent = bulk.clone();
+    let sending = tokio::spawn(async move {
+        to.write_all(&sent).await.unwrap();
+        to.shutdown().await.unwrap();
+    });
+    let mut heard = Vec::new();
+    tokio::time::timeout(PATIENCE, from.read_to_end(&mut heard)).await.unwrap().unwrap();
+    assert!(heard == bulk, "{} of {}", heard.len(), bulk.len());
+    sending.await.unwrap();
+    assert_eq!(running.handle.clusters()[0].endpoints[0].address.to_string(), address);
+    serving.abort();
     running.stop().await;
 }

@@ -60,6 +60,21 @@ async fn new_connections_beyond_the_rate_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_allowed_sources_are_served() {
+    let backend = Backend::named("hi").await;
+    let plan = plain_plan(&[backend.address], "");
+    let allow =
+        |networks: &str| plan.replace("protocol:", &format!("allowedSources: [{networks}], protocol:"));
+    let running = Running::start(&allow("10.0.0.0/8, 127.0.0.0/8")).await;
+    assert!(greeted(&running).await.is_some());
+    running.stop().await;
+    let running = Running::start(&allow("10.0.0.0/8")).await;
+    assert!(greeted(&running).await.is_none());
+    running.closed("sourceNotAllowed", 1).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counts_under_the_names_that_users_know() {
     let backend = Backend::named("hi").await;
     let running = Running::start(&plain_plan(&[backend.address], "")).await;
@@ -75,7 +90,7 @@ async fn counts_under_the_names_that_users_know() {
     }
     let connections = running.handle.connections().await;
     assert_eq!(connections.len(), 1);
-    assert_eq!(connections[0].endpoint, backend.address);
+    assert_eq!(connections[0].endpoint.socket(), Some(backend.address));
     assert_eq!(connections[0].client, held.local_addr().unwrap());
     drop(held);
     running.closed("finished", 1).await;

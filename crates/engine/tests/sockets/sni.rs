@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{Backend, PATIENCE, Running, hello, hello_without_name, large_hello, read_all};
+use crate::support::{
+    Backend, PATIENCE, Running, eventually, hello, hello_without_name, large_hello, read_all, tls_routes,
+};
 
 const ALERT: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
@@ -12,9 +14,9 @@ async fn start(outcomes: &str, limits: &str) -> (Running, [Backend; 3]) {
     let backends = [Backend::named("one").await, Backend::named("two").await, Backend::named("rest").await];
     let [one, two, rest] = backends.each_ref().map(|b| b.address);
     let running = Running::start(&format!(
-        "listeners:\n- name: in\n  bind: '127.0.0.1:0'\n  sniff: tls\n{outcomes}\n  routes:\n  \
-         - {{name: one, serverNames: [one.test, Alternate.Test], cluster: one}}\n  \
-         - {{name: two, serverNames: ['*.two.test'], cluster: two}}\n\
+        "listeners:\n- name: in\n  bind: '127.0.0.1:0'\n  protocol:\n    tls:\n{outcomes}\n      routes:\n      \
+         - {{name: one, serverNames: [one.test, Alternate.Test], action: {{forward: one}}}}\n      \
+         - {{name: two, serverNames: ['*.two.test'], action: {{forward: two}}}}\n\
          clusters:\n- {{name: one, endpoints: [{{address: '{one}'}}]}}\n\
          - {{name: two, endpoints: [{{address: '{two}'}}]}}\n\
          - {{name: rest, endpoints: [{{address: '{rest}'}}]}}\n{limits}\n"
@@ -59,8 +61,7 @@ async fn refuses_unknown_names_with_the_alert_and_plaintext_by_closing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sends_the_rest_to_the_named_defaults() {
-    let outcomes =
-        "  noServerName: {cluster: rest}\n  unknownServerName: {refuse: close}\n  plaintext: {cluster: two}";
+    let outcomes = "      noServerName: {forward: rest}\n      unknownServerName: {refuse: close}\n      plaintext: {forward: two}";
     let (running, _backends) = start(outcomes, "").await;
     let nameless = hello_without_name();
     assert_eq!(running.ask("in", &nameless).await, answer("rest", &nameless));
@@ -132,5 +133,74 @@ async fn idle_connections_are_closed() {
     assert_eq!(read_all(&mut stream).await, b"hi");
     assert!(began.elapsed() >= Duration::from_millis(100));
     running.closed("idleTimeout", 1).await;
+    running.stop().await;
+}
+
+/// A connection that has said half of a hello, of a route that has served one before.
+async fn half_said() -> (Running, [Backend; 3], tokio::net::TcpStream, Vec<u8>) {
+    let (running, backends) = start("", "drainTimeout: 100ms").await;
+    let hello = hello("one.test");
+    assert_eq!(running.ask("in", &hello).await, answer("one", &hello));
+    running.closed("finished", 1).await;
+    let mut slow = running.connect("in").await;
+    slow.write_all(&hello[..20]).await.unwrap();
+    eventually("it is being read", || running.metric(&["causeway_connections_active"]) == 1).await;
+    (running, backends, slow, hello)
+}
+
+/// Waits until the time of the route `one` to drain is over: what it counted is shown no longer.
+async fn route_one_has_ended(running: &Running) {
+    let counted = || running.metric(&["causeway_connections_closed_total", "route=\"one\""]);
+    eventually("the route has ended", || counted() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_hello_is_matched_with_the_plan_of_its_last_byte() {
+    let (mut running, _backends, mut slow, hello) = half_said().await;
+    // The name moves to another route, and the time of the first one to drain passes.
+    running
+        .change(|plan| {
+            let moved = tls_routes(plan).remove(0).server_names;
+            tls_routes(plan)[0].server_names.extend(moved);
+        })
+        .await;
+    route_one_has_ended(&running).await;
+    slow.write_all(&hello[20..]).await.unwrap();
+    slow.shutdown().await.unwrap();
+    assert_eq!(read_all(&mut slow).await, answer("two", &hello));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_hello_finds_no_route_that_has_ended() {
+    let (mut running, _backends, mut slow, hello) = half_said().await;
+    running.change(|plan| plan.listeners.clear()).await;
+    route_one_has_ended(&running).await;
+    slow.write_all(&hello[20..]).await.unwrap();
+    slow.shutdown().await.unwrap();
+    assert_eq!(read_all(&mut slow).await, b"");
+    running.closed("drained", 1).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn targets_share_by_weight_and_a_route_may_refuse() {
+    let (mut running, _backends) = start("", "").await;
+    let targets: causeway_ir::Targets =
+        serde_saphyr::from_str("[{cluster: one}, {cluster: two, weight: 3}, {cluster: rest, weight: 0}]")
+            .unwrap();
+    running.change(|plan| tls_routes(plan)[0].action = causeway_ir::Action::Forward(targets)).await;
+    let hello = hello("one.test");
+    let mut answers = [0, 0];
+    for _ in 0..40 {
+        let heard = running.ask("in", &hello).await;
+        let from = ["one", "two"].iter().position(|name| heard == answer(name, &hello)).unwrap();
+        answers[from] += 1;
+    }
+    assert!((8..=12).contains(&answers[0]), "{answers:?}");
+    let refuse = causeway_ir::Action::Refuse(causeway_ir::Refusal::Alert);
+    running.change(|plan| tls_routes(plan)[0].action = refuse).await;
+    assert_eq!(running.ask("in", &hello).await, ALERT);
+    running.closed("refused", 1).await;
     running.stop().await;
 }

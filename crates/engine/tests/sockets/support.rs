@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_engine::{AccessLog, Engine, Handle, Options};
-use causeway_ir::Plan;
+use causeway_ir::{Action, Name, Plan, Protocol, TlsRoute};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -28,7 +28,10 @@ impl Running {
     }
 
     pub async fn with(plan: &str, access_log: AccessLog) -> Self {
-        let plan: Plan = serde_saphyr::from_str(plan).unwrap();
+        Self::of(serde_saphyr::from_str(plan).unwrap(), access_log).await
+    }
+
+    pub async fn of(plan: Plan, access_log: AccessLog) -> Self {
         let shared = Arc::new(plan.clone());
         let (plan_tx, plan_rx) = watch::channel(Some(Arc::clone(&shared)));
         let engine = Engine::start(plan_rx, &Options { workers: 2, access_log }).unwrap();
@@ -143,14 +146,40 @@ pub async fn nobody() -> SocketAddr {
     listener.local_addr().unwrap()
 }
 
-/// A listener `in` with one plain route to a cluster `c` of these endpoints.
-pub fn plain_plan(endpoints: &[SocketAddr], cluster: &str) -> String {
+/// A listener `in` with one plain route `r` to a cluster `c` of these endpoints; more lines for the cluster and the plan.
+pub fn plain_plan(endpoints: &[SocketAddr], more: &str) -> String {
+    plan_of("tcp: {name: r, action: {forward: c}}", endpoints, more)
+}
+
+/// The same by server name.
+pub fn tls_plan(names: &str, endpoints: &[SocketAddr], more: &str) -> String {
+    let route = format!("{{name: r, serverNames: [{names}], action: {{forward: c}}}}");
+    plan_of(&format!("tls: {{routes: [{route}]}}"), endpoints, more)
+}
+
+fn plan_of(protocol: &str, endpoints: &[SocketAddr], more: &str) -> String {
     let endpoints: Vec<String> = endpoints.iter().map(|e| format!("{{address: '{e}'}}")).collect();
     format!(
-        "listeners: [{{name: in, bind: '127.0.0.1:0', routes: [{{name: r, cluster: c}}]}}]\n\
-         clusters:\n- name: c\n  endpoints: [{}]\n{cluster}",
+        "listeners: [{{name: in, bind: '127.0.0.1:0', protocol: {{{protocol}}}}}]\n\
+         clusters:\n- name: c\n  endpoints: [{}]\n{more}",
         endpoints.join(", ")
     )
+}
+
+pub fn name(text: &str) -> Name {
+    Name::parse(text).unwrap()
+}
+
+/// The routes by server name of the first listener.
+pub fn tls_routes(plan: &mut Plan) -> &mut Vec<TlsRoute> {
+    let Protocol::Tls(tls) = &mut plan.listeners[0].protocol else { panic!("no TLS listener") };
+    &mut tls.routes
+}
+
+/// Sends the plain route of the first listener elsewhere.
+pub fn forward_to(plan: &mut Plan, cluster: &str) {
+    let Protocol::Tcp(route) = &mut plan.listeners[0].protocol else { panic!("no plain listener") };
+    route.action = Action::forward(name(cluster));
 }
 
 /// The ClientHello that rustls sends for a name.

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::support::{Running, plain_plan, post_quantum};
+use crate::support::{Running, post_quantum, tls_plan};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tls_goes_through_untouched_with_classic_and_post_quantum_hellos() {
@@ -38,10 +38,7 @@ async fn tls_goes_through_untouched_with_classic_and_post_quantum_hellos() {
         }
     });
     let check = "  healthCheck: {kind: tls, interval: 20ms, unhealthyAfter: 1}\n";
-    let plan = plain_plan(&[address], check)
-        .replace("routes:", "sniff: tls, routes:")
-        .replace("name: r,", "name: r, serverNames: ['*.test'],");
-    let running = Running::start(&plan).await;
+    let running = Running::start(&tls_plan("'*.test'", &[address], check)).await;
 
     let mut roots = rustls::RootCertStore::empty();
     roots.add(certificate).unwrap();

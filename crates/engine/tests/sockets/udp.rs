@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use causeway_ir::Endpoint;
 use tokio::net::UdpSocket;
 
 use crate::support::{PATIENCE, Running, eventually};
@@ -22,7 +23,7 @@ async fn echo() -> (SocketAddr, tokio::task::JoinHandle<()>) {
 
 fn plan(endpoint: SocketAddr, idle: &str) -> String {
     format!(
-        "listeners: [{{name: in, bind: '127.0.0.1:0', protocol: UDP, routes: [{{name: r, cluster: c}}]}}]\n\
+        "listeners: [{{name: in, bind: '127.0.0.1:0', protocol: {{udp: {{name: r, action: {{forward: c}}}}}}}}]\n\
          clusters: [{{name: c, idleTimeout: {idle}, endpoints: [{{address: '{endpoint}'}}]}}]"
     )
 }
@@ -84,5 +85,58 @@ async fn an_endpoint_that_is_not_there_ends_the_session() {
     })
     .await;
     assert!(running.metric(&["causeway_connect_failures_total"]) > 0);
+    running.stop().await;
+}
+
+/// A server that answers each datagram with a word, on an address where no other test has a port.
+async fn says(word: &'static [u8]) -> (SocketAddr, tokio::task::JoinHandle<()>) {
+    let socket = UdpSocket::bind("127.0.0.8:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    let task = tokio::spawn(async move {
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            let Ok((_, from)) = socket.recv_from(&mut buffer).await else { continue };
+            socket.send_to(word, from).await.unwrap();
+        }
+    });
+    (address, task)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_leaves_an_endpoint_that_left_the_plan() {
+    let ((one, first), (two, second)) = (says(b"one").await, says(b"two").await);
+    let mut running = Running::start(&plan(one, "1h")).await;
+    let client = client(&running).await;
+    assert_eq!(ask(&client, b"who?").await, b"one");
+    running.change(|plan| plan.clusters[0].endpoints.push(Endpoint::new(two))).await;
+    assert_eq!(ask(&client, b"who?").await, b"one", "it stays while its endpoint does");
+    running.change(|plan| drop(plan.clusters[0].endpoints.remove(0))).await;
+    assert_eq!(ask(&client, b"who?").await, b"two");
+    running.closed("drained", 1).await;
+    assert_eq!(running.handle.connections().await.len(), 1);
+    first.abort();
+    second.abort();
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_leaves_an_endpoint_that_is_found_unhealthy_unless_all_are() {
+    let ((one, first), (two, second)) = (says(b"one").await, says(b"two").await);
+    let check = "healthCheck: {kind: tcp, interval: 20ms, unhealthyAfter: 1, healthyAfter: 1}, endpoints:";
+    let mut running = Running::start(&plan(one, "1h").replace("endpoints:", check)).await;
+    let healthy = |running: &Running, i: usize| running.handle.clusters()[0].endpoints[i].healthy;
+    // The check asks over TCP, where nobody listens yet.
+    eventually("found down", || !healthy(&running, 0)).await;
+    let client = client(&running).await;
+    for _ in 0..3 {
+        assert_eq!(ask(&client, b"who?").await, b"one");
+    }
+    assert_eq!(running.metric(&["envoy_cluster_upstream_cx_total{"]), 1, "the only one is kept");
+    let _answers = tokio::net::TcpListener::bind(two).await.unwrap();
+    running.change(|plan| plan.clusters[0].endpoints.push(Endpoint::new(two))).await;
+    eventually("found up", || healthy(&running, 1)).await;
+    assert_eq!(ask(&client, b"who?").await, b"two");
+    first.abort();
+    second.abort();
     running.stop().await;
 }

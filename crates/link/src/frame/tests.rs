@@ -26,21 +26,19 @@ fn read(cuts: &[usize], bytes: &[u8]) -> Result<Vec<String>, Error> {
 
 fn sample() -> Vec<u8> {
     let mut out = Vec::new();
-    Frame::Hello { session: b"0123456789abcdef" }.encode(&mut out);
-    Frame::Open { stream: 7, tunnel: 3, source: "10.0.0.7:4000".parse().expect("an address") }
-        .encode(&mut out);
-    Frame::Open { stream: 8, tunnel: 3, source: "[fd00::7]:4000".parse().expect("an address") }
-        .encode(&mut out);
-    Frame::Accept { stream: 7 }.encode(&mut out);
-    Frame::Refuse { stream: 8, reason: "connection refused" }.encode(&mut out);
+    Frame::Hello { greeting: b"0123456789abcdef" }.encode(&mut out);
+    Frame::Open { stream: 7, content: Content::Bytes, request: b"for this" }.encode(&mut out);
+    Frame::Open { stream: 8, content: Content::Datagrams, request: b"" }.encode(&mut out);
+    Frame::Reset { stream: 9, reason: "" }.encode(&mut out);
+    Frame::Reset { stream: 8, reason: "connection refused" }.encode(&mut out);
     Frame::Data { stream: 7, piece: b"hello there", last: true }.encode(&mut out);
     Frame::Data { stream: 7, piece: b"", last: true }.encode(&mut out);
     Frame::Credit { stream: 7, bytes: 65_536 }.encode(&mut out);
     Frame::Fin { stream: 7 }.encode(&mut out);
-    Frame::Reset { stream: 7 }.encode(&mut out);
-    Frame::Ping.encode(&mut out);
-    Frame::Pong.encode(&mut out);
+    Frame::Ping { stamp: 5 }.encode(&mut out);
+    Frame::Pong { stamp: u64::MAX }.encode(&mut out);
     Frame::Leave.encode(&mut out);
+    Frame::Close { reason: "the end" }.encode(&mut out);
     out
 }
 
@@ -48,10 +46,23 @@ fn sample() -> Vec<u8> {
 fn what_is_written_is_read() {
     let seen = read(&[], &sample()).expect("valid frames");
     assert_eq!(seen.len(), 13);
-    assert_eq!(seen[1], "Open { stream: 7, tunnel: 3, source: 10.0.0.7:4000 }");
-    assert_eq!(seen[2], "Open { stream: 8, tunnel: 3, source: [fd00::7]:4000 }");
+    let request = b"for this";
+    assert_eq!(seen[1], format!("Open {{ stream: 7, content: Bytes, request: {request:?} }}"));
+    assert_eq!(seen[2], "Open { stream: 8, content: Datagrams, request: [] }");
+    assert_eq!(seen[4], "Reset { stream: 8, reason: \"connection refused\" }");
     assert_eq!(seen[5], format!("data 7 {:?}", b"hello there"));
     assert_eq!(seen[6], "data 7 []");
+    assert_eq!(seen[10], format!("Pong {{ stamp: {} }}", u64::MAX));
+}
+
+#[test]
+fn the_first_frame_is_read_once_it_is_whole() {
+    let bytes = sample();
+    let whole = Frame::first(&bytes).expect("a valid frame").expect("whole");
+    assert_eq!(whole, (Frame::Hello { greeting: b"0123456789abcdef" }, 24));
+    for cut in 0..24 {
+        assert_eq!(Frame::first(&bytes[..cut]), Ok(None), "cut at {cut}");
+    }
 }
 
 #[test]
@@ -68,9 +79,9 @@ fn every_cut_gives_the_same_frames() {
 #[test]
 fn a_long_reason_is_cut_between_characters() {
     let mut out = Vec::new();
-    Frame::Refuse { stream: 1, reason: &"ä".repeat(400) }.encode(&mut out);
+    Frame::Reset { stream: 1, reason: &"ä".repeat(400) }.encode(&mut out);
     let seen = read(&[], &out).expect("a valid frame");
-    assert_eq!(seen, [format!("{:?}", Frame::Refuse { stream: 1, reason: &"ä".repeat(256) })]);
+    assert_eq!(seen, [format!("{:?}", Frame::Reset { stream: 1, reason: &"ä".repeat(256) })]);
 }
 
 #[test]
@@ -90,5 +101,6 @@ proptest! {
         cuts.sort_unstable();
         // The same bytes mean the same, however they are cut.
         prop_assert_eq!(read(&cuts, &bytes).ok(), read(&[], &bytes).ok());
+        let _ = Frame::first(&bytes);
     }
 }

@@ -5,10 +5,11 @@ use causeway_containers::{
     fake::{Fake, FakeContainer, Fault, Operation},
 };
 use causeway_node::LogOptions;
+use causeway_testkit::eventually;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use serde_json::{Value, json};
 
-use crate::world::{World, eventually, is_ready, phase, restarts, waiting};
+use crate::world::{World, is_ready, phase, restarts, waiting};
 
 fn pod(name: &str, extra: Value) -> Value {
     let mut container = json!({"name": "main", "image": "web:1"});

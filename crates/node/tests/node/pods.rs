@@ -1,11 +1,12 @@
 use std::{fs, path::Path};
 
 use causeway_node::LogOptions;
+use causeway_testkit::eventually;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod};
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
 
-use crate::world::{World, condition, container, eventually, is_ready, phase, pod, restarts, waiting};
+use crate::world::{World, condition, container, is_ready, phase, pod, restarts, waiting};
 
 // In scripts `$$$$` is the shell's `$$`: Kubernetes reads `$$` as an escaped dollar.
 const FOREVER: &str = "while :; do sleep 0.1; done";

@@ -1,5 +1,6 @@
 use std::{collections::BTreeSet, fs};
 
+use causeway_testkit::eventually;
 use k8s_openapi::api::{
     apps::v1::{Deployment, ReplicaSet},
     coordination::v1::Lease,
@@ -12,7 +13,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::world::{World, container, eventually, is_ready};
+use crate::world::{World, container, is_ready};
 
 const POLITE: &str = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
 

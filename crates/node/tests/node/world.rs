@@ -1,16 +1,10 @@
 //! An API server and a node in one process, with containers that are small shell scripts.
 
-use std::{
-    fmt::Debug,
-    future::Future,
-    path::PathBuf,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{fmt::Debug, path::PathBuf, time::Duration};
 
-use causeway_apiserver::server::{Server, Storage};
 use causeway_containers::Choice;
 use causeway_node::{CommandPolicy, Config, LogOptions, LogReader, Node, OnShutdown, ShimCommand};
+use causeway_testkit::{Cluster, eventually};
 use futures::StreamExt;
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::Pod};
 use kube::{
@@ -23,14 +17,11 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-const PATIENCE: Duration = Duration::from_mins(1);
-
 pub struct World {
     pub client: Client,
     pub dir: TempDir,
     pub containers: Option<Choice>,
-    _server: Arc<Server>,
-    stop_server: CancellationToken,
+    cluster: Cluster,
     node: Option<(JoinHandle<()>, CancellationToken)>,
 }
 
@@ -42,14 +33,12 @@ impl World {
 
     /// A fresh server with a node that runs other images in this runtime.
     pub async fn start_with(containers: Option<Choice>) -> Self {
-        let stop_server = CancellationToken::new();
-        let server = Server::start(Storage::Memory, stop_server.clone()).await.expect("the server starts");
+        let cluster = Cluster::start().await;
         let mut world = Self {
-            client: server.client(),
+            client: cluster.client.clone(),
             dir: tempfile::tempdir().expect("a temporary directory"),
             containers,
-            _server: server,
-            stop_server,
+            cluster,
             node: None,
         };
         world.start_node();
@@ -89,7 +78,6 @@ impl World {
         if self.node.is_some() {
             self.stop_node().await;
         }
-        self.stop_server.cancel();
     }
 
     pub fn data_dir(&self) -> PathBuf {
@@ -104,7 +92,7 @@ impl World {
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
-        Api::namespaced(self.client.clone(), "default")
+        self.cluster.api()
     }
 
     pub async fn create<K>(&self, object: Value) -> K
@@ -148,23 +136,6 @@ impl World {
             .into_iter()
             .map(|chunk| String::from_utf8_lossy(&chunk.expect("a chunk")).into_owned())
             .collect()
-    }
-}
-
-/// Asks again and again until there is an answer.
-pub async fn eventually<T, F: Future<Output = Result<T, String>>>(
-    what: &str,
-    mut ask: impl FnMut() -> F,
-) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match ask().await {
-            Ok(answer) => return answer,
-            Err(state) => {
-                assert!(Instant::now() < deadline, "waited too long for: {what}; last seen: {state}");
-            }
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 

@@ -37,12 +37,12 @@ const DATAGRAM: [(&str, &str); 7] = [
 ];
 
 /// For connections.
-pub fn stream(listener: &str) -> AccessLog {
+pub(super) fn stream(listener: &str) -> AccessLog {
     log(listener, &STREAM)
 }
 
 /// For UDP sessions.
-pub fn datagram(listener: &str) -> AccessLog {
+pub(super) fn datagram(listener: &str) -> AccessLog {
     log(listener, &DATAGRAM)
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use causeway_ir::{Cluster, Ejection, Policy, ProxyVersion};
+use causeway_ir::{Cluster, Ejection, Limit, Policy, ProxyVersion};
 use envoy_types::pb::envoy::config::cluster::v3 as envoy;
 use envoy_types::pb::envoy::config::cluster::v3::circuit_breakers::Thresholds;
 use envoy_types::pb::envoy::config::cluster::v3::cluster::{
@@ -20,13 +20,13 @@ use envoy_types::pb::envoy::extensions::transport_sockets::raw_buffer::v3::RawBu
 use envoy_types::pb::envoy::r#type::v3::Percent;
 use envoy_types::util::pack_any;
 
-use super::{cluster_name, duration, health_check, keepalive, number};
+use super::{cluster_name, duration, health_check, keepalive, number, period};
 
 /// The share with which a slow start begins, in percent.
 const LEAST_SHARE: f64 = 10.0;
 
 /// The cluster resource.
-pub fn build(cluster: &Cluster) -> envoy::Cluster {
+pub(crate) fn build(cluster: &Cluster) -> envoy::Cluster {
     let name = cluster_name(&cluster.name);
     let (lb_policy, lb_config) = balancing(cluster);
     let unlimited = Some(number(u32::MAX));
@@ -41,14 +41,14 @@ pub fn build(cluster: &Cluster) -> envoy::Cluster {
             }),
             ..EdsClusterConfig::default()
         }),
-        connect_timeout: Some(duration(cluster.connect_timeout)),
+        connect_timeout: Some(period(cluster.connect_timeout)),
         lb_policy: lb_policy.into(),
         lb_config,
         health_checks: cluster.health_check.iter().map(health_check::build).collect(),
         outlier_detection: ejection(&cluster.ejection),
         circuit_breakers: Some(envoy::CircuitBreakers {
             thresholds: vec![Thresholds {
-                max_connections: Some(number(cluster.connection_limit.unwrap_or(u32::MAX))),
+                max_connections: Some(number(cluster.connection_limit.map_or(u32::MAX, Limit::get))),
                 max_pending_requests: unlimited,
                 max_requests: unlimited,
                 max_retries: unlimited,
@@ -76,12 +76,11 @@ fn stat_name(name: &str) -> String {
 }
 
 fn balancing(cluster: &Cluster) -> (LbPolicy, Option<LbConfig>) {
-    let slow_start_config =
-        cluster.slow_start.filter(|window| !window.is_zero()).map(|window| SlowStartConfig {
-            slow_start_window: Some(duration(window)),
-            min_weight_percent: Some(Percent { value: LEAST_SHARE }),
-            ..SlowStartConfig::default()
-        });
+    let slow_start_config = cluster.slow_start.map(|window| SlowStartConfig {
+        slow_start_window: Some(period(window)),
+        min_weight_percent: Some(Percent { value: LEAST_SHARE }),
+        ..SlowStartConfig::default()
+    });
     match cluster.policy {
         Policy::RoundRobin => {
             let config = slow_start_config.map(|config| {

@@ -6,9 +6,9 @@ use envoy_types::pb::envoy::config::core::v3::health_check::{
     HealthChecker, Payload, TcpHealthCheck, payload,
 };
 
-use super::{duration, number};
+use super::{number, period};
 
-pub fn build(check: &HealthCheck) -> core::HealthCheck {
+pub(super) fn build(check: &HealthCheck) -> core::HealthCheck {
     let tcp = match check.kind {
         HealthCheckKind::Tcp => TcpHealthCheck::default(),
         HealthCheckKind::Tls => TcpHealthCheck {
@@ -18,12 +18,12 @@ pub fn build(check: &HealthCheck) -> core::HealthCheck {
         },
     };
     core::HealthCheck {
-        timeout: Some(duration(check.timeout)),
-        interval: Some(duration(check.interval)),
+        timeout: Some(period(check.timeout)),
+        interval: Some(period(check.interval)),
         // Envoy asks idle clusters once a minute if it is not told otherwise.
-        no_traffic_interval: Some(duration(check.interval)),
-        unhealthy_threshold: Some(number(check.unhealthy_after)),
-        healthy_threshold: Some(number(check.healthy_after)),
+        no_traffic_interval: Some(period(check.interval)),
+        unhealthy_threshold: Some(number(check.unhealthy_after.get())),
+        healthy_threshold: Some(number(check.healthy_after.get())),
         health_checker: Some(HealthChecker::TcpHealthCheck(tcp)),
         ..core::HealthCheck::default()
     }

@@ -9,7 +9,8 @@ fn snapshot(before: &Snapshot, text: &str) -> Snapshot {
 
 fn one_route(cluster: &str, clusters: &str) -> String {
     format!(
-        "{{listeners: [{{name: l, bind: '127.0.0.1:1', routes: [{{name: r, cluster: {cluster}}}]}}], clusters: [{clusters}]}}"
+        "{{listeners: [{{name: l, bind: '127.0.0.1:1', protocol: {{tcp: {{name: r, action: {{forward: {cluster}}}}}}}}}], \
+         clusters: [{clusters}]}}"
     )
 }
 
@@ -288,4 +289,77 @@ fn names_that_do_not_exist_are_said_to_be_absent_once() {
     assert_eq!(sent.removed, ["ghost"]);
     client.acknowledge(&sent, &[]);
     client.is_silent(&first);
+}
+
+/// What is sent while a cluster's endpoints are under way must reach the cluster that takes their place.
+#[test]
+fn endpoints_that_were_under_way_when_their_cluster_changed_are_sent_again() {
+    for delta in [true, false] {
+        let first = snapshot(&Snapshot::default(), &one_route("a", "{name: a}"));
+        let mut client = Client::new(delta);
+        client.settle(&first, &["a"]);
+        let moved = "{name: a, endpoints: [{address: '10.0.0.1:1'}]}";
+        let second = snapshot(&first, &one_route("a", moved));
+        let endpoints = client.sends(&second);
+        assert_eq!(endpoints.kind, Kind::Endpoints);
+        let changed = "{name: a, connectTimeout: 1s, endpoints: [{address: '10.0.0.1:1'}]}";
+        let third = snapshot(&second, &one_route("a", changed));
+        let clusters = client.sends(&third);
+        assert_eq!(clusters.kind, Kind::Cluster);
+        // Envoy has taken them for the old cluster, and only then hears of the new one.
+        client.acknowledge(&endpoints, &["a"]);
+        let again = client.sends(&third);
+        assert_eq!((again.kind, names(&again)), (Kind::Endpoints, vec!["a"]), "delta {delta}");
+        client.acknowledge(&again, &["a"]);
+        client.acknowledge(&clusters, &[]);
+        client.is_silent(&third);
+        assert!(client.session.is_settled(&third));
+    }
+}
+
+#[test]
+fn a_client_without_clusters_asks_for_no_endpoints_and_gets_none() {
+    for delta in [true, false] {
+        let first = snapshot(&Snapshot::default(), &one_route("a", "{name: a}"));
+        let mut client = Client::new(delta);
+        client.ask(Kind::Endpoints, &[], "", None);
+        client.is_silent(&first);
+    }
+}
+
+#[test]
+fn a_client_that_has_named_resources_wants_none_when_it_names_none() {
+    let first = snapshot(&Snapshot::default(), &one_route("a", "{name: a}, {name: b}"));
+    let mut client = Client::new(false);
+    client.ask(Kind::Cluster, &["a"], "", None);
+    let sent = client.sends(&first);
+    assert_eq!(names(&sent), ["a"]);
+    client.ask(Kind::Cluster, &[], &sent.nonce, None);
+    client.is_silent(&first);
+}
+
+#[test]
+fn what_came_and_went_while_it_was_under_way_is_removed() {
+    let first = snapshot(&Snapshot::default(), &one_route("a", "{name: a}"));
+    let mut client = Client::new(true);
+    client.settle(&first, &["a"]);
+    let second = snapshot(&first, &one_route("a", "{name: a}, {name: brief}"));
+    let sent = client.sends(&second);
+    assert_eq!(names(&sent), ["brief"]);
+    let third = snapshot(&second, &one_route("a", "{name: a}"));
+    client.acknowledge(&sent, &[]);
+    let removal = client.sends(&third);
+    assert_eq!((removal.kind, removal.removed.as_slice()), (Kind::Cluster, &["brief".to_owned()][..]));
+    client.acknowledge(&removal, &[]);
+    client.is_silent(&third);
+    assert!(client.session.is_settled(&third));
+}
+
+#[test]
+fn a_client_that_asks_again_is_sent_it_again() {
+    let first = snapshot(&Snapshot::default(), &one_route("a", "{name: a}"));
+    let mut client = Client::new(true);
+    client.settle(&first, &["a"]);
+    client.ask(Kind::Endpoints, &["a"], "", None);
+    assert_eq!(names(&client.sends(&first)), ["a"]);
 }

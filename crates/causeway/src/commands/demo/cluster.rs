@@ -1,4 +1,4 @@
-//! What every demo does with its control plane: apply resources, and wait for what becomes of them.
+//! What every demo does with its cluster: apply resources, and wait for what becomes of them.
 
 use std::time::{Duration, Instant};
 
@@ -8,14 +8,16 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
 use serde_json::Value;
 
-/// For pods to start and conditions to turn; nothing waits this long when all is well.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+use crate::parts::output;
 
-/// Applies resources in order, and prints them before if they are to be seen.
-pub async fn apply_all(client: &Client, objects: &[Value], show: bool) -> anyhow::Result<()> {
+/// For pods to start and conditions to change; nothing waits this long when all is well.
+pub(super) const TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Applies resources in order; with `show`, prints each one before.
+pub(super) async fn apply_all(client: &Client, objects: &[Value], show: bool) -> anyhow::Result<()> {
     for object in objects {
         if show {
-            println!("{}", serde_saphyr::to_string(object).unwrap_or_default());
+            output::line(serde_saphyr::to_string(object)?);
         }
         let parsed: DynamicObject = serde_json::from_value(object.clone())?;
         let types = parsed.types.clone().context("a manifest has no kind")?;
@@ -33,16 +35,16 @@ pub async fn apply_all(client: &Client, objects: &[Value], show: bool) -> anyhow
 }
 
 /// Looks again and again until something is found.
-pub async fn poll<T>(
+pub(super) async fn poll<T>(
     what: &str,
     mut look: impl AsyncFnMut() -> anyhow::Result<Option<T>>,
 ) -> anyhow::Result<T> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         if let Some(found) = look().await? {
             return Ok(found);
         }
-        ensure!(Instant::now() < deadline, "waited {} s for {what}", PATIENCE.as_secs());
+        ensure!(Instant::now() < deadline, "waited {} s for {what}", TIMEOUT.as_secs());
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
 }

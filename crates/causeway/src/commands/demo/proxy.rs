@@ -1,9 +1,9 @@
-//! The demo of crossing two: TLS services in pods, a `ProxyServer` in front of them, requests by name, and a backend
-//! that moves while a connection is open and others keep coming. Certificates are checked end to end, so what passes
-//! was never opened on the way.
+//! The demo of a proxy by name: TLS services in pods, a `ProxyServer` in front of them, requests by name, and a backend
+//! that moves while a connection is open and others keep coming. Certificates are checked end to end, so the proxy can't
+//! have terminated TLS.
 
 mod manifests;
-mod visitor;
+mod tls_client;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,69 +12,65 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use causeway_api::ProxyServer;
 use causeway_api::conditions::{self, ConditionType};
+use causeway_base::well_known::SERVICE_NAME_LABEL;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::json;
 
-use super::cluster::{PATIENCE, apply_all, poll};
+use super::CommonArgs;
+use super::cluster::{TIMEOUT, apply_all, poll};
 use super::control_plane::ControlPlane;
-use super::story::Story;
+use super::steps::Steps;
+use crate::parts::output;
 use manifests::{NAMESPACE, PORT, PROXY, SERVER_IP};
-use visitor::Visitor;
+use tls_client::TlsClient;
 
-/// What the documentation promises for a live change.
-const LIVE: Duration = Duration::from_secs(1);
+/// How long a change of the spec may take to reach traffic; docs/proxy.md promises it.
+const CHANGE_WITHIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// Let this Envoy carry the traffic, configured by Causeway.
     #[arg(long, value_name = "PATH")]
     envoy: Option<PathBuf>,
-    /// Leave everything running at the end, to look around, until Ctrl-C.
-    #[arg(long)]
-    keep: bool,
-    /// Print the resources before they are applied.
-    #[arg(long)]
-    show: bool,
+    #[command(flatten)]
+    common: CommonArgs,
 }
 
-pub async fn run(args: Args) -> anyhow::Result<()> {
-    let mut story = Story::default();
+pub(super) async fn run(args: Args) -> anyhow::Result<()> {
+    let mut steps = Steps::default();
     let mut up_args = Vec::new();
     if let Some(envoy) = &args.envoy {
         up_args.push("--program".to_owned());
         up_args.push(format!("{}={}", causeway_api::names::ENVOY_IMAGE, envoy.display()));
     }
-    let mut plane = story
-        .step("A control plane on this machine: Kubernetes API, operator, node", async {
-            let plane = ControlPlane::start(&up_args).await?;
-            let line = format!("KUBECONFIG={}", plane.kubeconfig().display());
-            Ok((plane, vec![line]))
-        })
-        .await?;
-    let told = tell(&mut story, &args, &plane.client).await;
-    if told.is_err() {
-        let log = plane.halt().await?;
+    let plane = ControlPlane::start(&mut steps, &up_args).await?;
+    let played = play(&mut steps, &args, &plane.client).await;
+    if played.is_err() {
+        let log = plane.stop().await?;
         eprintln!("the control plane's log is {}", log.display());
-        return told;
+        return played;
     }
-    if args.keep {
-        println!("still running; try\n  export KUBECONFIG={}", plane.kubeconfig().display());
-        println!("  kubectl -n {NAMESPACE} get proxyserver,deployment,pod\nCtrl-C ends it");
-        plane.keep().await?;
+    if args.common.keep {
+        output::line(format_args!(
+            "still running; try\n  export KUBECONFIG={}",
+            plane.kubeconfig().display()
+        ));
+        output::line(format_args!("  kubectl -n {NAMESPACE} get proxyserver,deployment,pod\nCtrl-C ends it"));
+        tokio::signal::ctrl_c().await?;
     }
-    plane.stop().await?;
-    println!("all gone; everything above was checked");
+    plane.remove().await?;
+    output::line("all gone; everything above was checked");
     Ok(())
 }
 
-async fn tell(story: &mut Story, args: &Args, client: &Client) -> anyhow::Result<()> {
+async fn play(steps: &mut Steps, args: &Args, client: &Client) -> anyhow::Result<()> {
     let authority = manifests::Authority::new()?;
-    let visitor = Visitor::new(SocketAddr::new(SERVER_IP.into(), PORT), authority.certificate())?;
+    let outside = TlsClient::new(SocketAddr::new(SERVER_IP.into(), PORT), authority.certificate())?;
 
-    story
-        .step("Three TLS services, each with its own certificate: shop, shop-v2, blog", async {
+    steps
+        .run("Three TLS services, each with its own certificate: shop, shop-v2, blog", async {
             let mut objects = vec![manifests::namespace()];
             for (name, host) in [("shop", "shop"), ("shop-v2", "shop"), ("blog", "blog")] {
                 objects.extend(manifests::tls_service(name, &format!("{host}.demo.test"), &authority)?);
@@ -88,25 +84,22 @@ async fn tell(story: &mut Story, args: &Args, client: &Client) -> anyhow::Result
         .await?;
 
     let engine = if args.envoy.is_some() { "Envoy" } else { "Native" };
-    story
-        .step(
-            &format!("A ProxyServer on {SERVER_IP}:{PORT} (engine {engine}), one backend per name"),
-            async {
-                apply_all(client, &[manifests::proxy_server(engine)], args.show).await?;
-                let proxy = wait_until_ready(client).await?;
-                let status = proxy.status.unwrap_or_default();
-                let ready = conditions::find(&status.conditions, ConditionType::Ready);
-                let ready = ready.map(|condition| condition.message.clone()).unwrap_or_default();
-                Ok(((), vec![format!("Ready: {ready}")]))
-            },
-        )
+    steps
+        .run(&format!("A ProxyServer on {SERVER_IP}:{PORT} (engine {engine}), one backend per name"), async {
+            apply_all(client, &[manifests::proxy_server(engine)], args.common.show).await?;
+            let proxy = wait_until_ready(client).await?;
+            let status = proxy.status.unwrap_or_default();
+            let ready = conditions::find(&status.conditions, ConditionType::Ready);
+            let ready = ready.map(|condition| condition.message.clone()).unwrap_or_default();
+            Ok(((), vec![format!("Ready: {ready}")]))
+        })
         .await?;
 
-    story
-        .step("Requests by name; the services' own certificates arrive unopened", async {
+    steps
+        .run("Requests by name; TLS is the services' own, end to end", async {
             let mut seen = Vec::new();
             for (host, service) in [("shop.demo.test", "shop"), ("blog.demo.test", "blog")] {
-                let answer = visitor.ask(host).await?;
+                let answer = outside.ask(host).await?;
                 ensure!(answer == service, "{host} was answered by {answer}, not by {service}");
                 seen.push(format!("https://{host}:{PORT} is answered by {answer}"));
             }
@@ -114,22 +107,22 @@ async fn tell(story: &mut Story, args: &Args, client: &Client) -> anyhow::Result
         })
         .await?;
 
-    story
-        .step("A name that nobody has", async {
-            let refusal = visitor.refusal("nobody.demo.test").await?;
+    steps
+        .run("A name that no backend has", async {
+            let refusal = outside.refusal("nobody.demo.test").await?;
             Ok(((), vec![format!("nobody.demo.test is refused: {refusal}")]))
         })
         .await?;
 
-    story
-        .step(
+    steps
+        .run(
             "shop moves to shop-v2 while a connection is open and requests keep coming",
-            move_shop(client, &visitor),
+            move_shop(client, &outside),
         )
         .await?;
 
-    story
-        .step("What Kubernetes says of it", async {
+    steps
+        .run("What Kubernetes says of it", async {
             let api: Api<ProxyServer> = Api::namespaced(client.clone(), NAMESPACE);
             let status = api.get(PROXY).await?.status.unwrap_or_default();
             let backends = status.backends.iter().map(|b| {
@@ -148,8 +141,8 @@ async fn tell(story: &mut Story, args: &Args, client: &Client) -> anyhow::Result
 }
 
 /// Changes one backend under load and measures when the change is seen.
-async fn move_shop(client: &Client, visitor: &Visitor) -> anyhow::Result<((), Vec<String>)> {
-    let mut open = visitor.open("shop.demo.test").await?;
+async fn move_shop(client: &Client, outside: &TlsClient) -> anyhow::Result<((), Vec<String>)> {
+    let mut open = outside.open("shop.demo.test").await?;
     open.echo(b"before the change").await?;
     let proxies: Api<ProxyServer> = Api::namespaced(client.clone(), NAMESPACE);
     let patch = json!({"apiVersion": "causeway.dev/v1alpha1", "kind": "ProxyServer",
@@ -158,15 +151,20 @@ async fn move_shop(client: &Client, visitor: &Visitor) -> anyhow::Result<((), Ve
     proxies.patch(PROXY, &PatchParams::apply("demo").force(), &Patch::Apply(patch)).await?;
     let mut asked = 0;
     let moved = loop {
-        let answer = visitor.ask("shop.demo.test").await.context("a request failed during the change")?;
+        let answer = outside.ask("shop.demo.test").await.context("a request failed during the change")?;
         asked += 1;
         match answer.as_str() {
             "shop-v2" => break start.elapsed(),
-            "shop" => ensure!(start.elapsed() < PATIENCE, "the change did not arrive"),
+            "shop" => ensure!(start.elapsed() < TIMEOUT, "the change did not arrive"),
             other => bail!("shop.demo.test was answered by {other}"),
         }
     };
-    ensure!(moved < LIVE, "the change took {:.2} s, more than {} s", moved.as_secs_f64(), LIVE.as_secs());
+    ensure!(
+        moved < CHANGE_WITHIN,
+        "the change took {:.2} s, more than {} s",
+        moved.as_secs_f64(),
+        CHANGE_WITHIN.as_secs()
+    );
     open.echo(b"after the change").await.context("the open connection did not survive the change")?;
     Ok((
         (),
@@ -182,7 +180,7 @@ async fn wait_for_endpoint(client: &Client, service: &str) -> anyhow::Result<()>
     let gvk = GroupVersionKind::gvk("discovery.k8s.io", "v1", "EndpointSlice");
     let api: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), NAMESPACE, &ApiResource::from_gvk(&gvk));
-    let params = kube::api::ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
+    let params = kube::api::ListParams::default().labels(&format!("{SERVICE_NAME_LABEL}={service}"));
     poll(&format!("an endpoint of {service}"), async || {
         let slices = api.list(&params).await?;
         let ready = slices.iter().any(|slice| {

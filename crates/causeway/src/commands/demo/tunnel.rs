@@ -1,4 +1,4 @@
-//! The demo of crossing three: a program listens on the host's loopback, and a container on a network of Docker or
+//! The demo of a tunnel: a program listens on the host's loopback, and a container on a network of Docker or
 //! Podman reaches it by name. The tunnel's container is killed and comes back; at the end nothing is left.
 
 mod host_program;
@@ -10,6 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, bail, ensure};
 use causeway_api::conditions::{self, ConditionType};
 use causeway_api::{ContainerNetwork, ContainerNetworkTunnelProxy, TunnelStatus};
+use causeway_base::well_known::SERVICE_NAME_LABEL;
 use causeway_containers::{Container, Runtime, labels};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -17,76 +18,72 @@ use kube::api::{Api, DeleteParams, ListParams};
 use kube::{Client, ResourceExt};
 use serde::de::DeserializeOwned;
 
+use super::CommonArgs;
 use super::cluster::{apply_all, poll};
 use super::control_plane::ControlPlane;
-use super::story::Story;
+use super::steps::Steps;
 use crate::parts::container_runtime::ContainerRuntimeArg;
+use crate::parts::output;
 use host_program::HostProgram;
-use manifests::{ALIAS, CLIENT, NAMESPACE, NETWORK, TUNNEL, VISITOR};
+use manifests::{ALIAS, CHECKER, CLIENT, NAMESPACE, NETWORK, TUNNEL};
 use report::Report;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     #[command(flatten)]
     container_runtime: ContainerRuntimeArg,
-    /// Leave everything running at the end, to look around, until Ctrl-C.
-    #[arg(long)]
-    keep: bool,
-    /// Print the resources before they are applied.
-    #[arg(long)]
-    show: bool,
+    #[command(flatten)]
+    common: CommonArgs,
 }
 
-pub async fn run(args: Args) -> anyhow::Result<()> {
-    let mut story = Story::default();
+pub(super) async fn run(args: Args) -> anyhow::Result<()> {
+    let mut steps = Steps::default();
     let Some(choice) = args.container_runtime.choice() else {
         bail!("this demo needs Docker or Podman; leave `--container-runtime none` out");
     };
-    let runtime = story
-        .step("A container runtime", async {
+    let runtime = steps
+        .run("A container runtime", async {
             let runtime = Runtime::connect(&choice).await?;
             let line = format!("{} answers on {}", runtime.kind(), runtime.socket().display());
             Ok((runtime, vec![line]))
         })
         .await?;
     let up_args = ["--container-runtime".to_owned(), runtime.socket().display().to_string()];
-    let mut plane = story
-        .step("A control plane on this machine: Kubernetes API, operator, node", async {
-            let plane = ControlPlane::start(&up_args).await?;
-            let line = format!("KUBECONFIG={}", plane.kubeconfig().display());
-            Ok((plane, vec![line]))
-        })
-        .await?;
-    let mut scene = Scene { client: plane.client.clone(), runtime, show: args.show, owners: Vec::new() };
-    let mut told = tell(&mut story, &mut scene).await;
-    if told.is_ok() && args.keep {
-        println!("still running; try\n  export KUBECONFIG={}", plane.kubeconfig().display());
-        println!("  kubectl -n {NAMESPACE} get containernetwork,cntp,pod,endpointslice");
-        println!("  causeway logs cntp/{TUNNEL} -n {NAMESPACE}\nCtrl-C ends it");
-        plane.keep().await?;
+    let plane = ControlPlane::start(&mut steps, &up_args).await?;
+    let (client, show) = (plane.client.clone(), args.common.show);
+    let mut demo = Demo { client, runtime, show, owners: Vec::new() };
+    let mut played = play(&mut steps, &mut demo).await;
+    if played.is_ok() && args.common.keep {
+        output::line(format_args!(
+            "still running; try\n  export KUBECONFIG={}",
+            plane.kubeconfig().display()
+        ));
+        output::line(format_args!("  kubectl -n {NAMESPACE} get containernetwork,cntp,pod,endpointslice"));
+        output::line(format_args!("  causeway logs cntp/{TUNNEL} -n {NAMESPACE}\nCtrl-C ends it"));
+        tokio::signal::ctrl_c().await?;
     }
-    if told.is_ok() {
-        told = story.step("Everything is deleted", scene.clean_up()).await;
+    if played.is_ok() {
+        played = steps.run("Everything is deleted", demo.clean_up()).await;
     }
-    if told.is_err() {
+    if played.is_err() {
         // Nothing may be left in the runtime, whatever went wrong.
-        let cleaned = scene.delete_objects().await;
-        let log = plane.halt().await?;
+        let cleaned = demo.delete_objects().await;
+        let log = plane.stop().await?;
         eprintln!("the control plane's log is {}", log.display());
         if let Err(error) = cleaned {
             eprintln!("causeway: not everything could be removed: {error:#}");
         }
-        return told;
+        return played;
     }
-    plane.stop().await?;
-    println!(
-        "all gone but the client's image, which makes the next start quick; everything above was checked"
+    plane.remove().await?;
+    output::line(
+        "all gone but the client's image, which makes the next start quick; everything above was checked",
     );
     Ok(())
 }
 
-/// Who plays, and what belongs to it in the runtime.
-struct Scene {
+/// The cluster and the runtime that the demo is played on, and what it has made there.
+struct Demo {
     client: Client,
     runtime: Runtime,
     show: bool,
@@ -94,32 +91,32 @@ struct Scene {
     owners: Vec<String>,
 }
 
-async fn tell(story: &mut Story, scene: &mut Scene) -> anyhow::Result<()> {
-    let program = story
-        .step("A program on the host that listens on 127.0.0.1 only", async {
+async fn play(steps: &mut Steps, demo: &mut Demo) -> anyhow::Result<()> {
+    let program = steps
+        .run("A program on the host that listens on 127.0.0.1 only", async {
             let program = HostProgram::start().await?;
             let line = format!("an echo server on 127.0.0.1:{}", program.port);
             Ok((program, vec![line]))
         })
         .await?;
-    let network = story.step("A ContainerNetwork", scene.make_network()).await?;
-    let tunnel = story
-        .step(
+    let network = steps.run("A ContainerNetwork", demo.make_network()).await?;
+    let tunnel = steps
+        .run(
             &format!("A ContainerNetworkTunnelProxy that carries it there as {ALIAS}"),
-            scene.make_tunnel(program.port),
+            demo.make_tunnel(program.port),
         )
         .await?;
-    let report = story
-        .step(
+    let report = steps
+        .run(
             "A container on that network dials the alias and checks what comes back",
-            scene.send_visitor(&network, &tunnel),
+            demo.start_checker(&network, &tunnel),
         )
         .await?;
-    story.step("What Kubernetes says of it", scene.show_status()).await?;
-    story.step("The tunnel's container is killed", scene.kill_and_heal(report, &tunnel)).await
+    steps.run("What Kubernetes says of it", demo.show_status()).await?;
+    steps.run("The tunnel's container is killed", demo.kill_and_heal(report, &tunnel)).await
 }
 
-impl Scene {
+impl Demo {
     fn api<K>(&self) -> Api<K>
     where
         K: kube::Resource<Scope = kube::core::NamespaceResourceScope>,
@@ -180,7 +177,7 @@ impl Scene {
         .with_context(|| format!("look with `causeway logs cntp/{TUNNEL} -n {NAMESPACE}`"))
     }
 
-    async fn send_visitor(
+    async fn start_checker(
         &mut self,
         network: &str,
         tunnel: &ContainerNetworkTunnelProxy,
@@ -189,10 +186,10 @@ impl Scene {
         let image = image.context("its status has no clientProxyContainerImage")?;
         let port = first_tunnel(tunnel)?.client_proxy_port.context("its status has no clientProxyPort")?;
         let report_port = report::free_port().await?;
-        let visitor = manifests::visitor(network, &image, &format!("{ALIAS}:{port}"), report_port);
-        apply_all(&self.client, &[visitor], self.show).await?;
-        self.owners.extend(self.api::<Pod>().get(VISITOR).await?.uid());
-        let report = poll("the visitor to report", async || {
+        let checker = manifests::checker(network, &image, &format!("{ALIAS}:{port}"), report_port);
+        apply_all(&self.client, &[checker], self.show).await?;
+        self.owners.extend(self.api::<Pod>().get(CHECKER).await?.uid());
+        let report = poll("the checker to report", async || {
             Ok(Report::ask(report_port).await.filter(Report::is_well))
         })
         .await?;
@@ -245,7 +242,7 @@ impl Scene {
     }
 
     async fn slices(&self) -> anyhow::Result<Vec<EndpointSlice>> {
-        let of = ListParams::default().labels(&format!("kubernetes.io/service-name={CLIENT}"));
+        let of = ListParams::default().labels(&format!("{SERVICE_NAME_LABEL}={CLIENT}"));
         Ok(self.api::<EndpointSlice>().list(&of).await?.items)
     }
 
@@ -259,16 +256,16 @@ impl Scene {
         let port = first_tunnel(before)?.client_proxy_port;
         let start = Instant::now();
         self.runtime.kill(&container.id, "SIGKILL").await?;
-        let failed = poll("the visitor to notice", async || {
+        let failed = poll("the checker to notice", async || {
             Ok(Report::ask(report_port).await.filter(|report| !report.is_well()))
         });
-        // It may be back before anybody looked.
+        // It may be served again before a report of the failure is seen.
         let noticed = tokio::time::timeout(std::time::Duration::from_secs(2), failed).await;
         let known = match noticed {
             Ok(report) => report?.passed,
             Err(_) => Report::ask(report_port).await.map_or(0, |report| report.passed),
         };
-        poll("the visitor to be served again", async || {
+        poll("the checker to be served again", async || {
             Ok(Report::ask(report_port).await.filter(|report| report.is_well() && report.passed > known))
         })
         .await?;
@@ -278,17 +275,17 @@ impl Scene {
         ensure!(now.name == container.name, "the container is {} now, was {}", now.name, container.name);
         let port_now = first_tunnel(&after)?.client_proxy_port;
         ensure!(port == port_now, "the port is {port_now:?} now, was {port:?}");
-        let report = Report::ask(report_port).await.context("the visitor does not report")?;
+        let report = Report::ask(report_port).await.context("the checker does not report")?;
         Ok((
             (),
             vec![
                 format!(
-                    "served again {:.1} s after the kill, nobody touched the resource",
+                    "served again {:.1} s after the kill, with no change of the resource",
                     took.as_secs_f64()
                 ),
                 format!("same name ({}), same port ({})", now.name, port.unwrap_or_default()),
                 format!(
-                    "the visitor counts {} rounds that passed, {} that did not",
+                    "the checker counts {} rounds that passed, {} that did not",
                     report.passed, report.failed
                 ),
             ],
@@ -314,7 +311,7 @@ impl Scene {
 
     /// Deletes what lives in the runtime, in the order in which it is used, and waits until it is gone.
     async fn delete_objects(&self) -> anyhow::Result<()> {
-        self.delete::<Pod>(VISITOR).await?;
+        self.delete::<Pod>(CHECKER).await?;
         self.delete::<ContainerNetworkTunnelProxy>(TUNNEL).await?;
         self.delete::<ContainerNetwork>(NETWORK).await
     }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use causeway_api::ProxyServer;
-use causeway_controllers::vlan::proxy::translate::Targets;
+use causeway_api::{Backend, ProxyServer};
+use causeway_translate::proxy::references;
+use causeway_translate::services::{ServiceRef, Services};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::Pod;
@@ -30,7 +31,7 @@ async fn pods(client: &Client, proxy: &ProxyServer) -> Vec<Pod> {
 }
 
 /// The Deployment and its pods.
-pub async fn workload(client: &Client, proxy: &ProxyServer) -> Vec<Finding> {
+pub(super) async fn workload(client: &Client, proxy: &ProxyServer) -> Vec<Finding> {
     let deployment = match deployment(client, proxy).await {
         None => return vec![Finding::Skipped("the status names no Deployment".into())],
         Some(Err(error)) => return vec![Finding::Skipped(format!("its Deployment can't be read: {error}"))],
@@ -75,7 +76,7 @@ pub async fn workload(client: &Client, proxy: &ProxyServer) -> Vec<Finding> {
 }
 
 /// The network attachment, if one is asked for, and what became of it on each pod.
-pub async fn network(client: &Client, proxy: &ProxyServer) -> Vec<Finding> {
+pub(super) async fn network(client: &Client, proxy: &ProxyServer) -> Vec<Finding> {
     let wanted = &proxy.spec.network_config;
     let Some(name) = &wanted.network_attachment_name else {
         return vec![Finding::Skipped("no NetworkAttachmentDefinition is asked for".into())];
@@ -109,8 +110,8 @@ pub async fn network(client: &Client, proxy: &ProxyServer) -> Vec<Finding> {
     found
 }
 
-/// Whether the proxy's service account may read what it needs, where it may go at all.
-pub async fn access(client: &Client, proxy: &ProxyServer, targets: &Targets) -> Vec<Finding> {
+/// Whether the proxy's service account may read what it needs in the namespaces whose grants permit its backends.
+pub(super) async fn access(client: &Client, proxy: &ProxyServer, services: &Services) -> Vec<Finding> {
     let own = proxy.namespace().unwrap_or_default();
     let Some(Ok(Some(deployment))) = deployment(client, proxy).await else { return Vec::new() };
     let account = deployment
@@ -118,9 +119,14 @@ pub async fn access(client: &Client, proxy: &ProxyServer, targets: &Targets) -> 
         .and_then(|s| s.template.spec?.service_account_name)
         .unwrap_or_else(|| "default".into());
     let user = format!("system:serviceaccount:{own}:{account}");
-    let mut asks = vec![("causeway.dev", "proxyservers", own)];
-    let permitted = proxy.spec.backends.iter().filter(|backend| targets.permit(proxy, backend));
-    let namespaces: BTreeSet<&String> = permitted.map(|backend| &backend.target_namespace).collect();
+    let mut asks = vec![("causeway.dev", "proxyservers", own.clone())];
+    let service = |backend: &Backend| ServiceRef {
+        namespace: backend.target_namespace.clone(),
+        name: backend.target_service.clone(),
+    };
+    let wanted = proxy.spec.backends.iter().map(service);
+    let permitted = wanted.filter(|service| services.permit(references::users(&own), service));
+    let namespaces: BTreeSet<String> = permitted.map(|service| service.namespace).collect();
     for namespace in namespaces {
         asks.push(("", "services", namespace.clone()));
         asks.push(("discovery.k8s.io", "endpointslices", namespace.clone()));

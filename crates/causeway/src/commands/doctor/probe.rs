@@ -1,4 +1,4 @@
-//! Real connections through a proxy: by name with TLS, by a name that nobody has, and without TLS.
+//! Real connections through a proxy: TLS with a name that it routes, TLS with one that it does not, and plaintext.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,17 +13,17 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::Finding;
 
-const LIMIT: Duration = Duration::from_secs(3);
-/// A name that nobody can have.
-const NOBODY: &str = "nobody.causeway-doctor.invalid";
+const TIMEOUT: Duration = Duration::from_secs(3);
+/// A name that no route can have: `.invalid` is reserved.
+const UNKNOWN_NAME: &str = "nobody.causeway-doctor.invalid";
 
 /// Whether the address accepts a connection.
-pub async fn connect(address: SocketAddr) -> std::io::Result<()> {
-    tokio::time::timeout(LIMIT, tokio::net::TcpStream::connect(address)).await?.map(drop)
+pub(super) async fn connect(address: SocketAddr) -> std::io::Result<()> {
+    tokio::time::timeout(TIMEOUT, tokio::net::TcpStream::connect(address)).await?.map(drop)
 }
 
 /// A TLS handshake for a name of a backend.
-pub async fn name(address: SocketAddr, name: &str, backend: &str) -> Finding {
+pub(super) async fn name(address: SocketAddr, name: &str, backend: &str) -> Finding {
     let asked = name.replace('*', "causeway-doctor");
     match off_thread(move || handshake(address, &asked)).await {
         Ok(names) => Finding::Good(format!(
@@ -38,8 +38,8 @@ pub async fn name(address: SocketAddr, name: &str, backend: &str) -> Finding {
 }
 
 /// A TLS handshake for a name that must be refused.
-pub async fn unknown(address: SocketAddr) -> Finding {
-    match off_thread(move || handshake(address, NOBODY)).await {
+pub(super) async fn unknown(address: SocketAddr) -> Finding {
+    match off_thread(move || handshake(address, UNKNOWN_NAME)).await {
         Ok(_) => Finding::Bad(
             format!("an unknown name on {address} was not refused"),
             "something else than this proxy answers there".into(),
@@ -49,7 +49,7 @@ pub async fn unknown(address: SocketAddr) -> Finding {
 }
 
 /// A request without TLS.
-pub async fn plaintext(address: SocketAddr, refused: bool) -> Finding {
+pub(super) async fn plaintext(address: SocketAddr, refused: bool) -> Finding {
     let answer = off_thread(move || {
         let mut stream = open(address)?;
         stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").map_err(|e| e.to_string())?;
@@ -65,7 +65,7 @@ pub async fn plaintext(address: SocketAddr, refused: bool) -> Finding {
         ),
         (false, Ok(count)) if count > 0 => Finding::Good(format!("plaintext on {address} is answered")),
         (false, Ok(_)) => Finding::Skipped(format!(
-            "plaintext on {address} goes to a backend, which closed the connection without a word"
+            "plaintext on {address} goes to a backend, which closed the connection without an answer"
         )),
         (false, Err(error)) => Finding::Skipped(format!(
             "plaintext on {address} goes to a backend, which did not answer: {error}"
@@ -81,9 +81,9 @@ async fn off_thread<T: Send + 'static>(
 
 fn open(address: SocketAddr) -> Result<TcpStream, String> {
     let open = || -> std::io::Result<TcpStream> {
-        let stream = TcpStream::connect_timeout(&address, LIMIT)?;
-        stream.set_read_timeout(Some(LIMIT))?;
-        stream.set_write_timeout(Some(LIMIT))?;
+        let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         Ok(stream)
     };
     open().map_err(|error| error.to_string())

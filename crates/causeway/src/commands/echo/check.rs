@@ -1,22 +1,25 @@
-//! The other side of an echo server: dials it, checks that what comes back is what was sent, and says so. Once, with an
-//! exit code, or again and again with the result on an HTTP port, so that it can be asked from outside of a container.
+//! The client of an echo server: dials it and checks that what comes back is what was sent. Once, with an exit code, or
+//! again and again with the result on an HTTP port, so that it can be read from outside of a container.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use axum::Router;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use causeway_base::lock::lock;
 use http::StatusCode;
 use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket, lookup_host};
-use tokio::signal::unix::{SignalKind, signal};
+
+use crate::parts::output;
+use crate::parts::termination::Termination;
 
 /// How long one round may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Between two rounds.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Lines of a round.
@@ -25,43 +28,41 @@ const LINES: usize = 5;
 /// What was found so far.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+struct Report {
     /// What is dialled.
-    pub target: String,
+    target: String,
     /// Rounds in which everything came back.
-    pub passed: u64,
+    passed: u64,
     /// Rounds in which not.
-    pub failed: u64,
+    failed: u64,
     /// How the last round failed; absent if it passed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
+    error: Option<String>,
     /// How long the last round took.
-    pub millis: u64,
+    millis: u64,
 }
 
 /// Checks once; an error says what is wrong.
-pub async fn once(target: &str, udp: bool) -> anyhow::Result<()> {
+pub(super) async fn once(target: &str, udp: bool) -> anyhow::Result<()> {
     let took = round(target, udp).await?;
-    println!("{target} echoes: {LINES} lines came back in {} ms", took.as_millis());
+    output::line(format_args!("{target} echoes: {LINES} lines came back in {} ms", took.as_millis()));
     Ok(())
 }
 
 /// Checks until told to stop, and answers HTTP with what was found: 200 if the last round passed, else 503.
-pub async fn keep(target: String, udp: bool, report: SocketAddr) -> anyhow::Result<()> {
+pub(super) async fn keep(target: String, udp: bool, report: SocketAddr) -> anyhow::Result<()> {
     let listener = TcpListener::bind(report)
         .await
         .with_context(|| format!("can't listen on {report}; choose another with --report ADDR:PORT"))?;
-    println!("checking {target}, report on {}", listener.local_addr()?);
+    output::line(format_args!("checking {target}, report on {}", listener.local_addr()?));
     let found = Arc::new(Mutex::new(Report { target: target.clone(), ..Report::default() }));
     let shown = found.clone();
     let router = Router::new().fallback(get(move || async move { answer(&lock(&shown)) }));
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut termination = Termination::listen()?;
     tokio::select! {
         served = axum::serve(listener, router) => served.context("the report can't be served"),
         () = check(&target, udp, &found) => Ok(()),
-        _ = terminate.recv() => Ok(()),
-        _ = interrupt.recv() => Ok(()),
+        () = termination.asked() => Ok(()),
     }
 }
 
@@ -86,10 +87,6 @@ async fn check(target: &str, udp: bool, found: &Mutex<Report>) {
     }
 }
 
-fn lock(report: &Mutex<Report>) -> std::sync::MutexGuard<'_, Report> {
-    report.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn answer(report: &Report) -> impl IntoResponse + use<> {
     let well = report.passed > 0 && report.error.is_none();
     let status = if well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -107,9 +104,9 @@ async fn round(target: &str, udp: bool) -> anyhow::Result<Duration> {
             .with_context(|| format!("{target} has no address"))?;
         if udp { datagrams(address).await } else { lines(address).await }
     };
-    match tokio::time::timeout(PATIENCE, work).await {
+    match tokio::time::timeout(TIMEOUT, work).await {
         Ok(checked) => checked?,
-        Err(_) => bail!("{target} did not echo within {} s", PATIENCE.as_secs()),
+        Err(_) => bail!("{target} did not echo within {} s", TIMEOUT.as_secs()),
     }
     Ok(start.elapsed())
 }

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use causeway_link::Identity;
-use causeway_link::client::{self, Client};
+use causeway_tunnel::Identity;
+use causeway_tunnel::client::{self, Client};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -28,11 +28,11 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
     })?;
     let identity = Identity::from_pem(&pem)
         .with_context(|| format!("{} is not an identity", args.identity.display()))?;
-    crate::commands::engine::raise_descriptors();
+    crate::parts::open_files::raise_limit();
     let options =
         client::Options { control: args.control, data: args.data, identity, save_to: Some(args.identity) };
     let client = Client::bind(options).await?;
-    let (control, data) = client.addresses()?;
+    let (control, data) = client.addresses();
     println!("waiting for the host: control {control}, data {data}");
     let stop = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate())?;

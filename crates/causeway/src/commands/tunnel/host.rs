@@ -14,7 +14,7 @@ use anyhow::Context;
 use causeway_controllers::containers::tunnel::host::files;
 use causeway_controllers::containers::tunnel::host::protocol::{Order, Status};
 use causeway_ir::tunnel::TunnelPlan;
-use causeway_link::host::{self, Host};
+use causeway_tunnel::host::{self, Host};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -47,7 +47,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
     // no operator's session.
     let _ = rustix::process::setsid();
     let place = Place::take(&args.dir)?;
-    crate::commands::engine::raise_descriptors();
+    crate::parts::open_files::raise_limit();
     let path = place.path().join(files::PLAN);
     let first = plan::read(&path)?;
     let authority = keys::read_authority(&first.authority)?;
@@ -176,7 +176,7 @@ impl Process {
             host.redial(dial.control, dial.data);
         }
         if let Some(host) = &self.host {
-            host.carry(plan::tunnels(plan));
+            host.carry(plan.tunnels.clone());
         }
     }
 

@@ -7,13 +7,13 @@ use std::path::Path;
 use anyhow::Context;
 use causeway_base::file;
 use causeway_controllers::containers::tunnel::host::files;
-use causeway_link::{Authority, End};
+use causeway_tunnel::{Authority, container_identity};
 
 /// Makes an authority and an identity of it; keys that are in use are never overwritten.
 pub(super) fn make_pair(dir: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("can't make {}", dir.display()))?;
     let authority = Authority::new()?;
-    let identity = authority.issue(End::Container)?;
+    let identity = container_identity(&authority)?;
     for (name, pem) in [(files::AUTHORITY, authority.to_pem()), (files::IDENTITY, identity.to_pem())] {
         let path = dir.join(name);
         write_new(&path, &pem).with_context(|| format!("can't write {}", path.display()))?;
@@ -36,7 +36,7 @@ pub(super) fn issue_identity(dir: &Path) -> anyhow::Result<()> {
         Err(error) => return Err(error).with_context(|| format!("can't read {}", path.display())),
     };
     let path = dir.join(files::IDENTITY);
-    let identity = authority.issue(End::Container)?;
+    let identity = container_identity(&authority)?;
     file::replace(&path, file::PRIVATE, identity.to_pem().as_bytes())
         .with_context(|| format!("can't write {}", path.display()))
 }

@@ -1,10 +1,9 @@
-//! The plan of a host end, in a file: read, checked, and made into what the host end is asked for.
+//! The plan of a host end, in a file: read and checked.
 
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use causeway_ir::tunnel::{self, TunnelPlan, TunnelProtocol};
-use causeway_link::{Port, Protocol, Tunnel};
+use causeway_ir::tunnel::TunnelPlan;
 
 /// Reads a plan, YAML or JSON. Paths in it are relative to the file.
 pub(super) fn read(path: &Path) -> anyhow::Result<TunnelPlan> {
@@ -23,34 +22,12 @@ pub(super) fn read(path: &Path) -> anyhow::Result<TunnelPlan> {
     Ok(plan)
 }
 
-/// What the host end is asked to carry.
-pub(super) fn tunnels(plan: &TunnelPlan) -> Vec<Tunnel> {
-    plan.tunnels.iter().map(tunnel).collect()
-}
-
-fn tunnel(tunnel: &tunnel::Tunnel) -> Tunnel {
-    let millis = |period: causeway_ir::Period| u64::try_from(period.get().as_millis()).unwrap_or(u64::MAX);
-    Tunnel {
-        protocol: match tunnel.protocol {
-            TunnelProtocol::Tcp => Protocol::Tcp,
-            TunnelProtocol::Udp => Protocol::Udp,
-        },
-        port: match tunnel.port {
-            tunnel::Port::Fixed(port) => Port::Fixed(port),
-            tunnel::Port::Preferred(port) => Port::Preferred(port),
-            tunnel::Port::Any => Port::Any,
-        },
-        allowed_sources: tunnel.allowed_sources.clone(),
-        max_streams: tunnel.max_streams.get(),
-        targets: tunnel.endpoints.iter().filter_map(|endpoint| endpoint.address.socket()).collect(),
-        connect_timeout_millis: millis(tunnel.connect_timeout),
-        idle_timeout_millis: tunnel.idle_timeout.map_or(0, millis),
-        ..Tunnel::new(tunnel.id, tunnel.name.as_str())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use causeway_ir::tunnel::{Port, TunnelProtocol};
+
     use super::*;
 
     #[test]
@@ -62,9 +39,9 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let plan = read(&path).unwrap();
         assert_eq!(plan.authority, dir.path().join("pair/authority.pem"));
-        let tunnel = tunnels(&plan).remove(0);
-        assert_eq!((tunnel.protocol, tunnel.port), (Protocol::Udp, Port::Fixed(53)));
-        assert_eq!((tunnel.targets.len(), tunnel.idle_timeout_millis), (1, 5000));
+        let tunnel = &plan.tunnels[0];
+        assert_eq!((tunnel.protocol, tunnel.port), (TunnelProtocol::Udp, Port::Fixed(53)));
+        assert_eq!((tunnel.endpoints.len(), tunnel.idle_timeout()), (1, Duration::from_secs(5)));
         std::fs::write(&path, text.replace("id: 1", "id: 0")).unwrap();
         assert!(read(&path).unwrap_err().to_string().contains("tunnels[0].id"));
     }

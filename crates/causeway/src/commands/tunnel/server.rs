@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use causeway_ir::tunnel::TunnelPlan;
-use causeway_link::host::{self, Host, LinkState, TunnelState};
+use causeway_tunnel::host::{self, Host, LinkState, TunnelState};
 
 use super::{keys, plan};
 use crate::parts::plan_file::Follower;
@@ -26,10 +26,10 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
     let dial = plan.dial.with_context(|| {
         format!("{} does not say where the client listens: write dial", args.config.display())
     })?;
-    crate::commands::engine::raise_descriptors();
+    crate::parts::open_files::raise_limit();
     let authority = keys::read_authority(&plan.authority)?;
     let host = Host::start(host::Options::new(dial.control, dial.data, authority));
-    host.carry(plan::tunnels(&plan));
+    host.carry(plan.tunnels.clone());
     let mut names = names(&plan);
     let mut status = host.status();
     let mut follower = Follower::new(&args.config)?;
@@ -46,7 +46,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
                         if let Some(dial) = plan.dial {
                             host.redial(dial.control, dial.data);
                         }
-                        host.carry(plan::tunnels(&plan));
+                        host.carry(plan.tunnels);
                     }
                     Err(error) => {
                         eprintln!("causeway: the file is refused; what was there before runs on: {error:#}");

@@ -3,11 +3,11 @@
 use std::io::Write;
 use std::process::Stdio;
 
+use causeway_testkit::soon;
 use tempfile::NamedTempFile;
 use tokio::process::Command;
 
 use crate::certificates;
-use crate::patience::soon;
 
 /// What a client said, both streams together, and whether it was content.
 pub struct Said {

@@ -4,14 +4,15 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use causeway_ir::{Cluster, Plan};
+use causeway_ir::Plan;
+use causeway_testkit::eventually;
+use causeway_testkit::server::program;
 use rustix::process::Signal;
 
 use super::http;
 use super::native::write;
-use super::program::{CAUSEWAY, Program};
-use crate::harness;
-use crate::patience::eventually;
+use super::program::Program;
+use crate::plans::{cluster, plain};
 use crate::port::Port;
 
 const NODE: &str = "edge";
@@ -32,13 +33,13 @@ impl Envoy {
     pub async fn start(directory: &Path, plan: &Plan) -> Self {
         let (config, socket) = (directory.join("plan.yaml"), directory.join("xds"));
         write(&config, &marked(plan, 0));
-        let mut command = Command::new(CAUSEWAY);
+        let mut command = Command::new(program());
         command.arg("xds").arg("--config").arg(&config).arg("--listen").arg(&socket);
         let mut xds = Program::start("xds", directory, &mut command);
         xds.says("xds on").await;
 
         let admin = Port::reserve(SocketAddr::from(([127, 0, 0, 1], 0)));
-        let mut command = Command::new(CAUSEWAY);
+        let mut command = Command::new(program());
         command.args(["xds", "--print-bootstrap", "--node", NODE, "--listen"]).arg(&socket);
         command.args(["--admin", &admin.address.to_string(), "--config"]).arg(&config);
         let printed = command.output().unwrap();
@@ -46,7 +47,7 @@ impl Envoy {
         let bootstrap = directory.join("bootstrap.json");
         std::fs::write(&bootstrap, printed.stdout).unwrap();
 
-        let mut command = Command::new(harness::envoy::program().unwrap());
+        let mut command = Command::new(causeway_testkit::envoy::program().unwrap());
         command.arg("--config-path").arg(bootstrap).args(["--concurrency", &WORKERS.to_string()]);
         command.arg("--disable-hot-restart");
         // Envoy has one drain time for all; it is not part of what xDS can say.
@@ -113,10 +114,7 @@ fn mark(number: usize) -> String {
 /// The plan with a listener of its own that nobody uses.
 fn marked(plan: &Plan, number: usize) -> Plan {
     let mut plan = plan.clone();
-    let name = mark(number);
-    let listener =
-        format!("{{name: {name}, bind: '127.0.0.1:0', routes: [{{name: all, cluster: zz_mark}}]}}");
-    plan.listeners.push(serde_saphyr::from_str(&listener).unwrap());
-    plan.clusters.push(Cluster::new("zz_mark", Vec::new()));
+    plan.listeners.push(plain(&mark(number), "zz_mark"));
+    plan.clusters.push(cluster("zz_mark", &[]));
     plan
 }

@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use causeway_ir::Plan;
+use causeway_testkit::eventually;
+use causeway_testkit::server::program;
 use rustix::process::Signal;
 
 use super::http;
-use super::program::{CAUSEWAY, Program};
-use crate::patience::eventually;
+use super::program::Program;
 
 pub struct Native {
     program: Program,
@@ -20,7 +21,7 @@ impl Native {
     pub async fn start(directory: &Path, plan: &Plan) -> Self {
         let (config, admin) = (directory.join("plan.yaml"), directory.join("admin"));
         write(&config, plan);
-        let mut command = Command::new(CAUSEWAY);
+        let mut command = Command::new(program());
         command.arg("engine").arg("--config").arg(&config).arg("--admin").arg(&admin);
         command.args(["--workers", "2", "--access-log", "-"]);
         let program = Program::start("engine", directory, &mut command);

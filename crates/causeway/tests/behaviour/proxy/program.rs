@@ -4,10 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use crate::patience::eventually;
-
-/// The program under test.
-pub const CAUSEWAY: &str = env!("CARGO_BIN_EXE_causeway");
+use causeway_testkit::eventually;
 
 pub struct Program {
     name: &'static str,

@@ -1,9 +1,9 @@
 //! What an operator that died left behind.
 
 use causeway_containers::labels;
+use causeway_testkit::eventually;
 use serde_json::json;
 
-use crate::eventually::until;
 use crate::testbed::{BOTH, INSTANCE, Testbed};
 
 /// The labels of a network of an object that is gone.
@@ -36,8 +36,10 @@ async fn networks_of_objects_that_are_gone_are_removed_at_the_start() {
 
         testbed.start_operator();
         let gone = async |name: &str| {
-            until(&format!("{name} is gone"), async || !testbed.fake.networks().contains(&name.to_owned()))
-                .await;
+            eventually(&format!("{name} is gone"), async || {
+                !testbed.fake.networks().contains(&name.to_owned())
+            })
+            .await;
         };
         gone("left").await;
         // One that was in use goes when it is not any more.
@@ -77,7 +79,7 @@ async fn what_happened_while_no_operator_ran_is_seen_at_the_start() {
         testbed.delete("deleted").await;
         testbed.start_operator();
         testbed.gone("deleted").await;
-        until("blue is made again", async || testbed.fake.networks() == ["blue"]).await;
+        eventually("blue is made again", async || testbed.fake.networks() == ["blue"]).await;
         testbed.ready("gone").await;
         testbed.stop_operator().await;
     }

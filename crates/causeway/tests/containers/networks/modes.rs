@@ -2,10 +2,10 @@
 
 use causeway_api::{ContainerNetworkState, conditions::ConditionType, names};
 use causeway_containers::{Kind, fake::Operation, labels};
+use causeway_testkit::eventually;
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::eventually::until;
 use crate::testbed::{BOTH, INSTANCE, Testbed};
 
 #[tokio::test]
@@ -158,7 +158,7 @@ async fn clean_up_removes_a_network_once_nobody_uses_it() {
 
         // It stays so for as long as the object is there.
         testbed.fake.add_network("blue");
-        until("it is removed again", async || testbed.fake.networks().is_empty()).await;
+        eventually("it is removed again", async || testbed.fake.networks().is_empty()).await;
         testbed.create("missing", json!({ "networkName": "nowhere", "mode": "cleanup" })).await;
         testbed.state("missing", ContainerNetworkState::Removed).await;
         testbed.delete("web").await;

@@ -5,9 +5,9 @@ use causeway_containers::{
     Attachment, Kind,
     fake::{Fault, Operation},
 };
+use causeway_testkit::eventually;
 use serde_json::json;
 
-use crate::eventually::until;
 use crate::testbed::{BOTH, Testbed};
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn a_runtime_that_tells_nothing_is_looked_at() {
     testbed.create("web", json!({ "networkName": "blue" })).await;
     let before = testbed.ready("web").await;
     testbed.fake.drop_network("blue");
-    until("the network is there again", async || !testbed.fake.networks().is_empty()).await;
+    eventually("the network is there again", async || !testbed.fake.networks().is_empty()).await;
     testbed.status("web", "another network", |now| now.id.is_some() && now.id != before.id).await;
     testbed.stop_operator().await;
 }

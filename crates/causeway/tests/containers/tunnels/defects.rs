@@ -8,12 +8,12 @@ use causeway_containers::{
     fake::{Fault, Operation},
     labels,
 };
+use causeway_testkit::eventually;
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::servers::{Echo, ask, connections_to, taken_port};
+use super::servers::{Echo, ask, connections_to};
 use super::world::{NETWORK, World, answers, is_silent, named, port, to, tunnel};
-use crate::eventually::until;
 use crate::testbed::{BOTH, INSTANCE};
 
 /// D1.
@@ -124,7 +124,7 @@ async fn a_tunnel_that_failed_gets_another_chance_under_its_name() {
     for kind in BOTH {
         let world = World::start(kind).await;
         let _web = world.server("web").await;
-        let (taken, wanted) = taken_port();
+        let (taken, wanted) = causeway_testkit::port::taken();
         let mut fixed = to("web");
         fixed["clientPort"] = json!(wanted);
         world.create_proxy("lab", std::slice::from_ref(&fixed)).await;
@@ -265,7 +265,7 @@ async fn containers_of_proxies_that_are_gone_are_removed_at_the_start() {
             runtime.start(name).await.unwrap();
         }
         world.bed.start_operator();
-        until("what was left is gone", async || world.bed.fake.container("left").is_none()).await;
+        eventually("what was left is gone", async || world.bed.fake.container("left").is_none()).await;
         assert!(world.bed.fake.container("elsewhere").is_some(), "another's things are not touched");
         world.end().await;
     }
@@ -312,7 +312,7 @@ async fn a_container_that_is_started_again_has_a_fresh_certificate() {
     };
     let before = identities().unwrap();
     world.bed.fake.exit(&world.container(&proxy).unwrap().name, 1);
-    until("another certificate", async || identities().is_some_and(|now| now != before)).await;
+    eventually("another certificate", async || identities().is_some_and(|now| now != before)).await;
     world.ready("lab").await;
     world.end().await;
 }
@@ -331,7 +331,7 @@ async fn a_network_that_goes_while_the_proxy_runs_is_noticed() {
         world.condition("lab", ConditionType::Ready, "False", "NotFound").await;
         world.status("lab", "Pending", |now| now.state == Some(TunnelProxyState::Pending)).await;
         world.no_slices_of("web-in").await;
-        until("its container is gone", async || world.container(&proxy).is_none()).await;
+        eventually("its container is gone", async || world.container(&proxy).is_none()).await;
         world.bed.fake.add_network(NETWORK);
         let after = world.ready("lab").await;
         assert_eq!(port(&tunnel(&after, "web")), port(&tunnel(&before, "web")));

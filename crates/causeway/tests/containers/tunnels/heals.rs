@@ -7,12 +7,12 @@ use causeway_containers::{
     Kind,
     fake::{Fault, Operation},
 };
+use causeway_testkit::eventually;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::servers::{Conversation, ask};
 use super::world::{NETWORK, World, answers, is_running, kill, port, to, tunnel};
-use crate::eventually::until;
 use crate::testbed::BOTH;
 
 #[tokio::test]
@@ -55,7 +55,8 @@ async fn a_container_that_ends_comes_back_the_same() {
         let name = world.container(&proxy).unwrap().name;
         for round in 0..3 {
             world.bed.fake.exit(&name, 5);
-            until("it runs again", async || world.container(&proxy).is_some_and(|found| found.running)).await;
+            eventually("it runs again", async || world.container(&proxy).is_some_and(|found| found.running))
+                .await;
             for one in ["a", "b"] {
                 answers(port(&tunnel(&before, one)), one).await;
             }
@@ -176,10 +177,10 @@ async fn host_ends_of_proxies_that_went_unseen_are_ended_at_the_start() {
     world.proxy_gone("lab").await;
     assert!(is_running(process));
     world.bed.start_operator();
-    until("its host end is gone", async || !is_running(process)).await;
-    until("its container is gone", async || world.container(&proxy).is_none()).await;
+    eventually("its host end is gone", async || !is_running(process)).await;
+    eventually("its container is gone", async || world.container(&proxy).is_none()).await;
     let directory = world.bed.directory().join("default/lab");
-    until("its keys are gone", async || !directory.join("authority.pem").exists()).await;
+    eventually("its keys are gone", async || !directory.join("authority.pem").exists()).await;
     assert_eq!(world.ready("stays").await.server_proxy_process_id, Some(other), "others are left alone");
     world.end().await;
 }
@@ -191,7 +192,7 @@ async fn a_host_end_whose_directory_is_gone_ends_by_itself() {
     let process = world.ready("lab").await.server_proxy_process_id.unwrap();
     world.bed.stop_operator().await;
     std::fs::remove_dir_all(world.bed.directory().join("default/lab")).unwrap();
-    until("nobody could ever find it again", async || !is_running(process)).await;
+    eventually("nobody could ever find it again", async || !is_running(process)).await;
 }
 
 #[tokio::test]

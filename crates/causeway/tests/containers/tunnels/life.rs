@@ -5,7 +5,7 @@ use causeway_containers::{Kind, fake::Operation, labels};
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::servers::{ask, connections_to, free_port, taken_port};
+use super::servers::{ask, connections_to};
 use super::world::{NETWORK, World, answers, is_running, is_silent, named, port, to, tunnel};
 use crate::testbed::{BOTH, INSTANCE};
 
@@ -159,7 +159,7 @@ async fn a_preferred_port_that_is_taken_is_replaced() {
     let world = World::start(Kind::Docker).await;
     let _web = world.server("web").await;
     // Somebody else in the container has the port of the Service.
-    let (_taken, wanted) = taken_port();
+    let (_taken, wanted) = causeway_testkit::port::taken();
     world.service("web", wanted).await;
     world.create_proxy("lab", &[to("web")]).await;
     let status = world.ready("lab").await;
@@ -173,7 +173,7 @@ async fn a_preferred_port_that_is_taken_is_replaced() {
 async fn a_tunnel_gets_the_port_of_its_service_or_the_one_asked_for() {
     let world = World::start(Kind::Docker).await;
     let _web = world.server("web").await;
-    let (usual, asked) = (free_port(), free_port());
+    let (usual, asked) = (causeway_testkit::port::free(), causeway_testkit::port::free());
     world.service("web", usual).await;
     let mut fixed = named("fixed", "web");
     fixed["clientPort"] = json!(asked);
@@ -189,7 +189,7 @@ async fn a_tunnel_that_fails_harms_no_other() {
     for kind in BOTH {
         let world = World::start(kind).await;
         let _web = world.server("web").await;
-        let (taken, wanted) = taken_port();
+        let (taken, wanted) = causeway_testkit::port::taken();
         let mut blocked = named("blocked", "web");
         blocked["clientPort"] = json!(wanted);
         world.create_proxy("lab", &[blocked, to("web")]).await;

@@ -70,25 +70,6 @@ pub async fn ask(port: u16) -> io::Result<String> {
     tokio::time::timeout(Duration::from_secs(10), asked).await?
 }
 
-/// A port that nobody has, and that the kernel gives to nobody who does not ask for it by number.
-pub fn free_port() -> u16 {
-    taken_port().1
-}
-
-/// A port that somebody has on every address.
-pub fn taken_port() -> (std::net::TcpListener, u16) {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = 12_000 + (std::process::id() % 200) as u16 * 100;
-    loop {
-        let port = first + NEXT.fetch_add(1, Ordering::Relaxed) % 5_000;
-        let on = |address: IpAddr| std::net::TcpListener::bind((address, port));
-        let bound = on(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| on(Ipv4Addr::UNSPECIFIED.into()));
-        if let Ok(listener) = bound {
-            return (listener, port);
-        }
-    }
-}
-
 /// Established TCP connections of this machine to this port of loopback.
 pub fn connections_to(port: u16) -> usize {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();

@@ -17,7 +17,8 @@ use causeway_containers::{
     Kind,
     fake::{FakeContainer, Process},
 };
-use causeway_link::{
+use causeway_testkit::eventually;
+use causeway_tunnel::{
     Identity,
     client::{self, Client},
 };
@@ -30,8 +31,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::servers::{Echo, ask, free_port};
-use crate::eventually::{eventually, until};
+use super::servers::{Echo, ask};
 use crate::testbed::Testbed;
 
 /// The ContainerNetwork that tunnel proxies use here, and its name in the runtime.
@@ -156,7 +156,7 @@ impl World {
     /// port is one that a tunnel can have, which the server's own is not on the same machine.
     pub async fn server(&self, name: &str) -> Echo {
         let echo = Echo::start(name).await;
-        let port = free_port();
+        let port = causeway_testkit::port::free();
         self.service(name, port).await;
         self.endpoint(name, Some(echo.port)).await;
         self.service(&format!("{name}-in"), port).await;
@@ -195,8 +195,10 @@ impl World {
     }
 
     pub async fn proxy_gone(&self, name: &str) {
-        until(&format!("{name} is gone"), async || self.proxies().get_opt(name).await.unwrap().is_none())
-            .await;
+        eventually(&format!("{name} is gone"), async || {
+            self.proxies().get_opt(name).await.unwrap().is_none()
+        })
+        .await;
     }
 
     /// Waits until the status is as it should be.
@@ -257,7 +259,8 @@ impl World {
 
     /// Waits until nobody is sent to a tunnel any more.
     pub async fn no_slices_of(&self, service: &str) {
-        until(&format!("{service} leads nowhere"), async || self.slices_of(service).await.is_empty()).await;
+        eventually(&format!("{service} leads nowhere"), async || self.slices_of(service).await.is_empty())
+            .await;
     }
 
     /// The client's container of a proxy.
@@ -289,12 +292,13 @@ pub fn named(name: &str, server: &str) -> Value {
 
 /// Asks until the server of this name answers: what was there before may still be on its way out.
 pub async fn answers(port: u16, name: &str) {
-    until(&format!("{name} on port {port}"), async || ask(port).await.is_ok_and(|found| found == name)).await;
+    eventually(&format!("{name} on port {port}"), async || ask(port).await.is_ok_and(|found| found == name))
+        .await;
 }
 
 /// Asks until nobody answers.
 pub async fn is_silent(port: u16) {
-    until(&format!("silence on port {port}"), async || ask(port).await.is_err()).await;
+    eventually(&format!("silence on port {port}"), async || ask(port).await.is_err()).await;
 }
 
 /// Whether a process runs.

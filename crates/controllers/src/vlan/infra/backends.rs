@@ -154,24 +154,16 @@ pub fn port_defaults(component: &ProxyComponent, backends: &[Backend]) -> Vec<Po
     defaults
 }
 
-/// Two backends that claim one name on one port, if there are such: the name, the port and both backends.
-pub fn duplicate(backends: &[Backend]) -> Option<(String, u16, String, String)> {
-    let mut seen: Vec<(String, u16, &str)> = Vec::new();
-    for backend in backends {
-        for hostname in std::iter::once(&backend.hostname).chain(&backend.alternate_hostnames) {
-            let hostname = hostname.to_ascii_lowercase();
-            let claim = seen.iter().find(|(name, port, _)| *name == hostname && *port == backend.port);
-            if let Some((_, port, first)) = claim {
-                return Some((hostname, *port, (*first).to_owned(), backend.name.clone()));
-            }
-            seen.push((hostname, backend.port, &backend.name));
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use causeway_api::{ProxyNetwork, ProxyServer, ProxyServerSpec};
+    use causeway_base::well_known::SERVICE_NAME_LABEL;
+    use causeway_translate::proxy::{Bind, Network, translate, validate};
+    use causeway_translate::services::Services;
+    use serde_json::json;
+
     use super::*;
 
     fn change(name: &str) -> BackendOverride {
@@ -229,15 +221,47 @@ mod tests {
     }
 
     #[test]
-    fn finds_a_name_that_two_backends_claim_on_one_port() {
-        let component = ProxyComponent {
-            backends: vec![BackendOverride { hostname: Some("OAUTH.d".into()), ..change("ignition-server") }],
-            ..ProxyComponent::default()
+    fn a_hosted_control_plane_keeps_its_ways() {
+        let component = ProxyComponent::default();
+        let backends = merge(&component, "west.example.test", "cp");
+        let ports = port_defaults(&component, &backends);
+        let network_config = ProxyNetwork { server_ip: "192.168.100.5".into(), ..ProxyNetwork::default() };
+        let spec = ProxyServerSpec { network_config, backends, ports, ..ProxyServerSpec::default() };
+        let pair = |name: &str, port: u16, addresses: &[&str]| {
+            let service = json!({
+                "metadata": {"namespace": "cp", "name": name}, "spec": {"ports": [{"port": port}]},
+            });
+            let endpoints: Vec<_> = addresses.iter().map(|address| json!({"addresses": [address]})).collect();
+            let slice = json!({
+                "metadata": {"namespace": "cp", "name": format!("{name}-1"), "labels": {SERVICE_NAME_LABEL: name}},
+                "addressType": "IPv4", "ports": [{"name": "", "port": port}], "endpoints": endpoints,
+            });
+            (
+                Arc::new(serde_json::from_value(service).unwrap()),
+                Arc::new(serde_json::from_value(slice).unwrap()),
+            )
         };
-        let merged = merge(&component, "d", "ns");
-        let (name, port, first, second) = duplicate(&merged).unwrap();
-        assert_eq!((name.as_str(), port), ("oauth.d", 443));
-        assert_eq!((first.as_str(), second.as_str()), ("oauth-openshift", "ignition-server"));
-        assert_eq!(duplicate(&merge(&ProxyComponent::default(), "d", "ns")), None);
+        let (services, slices): (Vec<_>, Vec<_>) = [
+            pair(&component.api_server_service, 6443, &["10.0.0.1", "10.0.0.2"]),
+            pair("oauth-openshift", 6443, &["10.0.0.3"]),
+            pair("konnectivity-server", 8091, &["10.0.0.4"]),
+        ]
+        .into_iter()
+        .unzip();
+        let bind = |text: &str, network| Bind { address: text.parse().unwrap(), network };
+        let valid = validate(&ProxyServer::new("edge", spec)).unwrap();
+        let made = translate(
+            &valid,
+            &[bind("192.168.100.5", Network::Isolated), bind("10.128.0.9", Network::Pod)],
+            &Services::new(services, slices),
+        );
+        assert_eq!(made.plan.validate(), []);
+        let states: Vec<String> = made
+            .backends
+            .iter()
+            .map(|b| format!("{} {} {}", b.name, b.ready_endpoints, b.message.as_deref().unwrap_or("-")))
+            .collect();
+        insta::assert_snapshot!("six_backends", states.join("\n"));
+        insta::assert_json_snapshot!("six_backends_plan", made.plan);
     }
 }

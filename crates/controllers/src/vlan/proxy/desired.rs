@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use causeway_api::{Engine, Protocol, ProxyServer, ProxyServerSpec, names};
 use causeway_ir::Problem;
+use causeway_translate::proxy::bootstrap::{ADMIN_SOCKET, Address, Start, XDS_SOCKET, bootstrap};
+use causeway_translate::proxy::references::is_permitted;
 use k8s_openapi::{
     api::{
         apps::v1::Deployment,
@@ -19,11 +21,7 @@ use k8s_openapi::{
 use kube::ResourceExt;
 use serde::Serialize;
 
-use super::{
-    CONFIG_MAP, DEPLOYMENT, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT, Settings,
-    bootstrap::{ADMIN_SOCKET, Address, Start, XDS_SOCKET, bootstrap},
-    references::is_permitted,
-};
+use super::{CONFIG_MAP, DEPLOYMENT, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT, Settings};
 use crate::{framework::apply::Wanted, grants::Grants};
 
 /// Prefix lengths of addresses that say none.

@@ -14,7 +14,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{FIELD_MANAGER, desired::deployment_name};
+use super::desired::deployment_name;
 use crate::framework::{
     apply::{Action, Owner, Report},
     children::{Children, controller_uid, typed},
@@ -135,11 +135,6 @@ fn unschedulable(pod: &Pod) -> Option<String> {
     Some(format!("{reason}: {}", scheduled.message.as_deref().unwrap_or_default()))
 }
 
-/// The field manager under which the proxy in this pod reports.
-pub fn report_manager(pod: &str) -> String {
-    format!("{FIELD_MANAGER}-{pod}")
-}
-
 /// Removes what pods that no longer exist have reported.
 pub struct Reports {
     client: Client,
@@ -180,7 +175,7 @@ impl Reports {
             "metadata": { "name": name },
             "status": {},
         });
-        let params = PatchParams::apply(&report_manager(pod)).force();
+        let params = PatchParams::apply(&names::report_manager(pod)).force();
         match api.patch_status(&name, &params, &Patch::Apply(&body)).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),

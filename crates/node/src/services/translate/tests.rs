@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use causeway_ir::Endpoint;
 use serde_json::{Value, json};
 
 use super::*;
@@ -27,8 +28,12 @@ fn run(services: &[Arc<Service>], slices: &[Arc<EndpointSlice>]) -> Plan {
     plan
 }
 
-fn binds(plan: &Plan) -> Vec<&str> {
-    plan.listeners.iter().map(|listener| listener.bind.as_str()).collect()
+fn binds(plan: &Plan) -> Vec<String> {
+    plan.listeners.iter().map(|listener| listener.bind.to_string()).collect()
+}
+
+fn endpoint(address: &str) -> Endpoint {
+    Endpoint::new(address.parse::<SocketAddr>().unwrap())
 }
 
 #[test]
@@ -45,13 +50,13 @@ fn each_port_gets_the_endpoints_of_its_name() {
     );
     let plan = run(&[web], &[slice]);
     assert_eq!(binds(&plan), ["127.96.0.5:80", "127.96.0.5:53"]);
-    assert_eq!(plan.listeners[1].protocol, Protocol::Udp);
+    assert!(plan.listeners[1].protocol.is_udp());
     assert_eq!(plan.clusters[0].policy, Policy::SourceHash);
     assert_eq!(plan.clusters[1].idle_timeout, UDP_IDLE);
     let http = &plan.clusters[0].endpoints;
-    assert_eq!(http[0], Endpoint::new("127.128.0.1:8080"));
+    assert_eq!(http[0], endpoint("127.128.0.1:8080"));
     assert_eq!((http[1].ready, http[1].serving, http[1].terminating), (false, true, true));
-    assert_eq!(plan.clusters[1].endpoints[0].address, "127.128.0.1:5353");
+    assert_eq!(plan.clusters[1].endpoints[0], endpoint("127.128.0.1:5353"));
     assert_eq!(service_of(&plan.listeners[0].name), Some(("ns", "web")));
 }
 
@@ -96,7 +101,7 @@ fn an_address_in_two_slices_counts_once_and_names_are_left_out() {
         slice("other", json!([{"port": 1}]), json!([{"addresses": ["127.0.0.3"]}])),
     ];
     let plan = run(&[web], &slices);
-    assert_eq!(plan.clusters[0].endpoints, [Endpoint::new("127.0.0.1:8080")]);
+    assert_eq!(plan.clusters[0].endpoints, [endpoint("127.0.0.1:8080")]);
 }
 
 #[test]

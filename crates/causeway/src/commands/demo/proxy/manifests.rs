@@ -8,20 +8,20 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 
-pub const NAMESPACE: &str = "demo";
-pub const PROXY: &str = "front";
-pub const PORT: u16 = 8443;
-/// Loopback as a whole belongs to this machine, so any address of it can play the isolated network's.
-pub const SERVER_IP: Ipv4Addr = Ipv4Addr::new(127, 77, 0, 10);
+pub(super) const NAMESPACE: &str = "demo";
+pub(super) const PROXY: &str = "front";
+pub(super) const PORT: u16 = 8443;
+/// Stands for an address of the isolated network: a machine has all addresses of 127.0.0.0/8.
+pub(super) const SERVER_IP: Ipv4Addr = Ipv4Addr::new(127, 77, 0, 10);
 
-/// Signs the services' certificates; visitors trust it and nobody else.
-pub struct Authority {
+/// Signs the services' certificates; the demo's client trusts no other.
+pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
 }
 
 impl Authority {
-    pub fn new() -> anyhow::Result<Self> {
+    pub(super) fn new() -> anyhow::Result<Self> {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().context("can't make a key")?;
@@ -29,7 +29,7 @@ impl Authority {
         Ok(Self { issuer: Issuer::new(params, key), certificate })
     }
 
-    pub fn certificate(&self) -> CertificateDer<'static> {
+    pub(super) fn certificate(&self) -> CertificateDer<'static> {
         self.certificate.clone()
     }
 
@@ -41,12 +41,12 @@ impl Authority {
     }
 }
 
-pub fn namespace() -> Value {
+pub(super) fn namespace() -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
 }
 
-/// Secret, Deployment and Service of a TLS server that says its name.
-pub fn tls_service(name: &str, host: &str, authority: &Authority) -> anyhow::Result<Vec<Value>> {
+/// Secret, Deployment and Service of a TLS server whose answers name it.
+pub(super) fn tls_service(name: &str, host: &str, authority: &Authority) -> anyhow::Result<Vec<Value>> {
     let (certificate, key) = authority.issue(host)?;
     let labels = json!({"app": name});
     let secret = json!({
@@ -86,7 +86,7 @@ pub fn tls_service(name: &str, host: &str, authority: &Authority) -> anyhow::Res
     Ok(vec![secret, deployment, service])
 }
 
-pub fn proxy_server(engine: &str) -> Value {
+pub(super) fn proxy_server(engine: &str) -> Value {
     json!({
         "apiVersion": "causeway.dev/v1alpha1", "kind": "ProxyServer",
         "metadata": {"name": PROXY, "namespace": NAMESPACE},
@@ -95,7 +95,7 @@ pub fn proxy_server(engine: &str) -> Value {
 }
 
 /// The spec with `shop.demo.test` served by this Service.
-pub fn proxy_spec(engine: &str, shop: &str) -> Value {
+pub(super) fn proxy_spec(engine: &str, shop: &str) -> Value {
     let backend = |name: &str, service: &str| {
         json!({
             "name": name, "hostname": format!("{name}.demo.test"), "port": PORT,
@@ -110,6 +110,6 @@ pub fn proxy_spec(engine: &str, shop: &str) -> Value {
     })
 }
 
-pub fn engine_of(proxy: &ProxyServer) -> String {
+pub(super) fn engine_of(proxy: &ProxyServer) -> String {
     format!("{:?}", proxy.spec.engine.unwrap_or_default())
 }

@@ -1,30 +1,32 @@
 //! The resources that the demo applies.
 
+use causeway_base::well_known::SERVICE_NAME_LABEL;
 use serde_json::{Value, json};
 
-pub const NAMESPACE: &str = "demo";
-pub const NETWORK: &str = "app";
-pub const TUNNEL: &str = "to-host";
-pub const ALIAS: &str = "host-services";
+pub(super) const NAMESPACE: &str = "demo";
+pub(super) const NETWORK: &str = "app";
+pub(super) const TUNNEL: &str = "to-host";
+pub(super) const ALIAS: &str = "host-services";
 /// The Service that stands for the program on the host.
 const SERVER: &str = "echo-on-host";
 /// The Service that stands for it on the container network.
-pub const CLIENT: &str = "echo";
-pub const VISITOR: &str = "visitor";
-/// Where the visitor's report is inside of its container.
+pub(super) const CLIENT: &str = "echo";
+/// The pod that dials the alias.
+pub(super) const CHECKER: &str = "checker";
+/// The port of its report, inside of its container.
 const REPORT: u16 = 8080;
 
-pub fn namespace() -> Value {
+pub(super) fn namespace() -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
 }
 
 /// A Service with an EndpointSlice that leads to this port of the host's loopback.
-pub fn server_service(port: u16) -> [Value; 2] {
+pub(super) fn server_service(port: u16) -> [Value; 2] {
     [
         service(SERVER, port),
         json!({
             "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-            "metadata": {"name": SERVER, "namespace": NAMESPACE, "labels": {"kubernetes.io/service-name": SERVER}},
+            "metadata": {"name": SERVER, "namespace": NAMESPACE, "labels": {SERVICE_NAME_LABEL: SERVER}},
             "addressType": "IPv4",
             "ports": [{"port": port}],
             "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": true}}],
@@ -33,7 +35,7 @@ pub fn server_service(port: u16) -> [Value; 2] {
 }
 
 /// The Service that gets the address on the container network.
-pub fn client_service(port: u16) -> Value {
+pub(super) fn client_service(port: u16) -> Value {
     service(CLIENT, port)
 }
 
@@ -44,14 +46,14 @@ fn service(name: &str, port: u16) -> Value {
     })
 }
 
-pub fn network() -> Value {
+pub(super) fn network() -> Value {
     json!({
         "apiVersion": "causeway.dev/v1alpha1", "kind": "ContainerNetwork",
         "metadata": {"name": NETWORK, "namespace": NAMESPACE}, "spec": {"mode": "session"},
     })
 }
 
-pub fn tunnel_proxy() -> Value {
+pub(super) fn tunnel_proxy() -> Value {
     json!({
         "apiVersion": "causeway.dev/v1alpha1", "kind": "ContainerNetworkTunnelProxy",
         "metadata": {"name": TUNNEL, "namespace": NAMESPACE},
@@ -64,16 +66,16 @@ pub fn tunnel_proxy() -> Value {
 }
 
 /// A container on the network that dials the alias, checks the echo and reports on this port of the host.
-pub fn visitor(network: &str, image: &str, target: &str, report: u16) -> Value {
+pub(super) fn checker(network: &str, image: &str, target: &str, report: u16) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
-            "name": VISITOR, "namespace": NAMESPACE, "annotations": {"causeway.dev/networks": network},
+            "name": CHECKER, "namespace": NAMESPACE, "annotations": {"causeway.dev/networks": network},
         },
         "spec": {
             "terminationGracePeriodSeconds": 1,
             "containers": [{
-                "name": VISITOR, "image": image, "imagePullPolicy": "Never",
+                "name": CHECKER, "image": image, "imagePullPolicy": "Never",
                 "args": ["echo", "--check", target, "--report", format!("0.0.0.0:{REPORT}")],
                 "ports": [{"containerPort": REPORT, "hostPort": report, "hostIP": "127.0.0.1"}],
             }],

@@ -1,7 +1,7 @@
 //! What the host end says of itself, in the words of the protocol.
 
 use causeway_controllers::containers::tunnel::host::protocol;
-use causeway_link::host::{self, Host};
+use causeway_tunnel::host::{self, Host};
 
 use super::place::Place;
 
@@ -58,7 +58,7 @@ fn tunnel(state: host::TunnelState) -> protocol::TunnelState {
     }
 }
 
-fn counters(counters: causeway_link::Counters) -> protocol::Counters {
-    let causeway_link::Counters { streams, opened, refused, to_host, to_container, last_error } = counters;
+fn counters(counters: causeway_tunnel::Counters) -> protocol::Counters {
+    let causeway_tunnel::Counters { streams, opened, refused, to_host, to_container, last_error } = counters;
     protocol::Counters { streams, opened, refused, to_host, to_container, last_error }
 }

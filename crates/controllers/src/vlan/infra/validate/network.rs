@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use causeway_api::{DhcpComponent, DnsComponent, Infra, ProxyComponent};
+use causeway_translate::proxy::bare_address;
 use ipnet::IpNet;
 use kube::ResourceExt;
 
@@ -89,7 +90,7 @@ impl Check {
         used: &mut Vec<(IpAddr, String)>,
     ) -> Option<IpAddr> {
         let cidr = network.cidr;
-        let address = text.split('/').next().and_then(|bare| bare.parse::<IpAddr>().ok());
+        let address = bare_address(text);
         let Some(address) = address.filter(|address| addresses::is_host(&cidr, *address)) else {
             let message = format!(
                 "\"{text}\" is not a host address in {cidr}: write one, or leave it out to have one chosen"

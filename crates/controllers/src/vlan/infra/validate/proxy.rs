@@ -1,9 +1,10 @@
 //! The proxy of an Infra: its backends after the spec's changes, the names they claim, and where they lead.
 
-use causeway_api::{Infra, ProxyComponent, conditions::Reason};
+use causeway_api::{Backend, Infra, PortDefaults, ProxyComponent, ProxyServerSpec};
+use causeway_translate::proxy::{Entry, bare_address, check_backends};
 use kube::ResourceExt;
 
-use super::{Check, Network, Proxy};
+use super::{Check, Network, Problem, Proxy};
 use crate::vlan::infra::{
     Component,
     addresses::{Chosen, Server},
@@ -22,6 +23,7 @@ impl Check {
         let both = [Component::Proxy, Component::Dns];
         let (_, chosen) = parsed?;
         let address = self.server(chosen, Server::Proxy, Component::Proxy);
+        let known = self.problems.len();
         for (index, change) in spec.backends.iter().enumerate() {
             let field = |name: &str| format!("infraComponents.proxy.backends[{index}].{name}");
             if backends::is_standard(&change.name) {
@@ -51,44 +53,57 @@ impl Check {
                 }
             }
         }
+        let is_complete = self.problems.len() == known;
         let namespace = self.target_namespace(infra, spec)?;
         let merged = backends::merge(spec, domain?, &namespace);
-        if let Some((hostname, port, first, second)) = backends::duplicate(&merged) {
-            let message = format!(
-                "backends \"{first}\" and \"{second}\" both claim {hostname} on port {port}: change a hostname or a port, or disable one"
-            );
-            self.problem_because(Reason::DuplicateHostname, &both, "infraComponents.proxy.backends", message);
-        }
         if merged.is_empty() {
             let message = "every backend is disabled: keep one, or write proxy.enabled: false";
             self.problem(&both, "infraComponents.proxy.backends", message);
         }
         let ports = backends::port_defaults(spec, &merged);
-        for (index, entry) in spec.ports.iter().enumerate() {
-            let outcomes = [
-                ("plaintext", &entry.plaintext),
-                ("noSNI", &entry.no_sni),
-                ("unknownSNI", &entry.unknown_sni),
-            ];
-            for (name, outcome) in outcomes {
-                let Some(backend) = outcome.as_ref().and_then(|outcome| outcome.backend.as_deref()) else {
-                    continue;
-                };
-                if !merged.iter().any(|known| known.name == backend && known.port == entry.port) {
-                    let field = format!("infraComponents.proxy.ports[{index}].{name}.backend");
-                    let message = format!(
-                        "no backend \"{backend}\" listens on port {}: write one that does",
-                        entry.port
-                    );
-                    self.problem(&[Component::Proxy], field, message);
-                }
-            }
+        if is_complete {
+            self.child(spec, &merged, &ports);
         }
         // Texts that are no addresses were reported with the others; the proxy is unclear then.
-        let additional =
-            spec.additional_server_ips.iter().filter_map(|text| text.split('/').next()?.parse().ok());
+        let additional = spec.additional_server_ips.iter().filter_map(|text| bare_address(text));
         let additional = additional.collect();
         Some(Proxy { address: address?, additional, backends: merged, ports, spec: spec.clone() })
+    }
+
+    /// What the child would find wrong with its backends and ports, said of the entries here.
+    fn child(&mut self, spec: &ProxyComponent, merged: &[Backend], ports: &[PortDefaults]) {
+        let path = |entry: Entry| {
+            // An entry that is not written here is a standard one, which has a name and no place.
+            let (list, written, name) = match entry {
+                Entry::Backend(index) => {
+                    let name = &merged[index].name;
+                    ("backends", spec.backends.iter().position(|change| change.name == *name), name.clone())
+                }
+                Entry::Port(index) => {
+                    let port = ports[index].port;
+                    ("ports", spec.ports.iter().position(|entry| entry.port == port), port.to_string())
+                }
+            };
+            let which = written.map_or(name, |index| index.to_string());
+            format!("spec.infraComponents.proxy.{list}[{which}]")
+        };
+        let child = ProxyServerSpec {
+            backends: merged.to_vec(),
+            ports: ports.to_vec(),
+            ..ProxyServerSpec::default()
+        };
+        for finding in check_backends(&child, &path) {
+            // DNS answers with names, and has no ports.
+            let is_of_port = finding.path.starts_with("spec.infraComponents.proxy.ports");
+            let touches: &[Component] =
+                if is_of_port { &[Component::Proxy] } else { &[Component::Proxy, Component::Dns] };
+            self.problems.push(Problem {
+                field: finding.path,
+                message: finding.message,
+                reason: finding.reason,
+                touches: touches.to_vec(),
+            });
+        }
     }
 
     fn target_namespace(&mut self, infra: &Infra, spec: &ProxyComponent) -> Option<String> {

@@ -69,13 +69,18 @@ fn each_problem_names_its_field_and_the_way_out() {
             json!({"dns": domain, "proxy": {"backends": [
                 {"name": "ignition-server", "hostname": "oauth.lab.example.com"},
             ]}}),
-            "proxy.backends",
-            "both claim oauth.lab.example.com on port 443",
+            "proxy.backends[0].hostname",
+            "already by backend `oauth-openshift` at spec.infraComponents.proxy.backends[oauth-openshift].hostname",
+        ),
+        (
+            json!({"dns": domain, "proxy": {"backends": [{"name": "oauth-openshift", "port": 8080}]}}),
+            "proxy.backends[0].port",
+            "the port of the proxy's health checks",
         ),
         (
             json!({"dns": domain, "proxy": {"ports": [{"port": 443, "noSNI": {"backend": "kube-apiserver"}}]}}),
             "proxy.ports[0].noSNI.backend",
-            "no backend \"kube-apiserver\" listens on port 443",
+            "backend `kube-apiserver` is on port 6443, not on 443",
         ),
     ];
     for (components, field, words) in cases {

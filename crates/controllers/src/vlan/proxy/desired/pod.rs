@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use causeway_api::{Engine, LogLevel, names};
+use causeway_translate::proxy::{HEALTH_PORT, bare_address};
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy},
@@ -24,10 +25,7 @@ use k8s_openapi::{
 use serde_json::{Value, json};
 
 use super::{Subject, deployment_name, with_prefix};
-use crate::{
-    framework::apply::digest,
-    vlan::proxy::validate::{HEALTH_PORT, bare_address},
-};
+use crate::framework::apply::digest;
 
 const STATE_DIR: &str = "/var/lib/causeway";
 const STATE_VOLUME: &str = "state";

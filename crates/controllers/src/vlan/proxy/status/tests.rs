@@ -1,4 +1,5 @@
 use causeway_ir::Problem;
+use causeway_translate::proxy::references;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp};
 use serde_json::{Value, json};
 
@@ -10,7 +11,6 @@ use crate::vlan::proxy::{
     desired::desired,
     fixture,
     observe::{DeploymentState, PodState},
-    references,
 };
 
 fn at(second: i64) -> Time {

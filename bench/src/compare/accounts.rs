@@ -1,0 +1,122 @@
+//! Who used the processors while a load was measured: the proxy, the load and its backend, and everybody else.
+
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+/// Seconds of processor time while a load was measured.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Spent {
+    pub(crate) seconds: f64,
+    pub(crate) proxy_user: f64,
+    pub(crate) proxy_system: f64,
+    /// Load and backend.
+    pub(crate) load: f64,
+    /// Processes that have nothing to do with the run, and time that the host took away.
+    pub(crate) others: f64,
+}
+
+impl Spent {
+    pub(crate) fn proxy(&self) -> f64 {
+        self.proxy_user + self.proxy_system
+    }
+
+    /// Everything that the work cost.
+    pub(crate) fn whole(&self) -> f64 {
+        self.proxy() + self.load
+    }
+
+    /// Cores that others took.
+    pub(crate) fn noise(&self) -> f64 {
+        self.others / self.seconds.max(0.001)
+    }
+}
+
+/// The processes of a run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Accounts {
+    pub(crate) proxy: Vec<u32>,
+    pub(crate) backend: u32,
+}
+
+/// A running measurement.
+pub(crate) struct Window {
+    start: Instant,
+    accounts: Accounts,
+    proxy: (f64, f64),
+    load: f64,
+    machine: f64,
+}
+
+impl Window {
+    pub(crate) fn open(accounts: &Accounts) -> Self {
+        Self {
+            accounts: accounts.clone(),
+            proxy: sum(&accounts.proxy),
+            load: load(accounts),
+            machine: machine(),
+            start: Instant::now(),
+        }
+    }
+
+    pub(crate) fn close(self) -> Spent {
+        let seconds = self.start.elapsed().as_secs_f64();
+        let (user, system) = sum(&self.accounts.proxy);
+        let (proxy_user, proxy_system) = (user - self.proxy.0, system - self.proxy.1);
+        let load = load(&self.accounts) - self.load;
+        let others = (machine() - self.machine - proxy_user - proxy_system - load).max(0.0);
+        Spent { seconds, proxy_user, proxy_system, load, others }
+    }
+}
+
+fn load(accounts: &Accounts) -> f64 {
+    let (user, system) = sum(&[accounts.backend, std::process::id()]);
+    user + system
+}
+
+/// User and system seconds of processes, all threads.
+fn sum(pids: &[u32]) -> (f64, f64) {
+    let of = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/stat")).ok().map(|stat| times(&stat));
+    pids.iter().filter_map(of).fold((0.0, 0.0), |(user, system), (u, s)| (user + u, system + s))
+}
+
+fn times(stat: &str) -> (f64, f64) {
+    // The name in parentheses may hold anything, also spaces.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |n: usize| fields.get(n).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0);
+    let second = rustix::param::clock_ticks_per_second() as f64;
+    (ticks(11) / second, ticks(12) / second)
+}
+
+/// Seconds that the processors of the machine were busy or taken away by the host.
+pub(crate) fn machine() -> f64 {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    busy(stat.lines().next().unwrap_or_default())
+}
+
+fn busy(line: &str) -> f64 {
+    let ticks: Vec<f64> = line.split_whitespace().skip(1).filter_map(|f| f.parse().ok()).collect();
+    // user, nice, system, idle, iowait, irq, softirq, steal
+    let busy: f64 = [0, 1, 2, 5, 6, 7].iter().filter_map(|n| ticks.get(*n)).sum();
+    busy / rustix::param::clock_ticks_per_second() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_processes_do_not_disturb_the_times() {
+        let second = rustix::param::clock_ticks_per_second();
+        let stat = format!("7 (a ) b) S 1 7 7 0 -1 0 0 0 0 0 {} {} 0 0", 2 * second, 3 * second);
+        assert_eq!(times(&stat), (2.0, 3.0));
+    }
+
+    #[test]
+    fn waiting_is_not_busy() {
+        let second = rustix::param::clock_ticks_per_second();
+        let line = format!("cpu {second} 0 {second} 900 900 0 {second} {second} 0 0");
+        assert!((busy(&line) - 4.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,113 @@
+//! A candidate at work: its processes, when it served, its memory, and its end.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::target::Target;
+use crate::cpu;
+
+const READY_LIMIT: Duration = Duration::from_secs(90);
+const STOP_LIMIT: Duration = Duration::from_secs(4);
+const PROBE: Duration = Duration::from_millis(500);
+const PROBE_AGAIN: Duration = Duration::from_millis(2);
+
+/// A candidate at work; without processes it is the straight way.
+pub(crate) struct Running {
+    children: Vec<Child>,
+    pub(crate) target: Target,
+    /// From the start until the target's first and last name were served.
+    pub(crate) ready_after: Duration,
+}
+
+impl Running {
+    /// Starts the processes and waits until they serve.
+    pub(crate) fn start(commands: Vec<Command>, target: Target, dir: &Path) -> anyhow::Result<Self> {
+        let log = File::create(dir.join("log"))?;
+        let started = Instant::now();
+        let mut running = Self { children: Vec::new(), target, ready_after: Duration::ZERO };
+        for mut command in commands {
+            command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
+            let child = command.spawn();
+            let child = child.with_context(|| format!("can't start {:?}", command.get_program()))?;
+            running.children.push(child);
+        }
+        let said = || {
+            let said = std::fs::read_to_string(dir.join("log")).unwrap_or_default();
+            said.lines().rev().take(3).collect::<Vec<_>>().join(" / ")
+        };
+        let last = running.target.len() - 1;
+        loop {
+            let probed = running.target.probe(0, PROBE).and_then(|()| running.target.probe(last, PROBE));
+            running.ready_after = started.elapsed();
+            let Err(error) = probed else { return Ok(running) };
+            for child in &mut running.children {
+                if let Some(status) = child.try_wait()? {
+                    bail!("it ended with {status}: {}", said());
+                }
+            }
+            if running.ready_after > READY_LIMIT {
+                bail!("it was not ready in {} s ({error:#}): {}", READY_LIMIT.as_secs(), said());
+            }
+            std::thread::sleep(PROBE_AGAIN);
+        }
+    }
+
+    /// The processes that it consists of.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        self.children.iter().flat_map(|child| tree(child.id())).collect()
+    }
+
+    /// Resident memory of all its processes, in bytes; pages that they share count once.
+    pub(crate) fn memory(&self) -> f64 {
+        let pids = self.pids();
+        let all = pids.iter().filter_map(|pid| cpu::memory(*pid).ok());
+        match pids.len() {
+            0 | 1 => all.map(|(rss, _)| rss).sum(),
+            _ => all.map(|(_, pss)| pss).sum(),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for child in &self.children {
+            signal(child.id(), Signal::TERM);
+        }
+        let asked = Instant::now();
+        for child in &mut self.children {
+            while asked.elapsed() < STOP_LIMIT && matches!(child.try_wait(), Ok(None)) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            if matches!(child.try_wait(), Ok(None)) {
+                tree(child.id()).into_iter().for_each(|pid| signal(pid, Signal::KILL));
+            }
+            // Ended either way; nothing is left to be done about it.
+            let _ = child.wait();
+        }
+    }
+}
+
+fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
+        // It may have ended by itself.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// A process and its descendants.
+fn tree(root: u32) -> Vec<u32> {
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(pid) = found.get(next) {
+        let children =
+            std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        found.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+        next += 1;
+    }
+    found
+}

@@ -1,0 +1,12 @@
+//! The limit of open files of this process.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Raises the limit as far as the system allows: a connection that is proxied needs two descriptors.
+pub(crate) fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
+    {
+        tracing::debug!(%error, "the limit of open files stays as it is");
+    }
+}

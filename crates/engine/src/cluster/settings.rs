@@ -1,0 +1,77 @@
+//! What a plan says of a cluster besides its name and endpoints. Most clusters of a plan say the same: they share it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use causeway_ir::{Ejection, HealthCheck, Keepalive, Limit, Policy, ProxyVersion};
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) policy: Policy,
+    pub(crate) connect_timeout: Duration,
+    /// In milliseconds.
+    pub(crate) idle_limit: u64,
+    pub(crate) retries: u32,
+    pub(crate) ejection: Ejection,
+    pub(crate) health_check: Option<HealthCheck>,
+    pub(crate) slow_start: Option<Duration>,
+    pub(crate) connection_limit: Option<Limit>,
+    pub(crate) send_proxy_protocol: Option<ProxyVersion>,
+    pub(crate) keepalive: Keepalive,
+}
+
+impl Settings {
+    pub(crate) fn new(plan: &causeway_ir::Cluster) -> Self {
+        // A plan with a transport or HTTP is refused before it comes here.
+        let causeway_ir::Cluster {
+            name: _,
+            endpoints: _,
+            transport: _,
+            policy,
+            connect_timeout,
+            idle_timeout,
+            retries,
+            ejection,
+            health_check,
+            slow_start,
+            connection_limit,
+            send_proxy_protocol,
+            keepalive,
+            http_version: _,
+        } = plan;
+        Self {
+            policy: *policy,
+            connect_timeout: connect_timeout.get(),
+            idle_limit: idle_timeout.get().as_millis() as u64,
+            retries: *retries,
+            ejection: ejection.clone(),
+            health_check: health_check.clone(),
+            slow_start: slow_start.map(causeway_ir::Period::get),
+            connection_limit: *connection_limit,
+            send_proxy_protocol: *send_proxy_protocol,
+            keepalive: keepalive.clone(),
+        }
+    }
+}
+
+/// The settings that were seen last, to be shared.
+#[derive(Default)]
+pub(crate) struct SettingsPool(Vec<Arc<Settings>>);
+
+impl SettingsPool {
+    /// Different ones that are remembered; a plan with more of them has copies.
+    const SIZE: usize = 32;
+
+    pub(crate) fn of(&mut self, plan: &causeway_ir::Cluster) -> Arc<Settings> {
+        let settings = Settings::new(plan);
+        if let Some(known) = self.0.iter().find(|known| ***known == settings) {
+            return Arc::clone(known);
+        }
+        if self.0.len() == Self::SIZE {
+            self.0.remove(0);
+        }
+        let settings = Arc::new(settings);
+        self.0.push(Arc::clone(&settings));
+        settings
+    }
+}

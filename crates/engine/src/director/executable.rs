@@ -1,0 +1,99 @@
+//! What a valid plan may ask for and this engine does not do: such a plan is refused with words, and never executed in
+//! part.
+
+use causeway_ir::{Action, Change, Cluster, Plan, Problem, Protocol, Transport, changes};
+
+use super::changes::ListenerChange;
+use crate::http;
+
+/// What this engine can't execute of a valid plan, each with the path of the field; empty when it runs all of it.
+pub fn problems(plan: &Plan) -> Vec<Problem> {
+    in_changes(plan, &ListenerChange::all(&[], &plan.listeners), &changes(&[], &plan.clusters))
+}
+
+/// The same of what changed in a plan.
+pub(super) fn in_changes(
+    plan: &Plan,
+    listeners: &[ListenerChange<'_>],
+    clusters: &[Change<'_, Cluster>],
+) -> Vec<Problem> {
+    const TERMINATE: &str = "this engine does not terminate TLS yet: forward the connection, or refuse it";
+    let mut found = Vec::new();
+    for change in listeners {
+        let Some(listener) = change.new else { continue };
+        let path = || format!("listeners[{}].protocol", place(&plan.listeners, listener));
+        if let Some(message) = http::refusal(&listener.protocol) {
+            found.push(problem(format!("{}.http", path()), message));
+        }
+        let Protocol::Tls(tls) = &listener.protocol else { continue };
+        for route in change.tls.iter().filter_map(|change| change.new).filter(|r| terminates(&r.action)) {
+            let at = format!("{}.tls.routes[{}].action.terminate", path(), place(&tls.routes, route));
+            found.push(problem(at, TERMINATE));
+        }
+        let outcomes =
+            [("noServerName", &tls.no_server_name), ("unknownServerName", &tls.unknown_server_name)];
+        for (field, _) in outcomes.iter().filter(|(_, action)| terminates(action)) {
+            found.push(problem(format!("{}.tls.{field}.terminate", path()), TERMINATE));
+        }
+    }
+    for cluster in clusters.iter().filter_map(|change| change.new) {
+        let (below, message) = match &cluster.transport {
+            Transport::Direct => continue,
+            Transport::Tls(_) => ("tls", "this engine does not speak TLS to endpoints yet: leave it out"),
+            Transport::Link(_) => ("link", "this engine has no links yet: reach the endpoints directly"),
+        };
+        let path = format!("clusters[{}].transport.{below}", place(&plan.clusters, cluster));
+        found.push(problem(path, message));
+    }
+    found
+}
+
+fn terminates(action: &Action) -> bool {
+    matches!(action, Action::Terminate(_))
+}
+
+fn problem(path: String, message: &str) -> Problem {
+    Problem { path, message: message.to_owned() }
+}
+
+/// Where an item stands in its list; looked for only when there is something to report.
+fn place<T>(list: &[T], item: &T) -> usize {
+    list.iter().position(|other| std::ptr::eq(other, item)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(plan: &str) -> Vec<String> {
+        let plan: Plan = serde_saphyr::from_str(plan).unwrap();
+        assert!(plan.validate().is_empty(), "{:?}", plan.validate());
+        let found = problems(&plan);
+        assert!(found.iter().all(|problem| problem.message.contains("this engine")));
+        found.into_iter().map(|problem| problem.path).collect()
+    }
+
+    #[test]
+    fn names_what_is_not_executed_and_where() {
+        let terminate = "{terminate: {certificates: [c], then: {tcp: {name: t, action: {forward: a}}}}}";
+        let plan = format!(
+            "listeners:\n\
+             - {{name: p, bind: '127.0.0.1:1', protocol: {{tcp: {{name: r, action: {{forward: a}}}}}}}}\n\
+             - {{name: h, bind: '127.0.0.1:2', protocol: {{http: {{routes: []}}}}}}\n\
+             - name: t\n  bind: 127.0.0.1:3\n  protocol:\n    tls:\n      noServerName: {terminate}\n      routes:\n\
+             \x20     - {{name: f, serverNames: [f.test], action: {{forward: a}}}}\n\
+             \x20     - {{name: t, serverNames: [t.test], action: {terminate}}}\n\
+             clusters:\n- {{name: a, endpoints: [{{address: 'unix:/run/a.sock'}}]}}\n\
+             - {{name: b, transport: {{tls: {{}}}}}}\n"
+        );
+        assert_eq!(
+            paths(&plan),
+            [
+                "listeners[1].protocol.http",
+                "listeners[2].protocol.tls.routes[1].action.terminate",
+                "listeners[2].protocol.tls.noServerName.terminate",
+                "clusters[1].transport.tls",
+            ]
+        );
+    }
+}

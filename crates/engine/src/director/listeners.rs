@@ -1,0 +1,259 @@
+//! The listening sockets and the tables behind them. A socket stays while its address is in the plan.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use causeway_ir::{Action, Limit, Name, Plan, changes};
+
+use super::Cores;
+use super::changes::ListenerChange;
+use super::clusters::ClusterSet;
+use crate::cluster::Cluster;
+use crate::handover::{Handed, Purpose};
+use crate::listen::{self, Transport};
+use crate::listener::Listener;
+use crate::status::ListenerStatus;
+use crate::table::{Basis, Destination, Route, RouteShared, Table};
+use crate::worker::{Command, Shared, SocketId};
+
+/// With port 0 the name tells sockets apart.
+type SocketKey = (Transport, SocketAddr, Option<Name>);
+
+struct Socket {
+    id: SocketId,
+    table: Arc<Table>,
+}
+
+pub(super) struct ListenerSet {
+    shared: Arc<Shared>,
+    cores: Cores,
+    /// Of a predecessor, until the first plan has taken what it wants.
+    inherited: HashMap<SocketKey, Vec<OwnedFd>>,
+    sockets: HashMap<SocketKey, Socket>,
+    next_id: SocketId,
+    /// What outlives a change of a route, by listener and route.
+    routes: HashMap<Name, HashMap<Arc<str>, Arc<RouteShared>>>,
+}
+
+impl ListenerSet {
+    pub(super) fn new(shared: Arc<Shared>, cores: Cores, handed: Vec<Handed>) -> Self {
+        let mut inherited: HashMap<SocketKey, Vec<OwnedFd>> = HashMap::new();
+        for Handed { purpose, sockets } in handed {
+            if let Purpose::Listener { protocol, bind, name } = purpose {
+                inherited.entry((protocol, bind, name)).or_default().extend(sockets);
+            }
+        }
+        Self { shared, cores, inherited, sockets: HashMap::new(), next_id: 0, routes: HashMap::new() }
+    }
+
+    /// Makes what listens the same as the plan; says how each listener fares. `before` is what was said last.
+    pub(super) async fn apply(
+        &mut self,
+        plan: &Plan,
+        changes: &[ListenerChange<'_>],
+        clusters: &ClusterSet,
+        before: &[ListenerStatus],
+    ) -> Vec<ListenerStatus> {
+        self.close_unwanted(plan).await;
+        let changed: HashMap<&str, &ListenerChange<'_>> =
+            changes.iter().filter_map(|change| Some((change.new?.name.as_str(), change))).collect();
+        let mut replaced = Vec::new();
+        let mut all = Vec::with_capacity(plan.listeners.len());
+        for listener in &plan.listeners {
+            let change = changed.get(listener.name.as_str()).copied();
+            let made = self.apply_one(listener, change, clusters, &mut replaced);
+            let (address, error) = match made {
+                Ok(address) => (Some(address), None),
+                Err(error) => (None, Some(explain(&error, listener.bind))),
+            };
+            let status = ListenerStatus {
+                name: listener.name.clone(),
+                protocol: Transport::of(&listener.protocol),
+                bind: listener.bind,
+                address,
+                routes: listener.route_count(),
+                error,
+            };
+            if let Some(error) = &status.error
+                && !before.iter().any(|l| l.name == status.name && l.error == status.error)
+            {
+                tracing::warn!(listener = %status.name, error, "can't listen; trying again");
+            }
+            all.push(status);
+        }
+        self.cores.sync().await;
+        // The cores have let go of these tables: they are freed here and hold up no traffic.
+        drop(replaced);
+        self.inherited.clear();
+        all
+    }
+
+    /// Stops what the plan does not have, and waits for that: a new listener may want an address that these hold.
+    async fn close_unwanted(&mut self, plan: &Plan) {
+        let wanted: HashSet<SocketKey> = plan.listeners.iter().map(key).collect();
+        let gone: Vec<Socket> =
+            self.sockets.extract_if(|key, _| !wanted.contains(key)).map(|(_, socket)| socket).collect();
+        for socket in &gone {
+            self.cores.tell(|| Command::Stop { id: socket.id, handed_over: false });
+            self.shared.metrics.forget_listener(&label(socket.table.listener.address));
+        }
+        if !gone.is_empty() {
+            self.cores.sync().await;
+        }
+    }
+
+    /// Updates the table of a listener, or opens its sockets; the address that it has.
+    fn apply_one(
+        &mut self,
+        planned: &causeway_ir::Listener,
+        change: Option<&ListenerChange<'_>>,
+        clusters: &ClusterSet,
+        replaced: &mut Vec<Arc<Table>>,
+    ) -> io::Result<SocketAddr> {
+        let key = key(planned);
+        let Some(socket) = self.sockets.get(&key) else { return self.open(key, planned, clusters) };
+        let (id, old) = (socket.id, Arc::clone(&socket.table));
+        let address = old.listener.address;
+        let Some(change) = change else { return Ok(address) };
+        // A renamed listener keeps its socket and counts under its new name.
+        let renamed = *old.listener.name != *planned.name;
+        let metrics = if renamed {
+            self.shared.metrics.listener(&planned.name.shared(), &label(address))
+        } else {
+            old.listener.metrics.clone()
+        };
+        let listener = Arc::new(Listener::new(planned, address, metrics));
+        // To take a map of names apart name by name costs more than to make another.
+        let few = change.tls.len() <= planned.route_count() / 2 + 1;
+        let table = match old.names() {
+            Some(names) if !renamed && few => {
+                let basis = Basis { names: Some(names), changes: &change.tls };
+                self.compile(planned, listener, &basis, clusters)
+            }
+            _ => self.compile_anew(planned, listener, clusters),
+        };
+        if let Some(table) = table {
+            self.cores.tell(|| Command::Update { id, table: Arc::clone(&table) });
+            self.sockets.insert(key, Socket { id, table });
+            replaced.push(old);
+        }
+        Ok(address)
+    }
+
+    fn open(
+        &mut self,
+        key: SocketKey,
+        planned: &causeway_ir::Listener,
+        clusters: &ClusterSet,
+    ) -> io::Result<SocketAddr> {
+        let (transport, bind, name) = key.clone();
+        let count = self.cores.as_slice().len();
+        let sockets = match self.inherited.remove(&key) {
+            Some(inherited) => listen::adopt(transport, inherited, count)?,
+            None => listen::open(transport, bind, count)?,
+        };
+        let address = sockets.first().map_or(Ok(bind), listen::address)?;
+        let metrics = self.shared.metrics.listener(&planned.name.shared(), &label(address));
+        let listener = Arc::new(Listener::new(planned, address, metrics));
+        let Some(table) = self.compile_anew(planned, listener, clusters) else { return Ok(address) };
+        let id = self.next_id;
+        self.next_id += 1;
+        let purpose = Arc::new(Purpose::Listener { protocol: transport, bind, name });
+        // There may be more sockets than cores: a predecessor may have had more.
+        for (core, socket) in self.cores.as_slice().iter().cycle().zip(sockets) {
+            let (purpose, table) = (Arc::clone(&purpose), Arc::clone(&table));
+            // A core that is gone takes nothing; the others do.
+            let _ = core.send(Command::Listen { id, purpose, transport, socket, table });
+        }
+        self.sockets.insert(key, Socket { id, table });
+        Ok(address)
+    }
+
+    fn compile_anew(
+        &mut self,
+        planned: &causeway_ir::Listener,
+        listener: Arc<Listener>,
+        clusters: &ClusterSet,
+    ) -> Option<Arc<Table>> {
+        let all = changes(&[], planned.tls_routes());
+        self.compile(planned, listener, &Basis { names: None, changes: &all }, clusters)
+    }
+
+    fn compile(
+        &mut self,
+        planned: &causeway_ir::Listener,
+        listener: Arc<Listener>,
+        basis: &Basis<'_>,
+        clusters: &ClusterSet,
+    ) -> Option<Arc<Table>> {
+        let (metrics, listener_name) = (&self.shared.metrics, Arc::clone(&listener.name));
+        let routes = self.routes.entry(planned.name.clone()).or_default();
+        let clusters = clusters.read();
+        let table = Table::compile(planned, listener, basis, |name, action, limit: Option<Limit>| {
+            let shared = routes
+                .entry(Arc::clone(name))
+                .or_insert_with(|| Arc::new(RouteShared::new(metrics.closes(&listener_name, name))));
+            let (name, shared) = (Arc::clone(name), Arc::clone(shared));
+            Some(Arc::new(Route { name, destination: destination(action, &clusters)?, limit, shared }))
+        });
+        table.map(Arc::new)
+    }
+
+    /// Ends a route that had its time to drain.
+    pub(super) fn end_route(&mut self, listener: &str, route: &str) {
+        let Some(routes) = self.routes.get_mut(listener) else { return };
+        if let Some(route) = routes.remove(route) {
+            route.end();
+        }
+        if routes.is_empty() {
+            self.routes.remove(listener);
+        }
+    }
+
+    pub(super) fn stop_all(&mut self, handed_over: bool) {
+        for (_, socket) in self.sockets.drain() {
+            self.cores.tell(|| Command::Stop { id: socket.id, handed_over });
+        }
+    }
+}
+
+/// Where an action sends connections; `None` if this engine can't execute it.
+fn destination(action: &Action, clusters: &HashMap<Name, Arc<Cluster>>) -> Option<Destination> {
+    let cluster = |name: &Name| clusters.get(name).cloned();
+    match action {
+        Action::Forward(targets) => match targets.as_slice() {
+            [only] => cluster(&only.cluster).map(Destination::Cluster),
+            several => {
+                let shares = several.iter().map(|target| Some((cluster(&target.cluster)?, target.weight)));
+                Some(Destination::Clusters(shares.collect::<Option<_>>()?))
+            }
+        },
+        Action::Refuse(refusal) => Some(Destination::Refuse(*refusal)),
+        Action::Terminate(_) => None,
+    }
+}
+
+fn key(listener: &causeway_ir::Listener) -> SocketKey {
+    let name = (listener.bind.port() == 0).then(|| listener.name.clone());
+    (Transport::of(&listener.protocol), listener.bind, name)
+}
+
+/// An address as Envoy's metrics write it.
+fn label(address: SocketAddr) -> String {
+    address.to_string().replace(':', "_")
+}
+
+fn explain(error: &io::Error, bind: SocketAddr) -> String {
+    let hint = match error.kind() {
+        io::ErrorKind::AddrInUse => "another process listens there: stop it or choose another port",
+        io::ErrorKind::AddrNotAvailable => "this host does not have that address",
+        io::ErrorKind::PermissionDenied => {
+            "ports below 1024 need the capability NET_BIND_SERVICE, or choose a higher one"
+        }
+        _ => return format!("can't listen on {bind}: {error}"),
+    };
+    format!("can't listen on {bind}: {hint}")
+}

@@ -1,0 +1,57 @@
+//! The permit to hold one more connection or session.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::close_reason::CloseReason;
+use crate::listener::Listener;
+use crate::worker::Worker;
+
+/// Counts as a connection of the engine and of a listener until dropped.
+pub(crate) struct Permit {
+    worker: Rc<Worker>,
+    listener: Arc<Listener>,
+}
+
+impl Permit {
+    /// Counts a new connection.
+    ///
+    /// # Errors
+    /// Why it has to be refused; that is not counted yet.
+    pub(crate) fn take(worker: &Rc<Worker>, listener: &Arc<Listener>) -> Result<Self, CloseReason> {
+        listener.metrics.total.inc();
+        listener.metrics.active.inc();
+        let (metrics, limits) = (&worker.shared.metrics, &worker.shared.limits);
+        let before = metrics.active.inc();
+        let permit = Self { worker: Rc::clone(worker), listener: Arc::clone(listener) };
+        if before >= i64::from(limits.connections()) {
+            return Err(CloseReason::ConnectionLimit);
+        }
+        if !limits.admit() {
+            return Err(CloseReason::RateLimit);
+        }
+        Ok(permit)
+    }
+
+    /// The same for a client whose address is known.
+    ///
+    /// # Errors
+    /// The same, and if the client may not connect.
+    pub(crate) fn take_for(
+        client: IpAddr,
+        worker: &Rc<Worker>,
+        listener: &Arc<Listener>,
+    ) -> Result<Self, CloseReason> {
+        let permit = Self::take(worker, listener)?;
+        if listener.allows(client) { Ok(permit) } else { Err(CloseReason::SourceNotAllowed) }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.listener.metrics.active.dec();
+        self.worker.shared.metrics.active.dec();
+        self.worker.shared.metrics.ended.inc();
+    }
+}

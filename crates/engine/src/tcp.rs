@@ -1,0 +1,15 @@
+//! Connections: accepted, looked at, matched, connected and copied.
+
+mod accept;
+pub mod client_hello;
+mod connection;
+pub(crate) mod copy;
+mod downstream;
+mod events;
+mod opening;
+pub mod proxy_protocol;
+mod socket;
+mod upstream;
+
+pub(crate) use accept::{Listening, serve};
+pub(crate) use upstream::is_local;

@@ -1,0 +1,260 @@
+//! One TCP connection from accept to its line in the log: look → match → connect → copy → account.
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use causeway_ir::{ProxyVersion, Refusal};
+use tokio::time::timeout;
+
+use super::downstream::Downstream;
+use super::opening::{Greeting, Opening, Reader, Wanted};
+use super::upstream::{self, Upstream};
+use super::{client_hello, copy, proxy_protocol};
+use crate::clock;
+use crate::close_reason::CloseReason;
+use crate::cluster::{Cluster, Endpoint, State};
+use crate::connections::Entry;
+use crate::listener::{Listener, ProxyHeader};
+use crate::metrics::Held;
+use crate::record::Record;
+use crate::table::{CurrentTable, Mode, Route, Table, Verdict};
+use crate::worker::Worker;
+
+/// A connection that has its endpoint.
+struct Opened {
+    server: Upstream,
+    /// What the endpoint gets before the copying begins.
+    head: Vec<u8>,
+    listener: Arc<Listener>,
+    route: Held<Route>,
+    cluster: Held<Cluster>,
+    endpoint: Held<Endpoint>,
+    idle_limit: u64,
+}
+
+/// Serves one accepted connection.
+pub(super) async fn handle(client: Downstream, peer: SocketAddr, table: CurrentTable, worker: Rc<Worker>) {
+    let mut record = Record::new(peer);
+    // Boxed, so that an idle connection does not carry the room that opening takes.
+    let opened = Box::pin(open(&client, peer, &table, &worker, &mut record)).await;
+    let listener = Arc::clone(&table.borrow().listener);
+    drop(table);
+    let reason = match opened {
+        Ok(opened) => carry(client, opened, &worker, &mut record).await,
+        Err(reason) => reason,
+    };
+    record.close(reason, &listener, &worker.shared);
+}
+
+async fn open(
+    client: &Downstream,
+    peer: SocketAddr,
+    current: &CurrentTable,
+    worker: &Worker,
+    record: &mut Record,
+) -> Result<Opened, CloseReason> {
+    let wanted = wanted(&current.borrow(), peer)?;
+    let opening = if wanted.nothing() { Opening::default() } else { read(client, wanted, worker).await? };
+    record.handshake = clock::woken() - record.started;
+
+    let table = Arc::clone(&current.borrow());
+    if let Some((source, _)) = opening.addresses {
+        record.client = source;
+        if !table.listener.allows(source.ip()) {
+            return Err(CloseReason::SourceNotAllowed);
+        }
+    }
+    let Opening { addresses, bytes, greeting } = opening;
+    let (route, cluster) = match find(&table.mode, greeting, record) {
+        Ok(found) => found,
+        Err((reason, refusal)) => {
+            if refusal == Refusal::Alert {
+                client.socket().send_now_and_end(&client_hello::alert_unrecognized_name());
+            }
+            return Err(reason);
+        }
+    };
+    // What is below may take a while, and the names of a plan must not wait for it.
+    let listener = Arc::clone(&table.listener);
+    drop(table);
+    let limit = route.limit;
+    let route = Held::within(route, limit).ok_or(CloseReason::RouteLimit)?;
+    let state = cluster.state();
+    let cluster = Held::within(cluster, state.settings.connection_limit).ok_or(CloseReason::ClusterLimit)?;
+
+    let head = match state.settings.send_proxy_protocol {
+        None => bytes,
+        Some(version) => {
+            // A listener may stand on every address of the host; the client asked for one of them.
+            let destination = match addresses {
+                Some((_, destination)) => destination,
+                None => client.socket().local_address().unwrap_or(listener.address),
+            };
+            introduced(version, record.client, destination, &bytes)
+        }
+    };
+    let began = clock::woken();
+    let connected = connect(&cluster, &state, !head.is_empty(), record).await;
+    record.connect = clock::woken() - began;
+    let (server, endpoint) = connected?;
+    if route.shared.is_over() {
+        return Err(CloseReason::Drained);
+    }
+    record.endpoint = Some(Arc::clone(&endpoint));
+    cluster.metrics.total.inc();
+    endpoint.total.inc();
+    let idle_limit = state.settings.idle_limit;
+    Ok(Opened { server, head, listener, route, cluster, endpoint: Held::new(endpoint), idle_limit })
+}
+
+/// What a listener has to read of a peer's connection before it knows its way.
+fn wanted(table: &Table, peer: SocketAddr) -> Result<Wanted, CloseReason> {
+    let proxy_header = match table.listener.proxy_header(peer.ip()) {
+        ProxyHeader::None => false,
+        ProxyHeader::Wanted => true,
+        ProxyHeader::Untrusted => return Err(CloseReason::InvalidProxyHeader),
+    };
+    Ok(Wanted { proxy_header, client_hello: matches!(table.mode, Mode::Tls(_)) })
+}
+
+/// Reads the opening of a connection.
+async fn read(client: &Downstream, wanted: Wanted, worker: &Worker) -> Result<Opening, CloseReason> {
+    let mut reader = Reader::new(wanted);
+    let socket = client.socket();
+    // Most clients have said it all by the time they are accepted.
+    let first = {
+        let mut buffer = worker.workspace.buffer();
+        match socket.receive_now(&mut buffer) {
+            Ok(Some(received)) => reader.feed(&buffer[..received.count])?,
+            Ok(None) => None,
+            Err(_) => return Err(CloseReason::ClientReset),
+        }
+    };
+    if let Some(opening) = first {
+        return Ok(opening);
+    }
+    let reading = poll_fn(|cx| {
+        loop {
+            let mut buffer = worker.workspace.buffer();
+            let received = std::task::ready!(socket.poll_receive(cx, &mut buffer));
+            let Ok(received) = received else { return Err(CloseReason::ClientReset).into() };
+            match reader.feed(&buffer[..received.count]) {
+                Ok(None) => {}
+                Ok(Some(opening)) => return Ok(opening).into(),
+                Err(reason) => return Err(reason).into(),
+            }
+        }
+    });
+    timeout(worker.shared.limits.handshake_timeout(), reading)
+        .await
+        .map_err(|_| CloseReason::HandshakeTimeout)?
+}
+
+/// Finds the way of a connection, and notes the server name it asked for.
+fn find(
+    mode: &Mode,
+    greeting: Greeting,
+    record: &mut Record,
+) -> Result<(Arc<Route>, Arc<Cluster>), (CloseReason, Refusal)> {
+    let verdict = match (mode, greeting) {
+        (Mode::Plain(route), _) => Verdict::Route(Arc::clone(route)),
+        (Mode::Tls(names), Greeting::Tls { server_name }) => {
+            record.server_name = server_name;
+            names.find(record.server_name.as_deref())
+        }
+        (Mode::Tls(names), Greeting::Plaintext | Greeting::Unread) => names.plaintext(),
+    };
+    let route = match verdict {
+        Verdict::Route(route) => route,
+        Verdict::Refuse(reason, refusal) => return Err((reason, refusal)),
+    };
+    record.route = Some(Arc::clone(&route));
+    if route.shared.is_over() {
+        // Its listener is gone, and its time to drain is over.
+        return Err((CloseReason::Drained, Refusal::Close));
+    }
+    let cluster = route.cluster().map_err(|refusal| (CloseReason::Refused, refusal))?;
+    record.cluster = Some(Arc::clone(cluster));
+    let cluster = Arc::clone(cluster);
+    Ok((route, cluster))
+}
+
+/// Connects to an endpoint; nothing was sent yet, so a failure is tried again elsewhere.
+async fn connect(
+    cluster: &Cluster,
+    state: &State,
+    speaks_first: bool,
+    record: &mut Record,
+) -> Result<(Upstream, Arc<Endpoint>), CloseReason> {
+    let mut tried = Vec::new();
+    while record.attempts <= state.settings.retries {
+        let picked = cluster.pick(state, record.client.ip(), &tried, clock::woken());
+        let Some(endpoint) = picked else { break };
+        record.attempts += 1;
+        let connecting = Upstream::connect(&endpoint.address, speaks_first);
+        let endpoint_to_blame = match timeout(state.settings.connect_timeout, connecting).await {
+            Ok(Ok(server)) => {
+                endpoint.succeeded();
+                return Ok((server, endpoint));
+            }
+            Ok(Err(error)) => {
+                tracing::debug!(cluster = %cluster.name, endpoint = %endpoint.address, %error, "connecting failed");
+                !upstream::is_local(&error)
+            }
+            Err(_) => {
+                tracing::debug!(cluster = %cluster.name, endpoint = %endpoint.address, "connecting timed out");
+                true
+            }
+        };
+        cluster.connect_failed(state, &endpoint, endpoint_to_blame);
+        tried.push(endpoint);
+    }
+    Err(if tried.is_empty() { CloseReason::NoEndpoint } else { CloseReason::ConnectFailed })
+}
+
+/// A PROXY protocol header and the first bytes of the client.
+fn introduced(version: ProxyVersion, client: SocketAddr, destination: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut head = match version {
+        ProxyVersion::V1 => proxy_protocol::encode_v1(client, destination),
+        ProxyVersion::V2 => proxy_protocol::encode_v2(client, destination),
+    };
+    head.extend_from_slice(bytes);
+    head
+}
+
+async fn carry(client: Downstream, opened: Opened, worker: &Worker, record: &mut Record) -> CloseReason {
+    let Opened { server, head, listener, route, cluster, endpoint, idle_limit } = opened;
+    let server_name = record.server_name.clone();
+    let entry = worker.connections.insert(Entry::new(
+        record.client,
+        listener,
+        server_name,
+        route,
+        cluster,
+        endpoint,
+        idle_limit,
+    ));
+    let reason = copy::both(&client, &server, head, &entry, &worker.workspace).await;
+    record.bytes = entry.bytes();
+    if record.bytes.1 == 0 {
+        judge_silence(reason, &entry.cluster, &entry.endpoint);
+    }
+    drop(entry);
+    match reason {
+        CloseReason::ClientReset => server.into_socket().reset().await,
+        CloseReason::EndpointReset => client.into_socket().reset().await,
+        _ => {}
+    }
+    reason
+}
+
+/// An endpoint that took a connection and never said a word may be to blame for its end.
+fn judge_silence(reason: CloseReason, cluster: &Cluster, endpoint: &Endpoint) {
+    match reason {
+        CloseReason::EndpointReset => cluster.reset_early(&cluster.state(), endpoint),
+        CloseReason::IdleTimeout => cluster.metrics.unanswered.inc(),
+        _ => {}
+    }
+}

@@ -1,0 +1,154 @@
+//! One client and its endpoint.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::io::ReadBuf;
+use tokio::net::UdpSocket;
+
+use crate::clock;
+use crate::close_reason::CloseReason;
+use crate::connections::{Entry, Registered};
+use crate::metrics::Held;
+use crate::record::Record;
+use crate::table::{Mode, Table};
+use crate::tcp::is_local;
+use crate::worker::Worker;
+use crate::workspace::Workspace;
+
+pub(super) struct Session {
+    upstream: UdpSocket,
+    entry: Registered,
+    up: Cell<u64>,
+    down: Cell<u64>,
+}
+
+impl Session {
+    /// Chooses an endpoint for a client.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) async fn open(
+        table: &Table,
+        worker: &Worker,
+        record: &mut Record,
+    ) -> Result<Self, CloseReason> {
+        let Mode::Plain(route) = &table.mode else { return Err(CloseReason::Plaintext) };
+        record.route = Some(Arc::clone(route));
+        if route.shared.is_over() {
+            return Err(CloseReason::Drained);
+        }
+        let cluster = Arc::clone(route.cluster().map_err(|_| CloseReason::Refused)?);
+        record.cluster = Some(Arc::clone(&cluster));
+        let state = cluster.state();
+        let route = Held::within(Arc::clone(route), route.limit).ok_or(CloseReason::RouteLimit)?;
+        let cluster =
+            Held::within(cluster, state.settings.connection_limit).ok_or(CloseReason::ClusterLimit)?;
+        let began = clock::woken();
+        let endpoint = cluster.pick(&state, record.client.ip(), &[], began).ok_or(CloseReason::NoEndpoint)?;
+        record.attempts = 1;
+        let upstream = match endpoint.address.socket() {
+            Some(address) => connect(address).await,
+            None => Err(io::ErrorKind::Unsupported.into()),
+        };
+        let upstream = upstream.map_err(|error| {
+            cluster.connect_failed(&state, &endpoint, !is_local(&error));
+            CloseReason::ConnectFailed
+        })?;
+        record.connect = clock::woken() - began;
+        record.endpoint = Some(Arc::clone(&endpoint));
+        cluster.metrics.total.inc();
+        endpoint.total.inc();
+        let entry = worker.connections.insert(Entry::new(
+            record.client,
+            Arc::clone(&table.listener),
+            None,
+            route,
+            cluster,
+            Held::new(endpoint),
+            state.settings.idle_limit,
+        ));
+        Ok(Self { upstream, entry, up: Cell::new(0), down: Cell::new(0) })
+    }
+
+    /// Whether its endpoint is still the one to send to: in the plan, and healthy unless no other is.
+    pub(super) fn is_fit(&self) -> bool {
+        let endpoint = &self.entry.endpoint;
+        let better = || self.entry.cluster.state().has_better_than(endpoint, clock::woken());
+        endpoint.is_serving() && (endpoint.is_healthy() || !better())
+    }
+
+    /// Sends what the client said.
+    ///
+    /// # Errors
+    /// If there is no room now, or the endpoint's host said that nobody listens there.
+    pub(super) fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        self.upstream.try_send(bytes)?;
+        self.up.set(self.up.get() + bytes.len() as u64);
+        self.entry.moved(self.up.get(), self.down.get());
+        Ok(())
+    }
+
+    pub(super) fn end(&self, reason: CloseReason) {
+        self.entry.end(reason);
+    }
+
+    pub(super) fn bytes(&self) -> (u64, u64) {
+        self.entry.bytes()
+    }
+
+    /// Counts an end that the endpoint is to blame for.
+    pub(super) fn judge(&self, reason: CloseReason) {
+        if reason == CloseReason::EndpointReset {
+            let cluster = &self.entry.cluster;
+            cluster.connect_failed(&cluster.state(), &self.entry.endpoint, true);
+        }
+    }
+
+    /// Passes answers to the client until the session ends.
+    pub(super) async fn answer(
+        &self,
+        client: SocketAddr,
+        socket: &UdpSocket,
+        workspace: &Workspace,
+    ) -> CloseReason {
+        poll_fn(|cx| {
+            loop {
+                if let Some(reason) = self.entry.ending() {
+                    return Poll::Ready(reason);
+                }
+                self.entry.watch(cx.waker());
+                let mut buffer = workspace.buffer();
+                let mut read = ReadBuf::new(&mut buffer);
+                match self.upstream.poll_recv(cx, &mut read) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Ok(())) => {
+                        // A datagram that does not fit is lost, as on any network.
+                        let sent = socket.try_send_to(read.filled(), client).is_ok();
+                        let count = if sent { read.filled().len() as u64 } else { 0 };
+                        self.entry.endpoint.succeeded();
+                        self.down.set(self.down.get() + count);
+                        self.entry.moved(self.up.get(), self.down.get());
+                    }
+                    Poll::Ready(Err(_)) => return Poll::Ready(CloseReason::EndpointReset),
+                }
+            }
+        })
+        .await
+    }
+}
+
+async fn connect(address: SocketAddr) -> io::Result<UdpSocket> {
+    let any: SocketAddr = match address {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = UdpSocket::bind(any).await?;
+    socket.connect(address).await?;
+    socket.writable().await?;
+    Ok(socket)
+}

@@ -1,0 +1,175 @@
+//! The plan of a DNS server: which view a client gets, the zones that are answered from the plan, and where everything
+//! else is asked.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::diff::Keyed;
+use crate::{Limit, Name, Pattern, Period, duration};
+
+/// Everything that a DNS server does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DnsPlan {
+    /// Where it listens, for UDP and TCP.
+    pub binds: Vec<SocketAddr>,
+    /// The first whose sources have the client answers it; a client of none is refused.
+    pub views: Vec<View>,
+    /// Where names outside of the zones are asked.
+    #[serde(default)]
+    pub forward: Forward,
+    /// What is remembered of forwarded answers.
+    #[serde(default)]
+    pub cache: Cache,
+}
+
+/// What one kind of clients gets to see.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct View {
+    /// For logs and metrics.
+    pub name: Name,
+    /// The clients; default everybody.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<IpNet>,
+    /// What is answered with authority.
+    #[serde(default)]
+    pub zones: Vec<Zone>,
+}
+
+impl Keyed for View {
+    fn key(&self) -> &str {
+        &self.name
+    }
+}
+
+/// A domain that is answered from the plan alone: a name in it that has no record does not exist, and is never asked
+/// elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Zone {
+    /// The domain.
+    pub domain: Name,
+    /// How long answers may be kept; default 30s.
+    #[serde(default = "ttl", with = "duration")]
+    pub ttl: Duration,
+    /// How long the absence of a name may be kept; default 30s.
+    #[serde(default = "ttl", with = "duration")]
+    pub negative_ttl: Duration,
+    /// What there is.
+    #[serde(default)]
+    pub records: Vec<Record>,
+}
+
+impl Keyed for Zone {
+    fn key(&self) -> &str {
+        &self.domain
+    }
+}
+
+/// A name and its addresses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Record {
+    /// A full name in the zone, or `*.domain` for all names below that have no record of their own.
+    pub name: Pattern,
+    /// A and AAAA.
+    pub addresses: Vec<IpAddr>,
+    /// Whether these addresses lead back to the name; default true for exact names.
+    #[serde(default = "yes")]
+    pub reverse: bool,
+}
+
+/// Where names are asked that no zone has.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Forward {
+    /// Resolvers; default those of the host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub upstreams: Vec<Upstream>,
+    /// Whom to ask first; default the first that is healthy.
+    #[serde(default)]
+    pub order: ForwardOrder,
+    /// For one attempt; default 2s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Period>,
+}
+
+/// A resolver.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Upstream {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// The name in its certificate, for DNS over TLS; default in clear text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_server_name: Option<Name>,
+}
+
+/// Whom to ask first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ForwardOrder {
+    /// The first that is healthy.
+    #[default]
+    Sequential,
+    /// The one that answers fastest.
+    Fastest,
+}
+
+/// What is remembered of forwarded answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Cache {
+    /// Answers at a time; default 100,000.
+    #[serde(default = "entries")]
+    pub entries: Limit,
+    /// The longest that an answer is kept, whatever it says; default 1h.
+    #[serde(default = "max_ttl", with = "duration")]
+    pub max_ttl: Duration,
+    /// How long an answer may be given after its time when nobody answers; default 1h.
+    #[serde(default = "max_ttl", with = "duration")]
+    pub stale: Duration,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self { entries: entries(), max_ttl: max_ttl(), stale: max_ttl() }
+    }
+}
+
+const fn ttl() -> Duration {
+    Duration::from_secs(30)
+}
+const fn max_ttl() -> Duration {
+    Duration::from_hours(1)
+}
+const fn entries() -> Limit {
+    const { Limit::new(100_000).expect("not 0") }
+}
+const fn yes() -> bool {
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_a_plan_with_two_views() {
+        let plan: DnsPlan = serde_saphyr::from_str(
+            "binds: ['10.0.0.2:53']\n\
+             views:\n\
+             - {name: vlan, sources: [10.0.0.0/24], zones: [{domain: lab.test, records: [{name: '*.apps.lab.test', addresses: [10.0.0.3]}]}]}\n\
+             - {name: pods}",
+        )
+        .unwrap();
+        assert_eq!(plan.views[0].zones[0].ttl, Duration::from_secs(30));
+        assert_eq!(plan.forward, Forward::default());
+        let json = serde_json::to_string(&plan).unwrap();
+        assert_eq!(serde_json::from_str::<DnsPlan>(&json).unwrap(), plan);
+    }
+}

@@ -1,0 +1,217 @@
+//! Routes of requests: what is matched, what is changed on the way, and the action. The order in which routes are tried
+//! is in [`precedence`].
+
+mod filter;
+mod matches;
+pub mod precedence;
+mod text;
+
+use serde::{Deserialize, Serialize};
+
+pub use filter::{Cors, Filter, HeaderChange, HeaderValue, Mirror, PathRewrite, Rewrite};
+pub use matches::{HeaderMatch, PathMatch, QueryMatch, RequestMatch, ValueMatch};
+pub use text::{HeaderName, Method, Path, Regex};
+
+use crate::diff::Keyed;
+use crate::{Limit, Name, Pattern, Period, Targets};
+
+/// The ways of requests. One that no route matches is answered with 404.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Http {
+    /// In the order that decides where two match equally well.
+    #[serde(default)]
+    pub routes: Vec<HttpRoute>,
+}
+
+/// Requests and what is done with them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HttpRoute {
+    /// Unique in its listener.
+    pub name: Name,
+    /// The hosts that requests name; default every host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<Pattern>,
+    /// What requests look like, one of these; default anything.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub matches: Vec<RequestMatch>,
+    /// What is changed on the way, in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<Filter>,
+    /// How long requests may take; default as long as they like.
+    #[serde(default)]
+    pub timeouts: Timeouts,
+    /// When a request is sent again; default only if it never reached an endpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    /// What is done with them.
+    pub action: HttpAction,
+}
+
+impl Keyed for HttpRoute {
+    fn key(&self) -> &str {
+        &self.name
+    }
+}
+
+/// What is done with a request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum HttpAction {
+    /// It goes to an endpoint of one of these clusters.
+    Forward(Targets),
+    /// The client is sent elsewhere.
+    Redirect(Redirect),
+    /// It is answered here.
+    Respond(Response),
+}
+
+/// Where a client is sent; what is left out stays as in the request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Redirect {
+    /// `http` or `https`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheme: Option<Scheme>,
+    /// Another host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Name>,
+    /// Another port; default the scheme's own where the scheme changes, else the listener's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Another path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathRewrite>,
+    /// Default 302.
+    #[serde(default)]
+    pub status: RedirectStatus,
+}
+
+/// The scheme of a URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheme {
+    /// Clear text.
+    Http,
+    /// TLS.
+    Https,
+}
+
+/// The status of a redirect.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u16", into = "u16")]
+pub enum RedirectStatus {
+    /// 301.
+    Moved,
+    /// 302.
+    #[default]
+    Found,
+    /// 303.
+    SeeOther,
+    /// 307.
+    Temporary,
+    /// 308.
+    Permanent,
+}
+
+impl TryFrom<u16> for RedirectStatus {
+    type Error = String;
+
+    fn try_from(status: u16) -> Result<Self, String> {
+        Ok(match status {
+            301 => Self::Moved,
+            302 => Self::Found,
+            303 => Self::SeeOther,
+            307 => Self::Temporary,
+            308 => Self::Permanent,
+            _ => {
+                return Err(format!(
+                    "{status} is not the status of a redirect: write 301, 302, 303, 307 or 308"
+                ));
+            }
+        })
+    }
+}
+
+impl From<RedirectStatus> for u16 {
+    fn from(status: RedirectStatus) -> Self {
+        match status {
+            RedirectStatus::Moved => 301,
+            RedirectStatus::Found => 302,
+            RedirectStatus::SeeOther => 303,
+            RedirectStatus::Temporary => 307,
+            RedirectStatus::Permanent => 308,
+        }
+    }
+}
+
+/// An answer that is the same for every request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Response {
+    /// 200 to 599.
+    #[serde(deserialize_with = "status")]
+    pub status: u16,
+    /// Headers to send.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<HeaderValue>,
+    /// Default nothing.
+    #[serde(default)]
+    pub body: String,
+}
+
+/// How long a request may take.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Timeouts {
+    /// From its first byte to the last of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<Period>,
+    /// For each attempt, from sending it to the last byte of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<Period>,
+}
+
+/// When a request is sent again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Retry {
+    /// Attempts after the first.
+    pub attempts: Limit,
+    /// Answers of these statuses count as failures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub statuses: Vec<u16>,
+    /// Before each attempt, longer each time and with jitter; default 25ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<Period>,
+}
+
+impl Http {
+    /// The targets of every route and mirror, with their paths below `http`.
+    pub fn targets(&self) -> impl Iterator<Item = (String, &Name)> {
+        self.routes.iter().enumerate().flat_map(|(r, route)| {
+            let forwarded = match &route.action {
+                HttpAction::Forward(targets) => targets.as_slice(),
+                _ => &[],
+            };
+            let forwarded =
+                forwarded.iter().map(move |target| (format!("routes[{r}].action.forward"), &target.cluster));
+            let mirrored = route.filters.iter().enumerate().filter_map(move |(f, filter)| match filter {
+                Filter::Mirror(mirror) => {
+                    Some((format!("routes[{r}].filters[{f}].mirror.cluster"), &mirror.cluster))
+                }
+                _ => None,
+            });
+            forwarded.chain(mirrored)
+        })
+    }
+}
+
+fn status<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+    let status = u16::deserialize(deserializer)?;
+    if (200..600).contains(&status) {
+        return Ok(status);
+    }
+    Err(serde::de::Error::custom(format!("{status} is not the status of an answer: write 200 to 599")))
+}

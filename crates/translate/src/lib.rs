@@ -1,0 +1,9 @@
+//! From Causeway's kinds and the Kubernetes objects around them to plans. Pure: a crate of its own so that it can see
+//! neither a client nor a runtime, and so that controllers, pods and the local node all read an object the same way.
+
+#![warn(missing_docs, unreachable_pub)]
+
+pub mod endpoints;
+pub mod grants;
+pub mod proxy;
+pub mod services;

@@ -1,0 +1,286 @@
+//! The host's end: it dials the container, tells it what to listen on, and connects the streams that come to the
+//! services of the host. It dials for ever; whatever breaks is made again, and the tunnels with it.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use causeway_base::lock::lock;
+use causeway_ir::tunnel::{Tunnel, TunnelId};
+use causeway_link::{Authority, Link};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, interval, timeout};
+use tokio_util::task::TaskTracker;
+
+use crate::control::{Listen, Listener};
+use crate::counters::Counters;
+
+mod data_link;
+mod exit;
+mod open;
+mod session;
+
+use exit::Exit;
+
+/// A host's end that starts does not know how old the container's certificate is, so it renews it soon.
+const FIRST_RENEWAL: Duration = Duration::from_mins(1);
+/// How often a drain looks whether the last stream has ended.
+const DRAIN_LOOK: Duration = Duration::from_millis(20);
+/// How long the links may take to end in order.
+const CLOSING: Duration = Duration::from_secs(3);
+
+/// What the host's end needs.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the container takes the control connection.
+    pub control: SocketAddr,
+    /// Where it takes data connections.
+    pub data: SocketAddr,
+    /// The pair's authority.
+    pub authority: Authority,
+    /// Data connections to share the streams among; each can keep one core busy.
+    pub data_links: usize,
+    /// How often the container's certificate and the data connections are renewed.
+    pub renewal: Duration,
+}
+
+impl Options {
+    /// The usual settings for a container at these addresses.
+    pub fn new(control: SocketAddr, data: SocketAddr, authority: Authority) -> Self {
+        Self { control, data, authority, data_links: 2, renewal: Duration::from_hours(12) }
+    }
+}
+
+/// How the link and its tunnels stand.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Status {
+    /// The link.
+    pub link: LinkState,
+    /// Each tunnel that is asked for.
+    pub tunnels: BTreeMap<TunnelId, TunnelState>,
+}
+
+/// How the link stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LinkState {
+    /// Not up; the host's end goes on trying.
+    Connecting {
+        /// How often it has failed in a row.
+        attempt: u32,
+        /// How it failed last.
+        error: Option<String>,
+    },
+    /// Both ends talk to each other.
+    Up,
+}
+
+impl Default for LinkState {
+    fn default() -> Self {
+        Self::Connecting { attempt: 0, error: None }
+    }
+}
+
+/// How a tunnel stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TunnelState {
+    /// The link is not up, or the container has not said anything about it yet.
+    Pending,
+    /// Clients are taken.
+    Listening {
+        /// The container's port.
+        port: u16,
+    },
+    /// Clients are refused, since no target answers; the host looks again and again.
+    Unreachable {
+        /// The container's port.
+        port: u16,
+        /// What connecting said.
+        error: String,
+    },
+    /// Clients are refused, since there is no target.
+    NoTargets {
+        /// The container's port.
+        port: u16,
+    },
+    /// The container can't listen.
+    Failed {
+        /// Why not.
+        error: String,
+    },
+}
+
+/// The host's end. Its tasks end when it is dropped.
+pub struct Host {
+    end: Arc<HostEnd>,
+    addresses: watch::Sender<(SocketAddr, SocketAddr)>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Host {
+    /// Starts dialling, on the current runtime.
+    pub fn start(options: Options) -> Self {
+        let (addresses, at) = watch::channel((options.control, options.data));
+        let end = Arc::new(HostEnd {
+            authority: options.authority,
+            data_links: options.data_links.max(1),
+            renewal: options.renewal,
+            exits: Mutex::default(),
+            asked: AtomicBool::new(false),
+            links: Mutex::default(),
+            observed: Mutex::default(),
+            changed: watch::channel(()).0,
+            publishing: Mutex::default(),
+            status: watch::channel(Status::default()).0,
+            renew_at: Mutex::new(Instant::now() + options.renewal.min(FIRST_RENEWAL)),
+            tasks: TaskTracker::new(),
+        });
+        let task = tokio::spawn(session::keep(end.clone(), at));
+        Self { end, addresses, task }
+    }
+
+    /// Makes `tunnels` the ones that are carried. Streams of a tunnel that stays are not touched. Before the first call
+    /// the container keeps what it has from a host before this one.
+    pub fn carry(&self, tunnels: Vec<Tunnel>) {
+        let mut exits = lock(&self.end.exits);
+        self.end.asked.store(true, Relaxed);
+        let mut old = std::mem::take(&mut *exits);
+        for tunnel in tunnels {
+            let id = tunnel.id;
+            let exit = match old.remove(&id) {
+                Some(exit) => {
+                    exit.change(&self.end, tunnel);
+                    exit
+                }
+                None => Exit::start(&self.end, tunnel),
+            };
+            exits.insert(id, exit);
+        }
+        drop(exits);
+        self.end.changed();
+    }
+
+    /// The container is at other addresses now.
+    pub fn redial(&self, control: SocketAddr, data: SocketAddr) {
+        self.addresses.send_if_modified(|addresses| {
+            let moved = *addresses != (control, data);
+            *addresses = (control, data);
+            moved
+        });
+    }
+
+    /// How things stand; it changes with states, not with every stream.
+    pub fn status(&self) -> watch::Receiver<Status> {
+        self.end.status.subscribe()
+    }
+
+    /// What a tunnel has carried.
+    pub fn counters(&self, tunnel: TunnelId) -> Option<Counters> {
+        lock(&self.end.exits).get(&tunnel).map(|exit| exit.tally.snapshot())
+    }
+
+    /// How many streams are open, of all tunnels.
+    pub fn streams(&self) -> usize {
+        lock(&self.end.links).iter().map(|link| link.len()).sum()
+    }
+
+    /// Has the container close its ports, lets streams end within the limit, then closes everything in order.
+    ///
+    /// # Cancellation
+    /// Dropping the future closes everything at once.
+    pub async fn drain(mut self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        self.carry(Vec::new());
+        let mut look = interval(DRAIN_LOOK);
+        while Instant::now() < deadline && !self.end.is_quiet() {
+            look.tick().await;
+        }
+        self.task.abort();
+        // It was told to end, which is all that there is to know.
+        let _ = (&mut self.task).await;
+        self.end.tasks.close();
+        // A container that does not answer is not waited for.
+        let _ = timeout(CLOSING, self.end.tasks.wait()).await;
+    }
+}
+
+/// What the tasks of the host's end share.
+struct HostEnd {
+    authority: Authority,
+    data_links: usize,
+    renewal: Duration,
+    exits: Mutex<BTreeMap<TunnelId, Arc<Exit>>>,
+    /// Whether anybody has said what to carry.
+    asked: AtomicBool,
+    links: Mutex<Vec<Arc<Link>>>,
+    observed: Mutex<Observed>,
+    /// What the container is told has changed.
+    changed: watch::Sender<()>,
+    /// Held from looking at how things stand until it is told, so that nobody tells what was true before.
+    publishing: Mutex<()>,
+    status: watch::Sender<Status>,
+    /// When the container's certificate is due to be renewed.
+    renew_at: Mutex<Instant>,
+    /// The drivers of links.
+    tasks: TaskTracker,
+}
+
+/// What is known of the other end.
+#[derive(Default)]
+struct Observed {
+    link: LinkState,
+    listeners: BTreeMap<TunnelId, Result<Listener, String>>,
+}
+
+impl HostEnd {
+    /// What the container should listen on, once somebody has said so.
+    fn listens(&self) -> Option<Vec<Listen>> {
+        let exits = lock(&self.exits);
+        self.asked.load(Relaxed).then(|| exits.values().map(|exit| exit.listen()).collect())
+    }
+
+    /// Something that the container or the status depends on has changed.
+    fn changed(&self) {
+        self.changed.send_replace(());
+        self.publish();
+    }
+
+    fn observe(&self, change: impl FnOnce(&mut Observed)) {
+        change(&mut lock(&self.observed));
+        self.publish();
+    }
+
+    fn publish(&self) {
+        let _publishing = lock(&self.publishing);
+        let status = {
+            let observed = lock(&self.observed);
+            // What the container said before the link broke is not true any more: it refuses everybody now.
+            let listener = |id| observed.listeners.get(id).filter(|_| observed.link == LinkState::Up);
+            let tunnels =
+                lock(&self.exits).iter().map(|(id, exit)| (*id, exit.state(listener(id)))).collect();
+            Status { link: observed.link.clone(), tunnels }
+        };
+        self.status.send_if_modified(|known| {
+            let differs = *known != status;
+            *known = status;
+            differs
+        });
+    }
+
+    /// Whether the container listens on nothing and no stream is left, as far as can be known.
+    fn is_quiet(&self) -> bool {
+        let silent = {
+            let observed = lock(&self.observed);
+            observed.listeners.is_empty() || observed.link != LinkState::Up
+        };
+        silent && lock(&self.links).iter().all(|link| link.is_empty())
+    }
+}
