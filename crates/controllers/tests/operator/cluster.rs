@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub struct Cluster {
-    _api: causeway_testkit::Cluster,
+    pub api_server: causeway_testkit::Cluster,
     pub client: Client,
 }
 
@@ -61,7 +61,7 @@ impl Running {
 impl Cluster {
     pub async fn start() -> Self {
         let api = causeway_testkit::Cluster::start().await;
-        Self { client: api.client.clone(), _api: api }
+        Self { client: api.client.clone(), api_server: api }
     }
 
     /// The controller of Infras with a quick resync, alone: here the test says how the children stand, and their own
