@@ -1,11 +1,11 @@
 //! Who may connect, and whose PROXY protocol headers are believed.
 
 use causeway_ir::{AcceptProxyProtocol, Plan};
+use causeway_testkit::soon;
 
 use crate::backend::Backend;
 use crate::client;
 use crate::hello::Hello;
-use crate::patience::soon;
 use crate::plans::{by_name, cluster, one, plan, route};
 use crate::proxy::{Engine, Proxy};
 
