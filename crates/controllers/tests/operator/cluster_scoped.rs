@@ -17,7 +17,7 @@ use kube::{
 use serde_json::json;
 
 use crate::cluster::Cluster;
-use crate::eventually::until;
+use causeway_testkit::eventually;
 
 const CONFIG_MAP: ChildKind = ChildKind { group: "", version: "v1", kind: "ConfigMap", plural: "configmaps" };
 const SUBJECT: &str = "subject";
@@ -66,16 +66,17 @@ async fn a_kind_of_the_whole_cluster_is_served_like_any_other() {
     let object: Namespace = serde_json::from_value(json!({ "metadata": { "name": SUBJECT } })).unwrap();
     let object = namespaces.create(&PostParams::default(), &object).await.unwrap();
     let child = || async { cluster.api::<ConfigMap>().get_opt("of-subject").await.unwrap() };
-    until("its child is there", || async { child().await.is_some() }).await;
+    eventually("its child is there", || async { child().await.is_some() }).await;
     let made = child().await.unwrap();
     assert_eq!(made.owner_references()[0].uid, object.uid().unwrap(), "it goes with its owner");
 
     // A change of the child, which is in a namespace, wakes its owner, which is in none.
     cluster.api::<ConfigMap>().delete("of-subject", &DeleteParams::default()).await.unwrap();
-    until("it is made again", || async { child().await.is_some_and(|now| now.uid() != made.uid()) }).await;
+    eventually("it is made again", || async { child().await.is_some_and(|now| now.uid() != made.uid()) })
+        .await;
 
     namespaces.delete(SUBJECT, &DeleteParams::default()).await.unwrap();
-    until("both are gone", || async {
+    eventually("both are gone", || async {
         child().await.is_none() && namespaces.get_opt(SUBJECT).await.unwrap().is_none()
     })
     .await;
