@@ -123,13 +123,11 @@ impl Process {
                         }
                     };
                     asked.answer(true);
-                    match end {
-                        Some(drain) => return Ok(drain),
-                        None => {
-                            seen = directory::stamp(&path);
-                            self.read(&path);
-                        }
+                    if let Some(drain) = end {
+                        return Ok(drain);
                     }
+                    seen = directory::stamp(&path);
+                    self.read(&path);
                 }
                 () = changed => {}
                 _ = figures.tick() => {}
