@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use causeway_ir::{Endpoint, Name};
 use causeway_ir::tunnel::{Port, Tunnel};
+use causeway_ir::{Endpoint, Name};
 use causeway_testkit::daemon::Daemon;
 use causeway_testkit::server;
 use causeway_tunnel::host::{Host, Options, TunnelState};
