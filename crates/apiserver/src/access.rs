@@ -1,4 +1,4 @@
-//! Who is asking, and whether they may: client certificates, ServiceAccount and file tokens, impersonation, RBAC,
+//! Who is asking, and whether they may: client certificates, ServiceAccount tokens, impersonation, RBAC,
 //! and the review kinds that let clients ask the same questions.
 //!
 //! The REST layer calls [`Access::authenticate`], then [`Access::authorize`], and for writes of roles and bindings
@@ -13,9 +13,8 @@ mod objects;
 mod policy;
 mod reviews;
 mod rule;
-mod static_tokens;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod token;
 
 pub use attributes::Attributes;
@@ -23,10 +22,8 @@ pub use certificate::PeerCertificate;
 pub use defaults::default_roles;
 pub use objects::Objects;
 pub use reviews::ReviewKind;
-pub use static_tokens::TokenFileError;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use http::{HeaderMap, header};
@@ -37,7 +34,6 @@ use crate::error::ApiError;
 use crate::pki::Pki;
 use attributes::{Decision, forbidden};
 use policy::PolicyCache;
-use static_tokens::StaticTokens;
 use token::ServiceAccountTokens;
 
 /// The group whose members may do everything, whatever the roles say.
@@ -109,24 +105,12 @@ fn service_account_groups(namespace: &str) -> Vec<String> {
 pub struct Access {
     objects: Arc<dyn Objects>,
     tokens: ServiceAccountTokens,
-    static_tokens: StaticTokens,
     policy: PolicyCache,
 }
 
 impl Access {
     pub fn new(pki: &Pki, objects: Arc<dyn Objects>) -> Self {
-        Self {
-            tokens: ServiceAccountTokens::new(pki.token_key()),
-            static_tokens: StaticTokens::default(),
-            policy: PolicyCache::default(),
-            objects,
-        }
-    }
-
-    /// Also accepts the bearer tokens of a file with lines `token,user,uid,"group1,group2"`.
-    pub fn with_token_file(mut self, path: &Path) -> Result<Self, TokenFileError> {
-        self.static_tokens = StaticTokens::read(path)?;
-        Ok(self)
+        Self { tokens: ServiceAccountTokens::new(pki.token_key()), policy: PolicyCache::default(), objects }
     }
 
     /// The user that a request's credentials prove, after impersonation. Without credentials only the probe and
@@ -172,9 +156,6 @@ impl Access {
         audiences: &[&str],
         now: Timestamp,
     ) -> Result<(User, Vec<String>), token::Error> {
-        if let Some(user) = self.static_tokens.user(token) {
-            return Ok((user.authenticated(), audiences.iter().map(|&a| a.to_owned()).collect()));
-        }
         let (user, audiences) = self.tokens.verify(token, audiences, self.objects.as_ref(), now)?;
         Ok((user.authenticated(), audiences))
     }

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use causeway_base::well_known::{API_SERVER_ADDRESS, SERVICE_NAME_LABEL};
 use http::{Method, Request, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::access::default_roles;
-use crate::cluster_ip;
 use crate::error::{ApiError, Reason};
 use crate::object;
 use crate::server::Server;
@@ -44,7 +44,7 @@ pub async fn run(server: &Arc<Server>) -> Result<(), String> {
     let service = json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
-        "spec": {"clusterIP": cluster_ip::API_SERVER.to_string(), "ports": [{"name": "https", "port": 443, "targetPort": 443}]},
+        "spec": {"clusterIP": API_SERVER_ADDRESS.to_string(), "ports": [{"name": "https", "port": 443, "targetPort": 443}]},
     });
     wanted.push(("/api/v1/namespaces/default/services", service));
     let writes = wanted.into_iter().map(|(collection, object)| ensure(server, collection, object));
@@ -57,7 +57,7 @@ pub async fn advertise(server: &Arc<Server>, address: SocketAddr) -> Result<(), 
     let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
     let slice = json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-        "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "metadata": {"name": "kubernetes", "labels": {SERVICE_NAME_LABEL: "kubernetes"}},
         "addressType": family,
         "endpoints": [{"addresses": [ip], "conditions": {"ready": true}}],
         "ports": [{"name": "https", "port": port, "protocol": "TCP"}],

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
+use causeway_base::lock::{read, write};
+
 use crate::resource::Resource;
 
 /// A lookup table that is swapped whole when a CRD comes or goes.
@@ -20,11 +22,6 @@ pub struct Listing {
 impl Listing {
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Resource>> {
         self.by_path.get(&(group.to_owned(), version.to_owned(), plural.to_owned())).cloned()
-    }
-
-    /// By kind, for objects that are named by `apiVersion` and `kind`.
-    pub fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<Arc<Resource>> {
-        self.iter().find(|r| r.group == group && r.version == version && r.kind == kind).cloned()
     }
 
     /// Any version of a resource, its storage version if that is served.
@@ -52,7 +49,7 @@ impl Catalog {
     }
 
     pub fn listing(&self) -> Arc<Listing> {
-        self.current.read().expect("no panic while holding the catalog").clone()
+        read(&self.current).clone()
     }
 
     /// Replaces every version of one resource; an empty list removes it.
@@ -66,7 +63,7 @@ impl Catalog {
     }
 
     fn update(&self, change: impl FnOnce(&mut Listing)) {
-        let mut current = self.current.write().expect("no panic while holding the catalog");
+        let mut current = write(&self.current);
         let mut listing = Listing::clone(&current);
         change(&mut listing);
         *current = Arc::new(listing);

@@ -2,22 +2,22 @@
 //! any network set-up.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use causeway_base::lock::lock;
+use causeway_base::random;
+use causeway_base::well_known::{SERVICE_NETWORK, SERVICE_PREFIX};
 use serde_json::{Value, json};
 
 use crate::builtin::{ClusterIpWish, cluster_ip_wanted};
 use crate::error::FieldError;
 use crate::store::{GroupResource, Store};
 
-/// 127.96.0.0/16: far from 127.0.0.1 and from the addresses that resolvers like to take.
-const FIRST: u32 = u32::from_be_bytes([127, 96, 0, 2]);
-const LAST: u32 = u32::from_be_bytes([127, 96, 255, 254]);
-/// The address of the `kubernetes` Service.
-pub const API_SERVER: Ipv4Addr = Ipv4Addr::new(127, 96, 0, 1);
+/// The range without the network's own address, the API server's and the last one.
+const FIRST: u32 = SERVICE_NETWORK.to_bits() + 2;
+const LAST: u32 = SERVICE_NETWORK.to_bits() + (1 << (32 - SERVICE_PREFIX)) - 2;
 /// How long an address stays taken while its Service is on its way to the store.
 const RESERVATION: Duration = Duration::from_secs(30);
 
@@ -55,7 +55,7 @@ impl ClusterIps {
     }
 
     fn next(&self, store: &Store) -> Result<IpAddr, FieldError> {
-        let mut reserved = self.reserved.lock().expect("no panic while holding reservations");
+        let mut reserved = lock(&self.reserved);
         let taken = taken(store, &mut reserved);
         let free = candidates().find(|ip| !taken.contains(ip)).ok_or_else(|| {
             FieldError::forbidden("spec.clusterIPs", "failed to allocate a serviceIP: range is full")
@@ -65,7 +65,7 @@ impl ClusterIps {
     }
 
     fn take(&self, store: &Store, ip: IpAddr) -> Result<(), FieldError> {
-        let mut reserved = self.reserved.lock().expect("no panic while holding reservations");
+        let mut reserved = lock(&self.reserved);
         let value = json!([ip.to_string()]);
         let in_range = matches!(ip, IpAddr::V4(v4) if (FIRST - 1..=LAST).contains(&u32::from(v4)));
         if !in_range {
@@ -86,7 +86,7 @@ impl ClusterIps {
 /// Every address of the range once, beginning anywhere: two control planes on one machine rarely meet.
 fn candidates() -> impl Iterator<Item = IpAddr> {
     let size = LAST - FIRST + 1;
-    let start = (RandomState::new().hash_one(0) % u64::from(size)) as u32;
+    let start = random::below(u64::from(size)) as u32;
     (0..size).map(move |step| IpAddr::V4(Ipv4Addr::from(FIRST + (start + step) % size)))
 }
 

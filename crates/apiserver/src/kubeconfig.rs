@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use causeway_base::file;
 
 use crate::access::SYSTEM_MASTERS;
-use crate::pki::file::write_private;
 use crate::pki::{self, Pki};
 
 const ADMIN: &str = "causeway-admin";
@@ -58,7 +58,7 @@ users:
 /// Writes the administrator's kubeconfig to `path` (mode 0600, replaced in one step) and returns its text.
 pub fn write(path: &Path, pki: &Pki, server: &str) -> Result<String, Error> {
     let text = render(pki, server)?;
-    write_private(path, text.as_bytes())
+    file::replace(path, file::PRIVATE, text.as_bytes())
         .map_err(|source| Error::WriteFile { path: path.to_owned(), source })?;
     Ok(text)
 }

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use causeway_base::lock::lock;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
@@ -79,7 +80,7 @@ impl Metrics {
 
     /// Serves another registry beside the server's own.
     pub fn add(&self, registry: Registry) {
-        self.others.lock().expect("no panic while holding the registries").push(registry);
+        lock(&self.others).push(registry);
     }
 
     pub fn watch_opened(&self) -> OpenWatch {
@@ -96,7 +97,7 @@ impl Metrics {
             self.objects.get_or_create(&ResourceLabels { resource: name }).set(count as i64);
         }
         let mut text = String::new();
-        let others = self.others.lock().expect("no panic while holding the registries");
+        let others = lock(&self.others);
         for registry in std::iter::once(&self.registry).chain(others.iter()) {
             encode_registry(&mut text, registry).expect("writing to a string can't fail");
         }

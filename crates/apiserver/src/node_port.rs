@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Mutex;
 
+use causeway_base::lock::lock;
 use serde_json::{Value, json};
 
 use crate::error::FieldError;
@@ -30,7 +31,7 @@ impl NodePorts {
         if !wanted {
             return Ok(());
         }
-        let mut recent = self.recent.lock().expect("no panic while holding the ports");
+        let mut recent = lock(&self.recent);
         let others = taken(store, service);
         let own: HashSet<u16> = ports(service).collect();
         for port in &own {

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
+use causeway_base::lock::lock;
 use serde_json::{Map, Value, json};
 
 use crate::accept;
@@ -70,7 +71,7 @@ impl Documents {
             let message = "only the following media types are accepted: application/json";
             return Some(Err(ApiError::new(406, Reason::NotAcceptable, message)));
         }
-        let mut cache = self.cache.lock().expect("no panic while holding the documents");
+        let mut cache = lock(&self.cache);
         cache.follow(listing);
         let document = match path {
             ["openapi", "v2"] => cache.v2.get_or_insert_with(|| seal(&v2::document(listing))).clone(),

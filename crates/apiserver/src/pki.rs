@@ -3,7 +3,6 @@
 //! Both live in the data directory's `pki/`, are made once and outlive restarts; everything else (serving and
 //! client certificates) is issued from them when needed and never written to `pki/`.
 
-pub(crate) mod file;
 mod issue;
 mod subject;
 #[cfg(test)]
@@ -12,11 +11,10 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use causeway_base::file;
 use rcgen::{Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-
-use file::write_private;
 
 const CA_CERTIFICATE: &str = "ca.crt";
 const CA_KEY: &str = "ca.key";
@@ -181,5 +179,6 @@ fn read(path: &Path) -> Result<Option<String>, Error> {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Error> {
-    write_private(path, text.as_bytes()).map_err(|source| Error::WriteFile { path: path.to_owned(), source })
+    file::replace(path, file::PRIVATE, text.as_bytes())
+        .map_err(|source| Error::WriteFile { path: path.to_owned(), source })
 }

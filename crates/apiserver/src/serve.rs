@@ -15,12 +15,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use causeway_base::Backoff;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 #[cfg(doc)]
 use crate::access::PeerCertificate;
+
+/// Between two tries to accept while the process is out of file descriptors.
+const ACCEPT: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_secs(1));
 
 /// Where a request came from.
 #[derive(Debug, Clone, Copy)]
@@ -67,11 +71,11 @@ pub async fn serve_with_limits(
 ) {
     let connections = TaskTracker::new();
     let accept = async {
-        let mut backoff = Backoff::default();
+        let mut retries = ACCEPT.retries();
         loop {
             match listener.accept().await {
                 Ok((stream, peer)) => {
-                    backoff = Backoff::default();
+                    retries.reset();
                     let connection = connection::Connection {
                         router: router.clone(),
                         tls: tls.clone(),
@@ -83,7 +87,7 @@ pub async fn serve_with_limits(
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
-                    let pause = backoff.next();
+                    let pause = retries.next_delay();
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
                         pause_ms = pause.as_millis() as u64,
@@ -114,18 +118,4 @@ fn is_of_one_connection(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionRefused
             | io::ErrorKind::Interrupted
     )
-}
-
-/// Growing pauses while the process is out of file descriptors.
-#[derive(Default)]
-struct Backoff {
-    failures: u32,
-}
-
-impl Backoff {
-    fn next(&mut self) -> Duration {
-        let pause = Duration::from_millis(5 << self.failures.min(8));
-        self.failures += 1;
-        pause.min(Duration::from_secs(1))
-    }
 }

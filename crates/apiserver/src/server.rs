@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock, RwLock};
 
 use axum::Router;
 use axum::body::Body;
+use causeway_base::lock::{read, write};
 use http::{HeaderValue, Request, header};
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
@@ -157,12 +158,12 @@ impl Server {
     /// Names who has the logs of a custom kind's objects; from then on it has the subresource `log`.
     pub fn set_object_logs(&self, group: &str, plural: &str, logs: Arc<dyn ObjectLogs>) {
         let kind = (group.to_owned(), plural.to_owned());
-        self.object_logs.write().expect("no panic while holding the logs").insert(kind, logs);
+        write(&self.object_logs).insert(kind, logs);
         self.load_crds();
     }
 
     pub(crate) fn object_logs(&self, group: &str, plural: &str) -> Option<Arc<dyn ObjectLogs>> {
-        let logs = self.object_logs.read().expect("no panic while holding the logs");
+        let logs = read(&self.object_logs);
         logs.get(&(group.to_owned(), plural.to_owned())).cloned()
     }
 
@@ -208,7 +209,7 @@ impl Server {
     pub(crate) fn note_going_away(&self, crd: &Value, gone: bool) {
         let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
         let place = (text(&crd["spec"]["group"]), text(&crd["spec"]["names"]["plural"]));
-        let mut going_away = self.going_away.write().expect("no panic while holding the set");
+        let mut going_away = write(&self.going_away);
         if !gone && object::is_terminating(crd) {
             going_away.insert(place);
         } else {
@@ -218,11 +219,11 @@ impl Server {
 
     /// CRDs that are being deleted, as (group, plural).
     pub(crate) fn going_away(&self) -> Vec<(String, String)> {
-        self.going_away.read().expect("no panic while holding the set").iter().cloned().collect()
+        read(&self.going_away).iter().cloned().collect()
     }
 
     pub(crate) fn is_going_away(&self, group: &str, plural: &str) -> bool {
-        let going_away = self.going_away.read().expect("no panic while holding the set");
+        let going_away = read(&self.going_away);
         !going_away.is_empty() && going_away.contains(&(group.to_owned(), plural.to_owned()))
     }
 }

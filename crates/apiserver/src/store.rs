@@ -21,6 +21,7 @@ use std::path::Path;
 use std::sync::{Arc, RwLock};
 
 use bytes::Bytes;
+use causeway_base::lock::{read, write};
 use serde_json::Value;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
@@ -190,7 +191,7 @@ impl Store {
 
     /// Changes of one collection after `from`; `None` starts at the present.
     pub fn watch(&self, resource: &GroupResource, from: Option<u64>) -> Result<Watcher, Compacted> {
-        let mut state = self.state.write().expect("no panic while holding the store");
+        let mut state = write(&self.state);
         let State { revision, base, .. } = *state;
         let collection = state.collections.entry(resource.clone()).or_insert_with(|| Collection::new(base));
         let from = from.unwrap_or(revision);
@@ -212,6 +213,6 @@ impl Store {
     }
 
     fn read<T>(&self, f: impl FnOnce(&State) -> T) -> T {
-        f(&self.state.read().expect("no panic while holding the store"))
+        f(&read(&self.state))
     }
 }

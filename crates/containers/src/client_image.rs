@@ -88,7 +88,7 @@ impl Error {
 
     /// The whole story on one line, for a condition or a log.
     pub fn report(&self) -> String {
-        crate::error::chain(self)
+        causeway_base::report::chain(self)
     }
 }
 

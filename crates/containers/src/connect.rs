@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bollard::{API_DEFAULT_VERSION, Docker};
+use causeway_base::report;
 use futures::future::join_all;
 
 use crate::choice::{Candidate, candidates};
-use crate::error::chain;
 use crate::{Choice, Kind, Limits, Runtime};
 
 /// How long one socket may take to say who it is.
@@ -111,9 +111,9 @@ async fn greet(path: &Path) -> Result<Runtime, String> {
     let name = path.to_str().ok_or("the path is not UTF-8")?;
     let limits = Limits::default();
     let docker = Docker::connect_with_unix(name, limits.slow.as_secs(), API_DEFAULT_VERSION)
-        .map_err(|error| chain(&error))?;
+        .map_err(|error| report::chain(&error))?;
     // The client asks for paths without a version, so the server speaks its own newest: nothing to negotiate.
-    let version = docker.version().await.map_err(|error| chain(&error))?;
+    let version = docker.version().await.map_err(|error| report::chain(&error))?;
     let components = version.components.unwrap_or_default();
     let kind = if components.iter().any(|component| component.name.contains("Podman")) {
         Kind::Podman

@@ -5,6 +5,7 @@ use std::error::Error as StdError;
 use std::time::Duration;
 
 use bollard::errors::Error as Bollard;
+use causeway_base::report;
 
 /// What a caller may want to do something about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,7 +60,7 @@ pub enum Cause {
     #[error("{0}")]
     Invalid(String),
     /// The connection, or an answer that cannot be read.
-    #[error("{}", chain(.0.as_ref()))]
+    #[error("{}", report::chain(.0.as_ref()))]
     Transport(Box<dyn StdError + Send + Sync>),
 }
 
@@ -178,21 +179,6 @@ fn classify(cause: &Cause) -> ErrorKind {
 fn by_words(message: &str) -> Option<ErrorKind> {
     let message = message.to_ascii_lowercase();
     WORDS.iter().find(|(words, _)| message.contains(words)).map(|(_, kind)| *kind)
-}
-
-/// An error with all that caused it: hyper's own text is only "client error (Connect)".
-pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        let said = source.to_string();
-        if !text.ends_with(&said) {
-            text.push_str(": ");
-            text.push_str(&said);
-        }
-        next = source.source();
-    }
-    text
 }
 
 #[cfg(test)]

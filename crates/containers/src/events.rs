@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bollard::models::{EventMessage, EventMessageTypeEnum};
 use bollard::query_parameters::EventsOptions;
+use causeway_base::Backoff;
 use futures::{Stream, StreamExt as _};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -17,7 +18,8 @@ use crate::{Error, ErrorKind, Runtime};
 /// Between two looks at a quiet runtime, whether it still answers.
 const LOOK: Duration = Duration::from_secs(10);
 /// First and longest wait between two tries to get back.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+const BACK: Backoff = Backoff::new(Duration::from_millis(100), LONGEST);
+const LONGEST: Duration = Duration::from_secs(5);
 /// Events that wait for a slow listener before the runtime is made to wait.
 const QUEUE: usize = 256;
 
@@ -114,12 +116,12 @@ impl Runtime {
 struct Gone;
 
 async fn follow(runtime: &Runtime, mut since: SystemTime, events_tx: &mpsc::Sender<Event>) {
-    let mut wait = BACKOFF.0;
+    let mut retries = BACK.retries();
     loop {
         let began = Instant::now();
         let Ok(error) = subscribe(runtime, &mut since, events_tx).await else { return };
-        if began.elapsed() > BACKOFF.1 {
-            wait = BACKOFF.0;
+        if began.elapsed() > LONGEST {
+            retries.reset();
         }
         if events_tx.send(Event::Lost { why: error.report() }).await.is_err() {
             return;
@@ -129,8 +131,7 @@ async fn follow(runtime: &Runtime, mut since: SystemTime, events_tx: &mpsc::Send
             since = SystemTime::now();
         }
         loop {
-            tokio::time::sleep(wait.mul_f64(0.9 + 0.2 * jitter())).await;
-            wait = (wait * 2).min(BACKOFF.1);
+            tokio::time::sleep(retries.next_delay()).await;
             if runtime.ping().await.is_ok() {
                 break;
             }
@@ -191,13 +192,6 @@ fn after(message: &EventMessage) -> Option<SystemTime> {
 fn stamp(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{}.{:09}", since.as_secs(), since.subsec_nanos())
-}
-
-fn jitter() -> f64 {
-    let mut byte = [0_u8; 1];
-    // Without random numbers there is no jitter, and nothing worse.
-    let _ = aws_lc_rs::rand::fill(&mut byte);
-    f64::from(byte[0]) / 255.0
 }
 
 fn translate(message: EventMessage) -> Option<Event> {

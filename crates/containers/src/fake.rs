@@ -11,10 +11,11 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use causeway_base::lock::lock;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, broadcast, oneshot};
 
@@ -124,11 +125,6 @@ pub(crate) struct Shared {
     hook: Mutex<Option<Hook>>,
 }
 
-/// A test that panics while it holds a lock has failed already.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Fake {
     /// Starts a runtime of this kind, empty.
     pub fn start(kind: Kind) -> Self {
@@ -169,11 +165,6 @@ impl Fake {
     /// Lets the next calls of an operation go wrong.
     pub fn fault(&self, operation: Operation, fault: Fault, times: usize) {
         lock(&self.shared.faults).push((operation, fault, times));
-    }
-
-    /// All is well again.
-    pub fn clear_faults(&self) {
-        lock(&self.shared.faults).clear();
     }
 
     /// How often an operation was asked for.

@@ -2,10 +2,9 @@
 
 mod slice;
 
-pub use self::slice::SERVICE_NAME;
-
 use std::{error::Error as StdError, sync::Arc};
 
+use causeway_base::well_known::SERVICE_NAME_LABEL;
 use futures::StreamExt;
 use k8s_openapi::api::{
     core::v1::{Endpoints, Pod, Service},
@@ -100,7 +99,7 @@ async fn write_slices(
     wanted: &[EndpointSlice],
 ) -> Result<(), Error> {
     let api: Api<EndpointSlice> = Api::namespaced(client.clone(), namespace);
-    let labels = format!("{SERVICE_NAME}={service},{}={}", slice::MANAGED_BY, slice::MANAGER);
+    let labels = format!("{SERVICE_NAME_LABEL}={service},{}={}", slice::MANAGED_BY, slice::MANAGER);
     let listed = api.list(&ListParams::default().labels(&labels)).await.map_err(Error::api(
         "list",
         "EndpointSlices",

@@ -2,9 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
+use causeway_base::lock::lock;
+use causeway_base::random;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Event, EventSource, ObjectReference},
@@ -96,14 +98,14 @@ impl Recorder {
     }
 
     fn count(&self, key: &Key) -> Option<Said> {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = lock(&self.said);
         let entry = said.get_mut(key)?;
         entry.count += 1;
         Some(entry.clone())
     }
 
     fn remember(&self, key: Key, name: String) {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = lock(&self.said);
         if said.len() >= REMEMBERED {
             said.clear();
         }
@@ -122,7 +124,7 @@ fn build(
 ) -> Event {
     // Unique enough for a name: the time, and a few bits that differ between writers at the same instant. The time
     // leads, since clients show events of the same second in the order of their names.
-    let noise = u64::from(crate::retry::jitter(std::time::Duration::from_secs(5)).subsec_nanos());
+    let noise = random::number();
     let unique = (now.as_nanosecond() as u64 & !0xfff) | (noise & 0xfff);
     Event {
         metadata: ObjectMeta {

@@ -8,6 +8,8 @@ use std::{
     time::SystemTime,
 };
 
+use causeway_base::file;
+
 /// The directory of one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodDir {
@@ -51,7 +53,7 @@ impl PodDir {
     }
 
     pub fn create(&self) -> io::Result<()> {
-        create_private(&self.path)?;
+        file::create_private_dir(&self.path)?;
         let mark = self.path.join("created");
         if !mark.exists() {
             fs::write(mark, "")?;
@@ -79,9 +81,7 @@ impl PodDir {
     }
 
     pub fn write_address(&self, address: Ipv4Addr) -> io::Result<()> {
-        let (path, new) = (self.address_file(), self.path.join("address.new"));
-        fs::write(&new, format!("{address}\n"))?;
-        fs::rename(new, path)
+        file::replace(&self.address_file(), file::PRIVATE, format!("{address}\n").as_bytes())
     }
 
     pub fn path(&self) -> &Path {
@@ -114,11 +114,6 @@ impl PodDir {
     pub fn waiting_mark(&self, container: &str) -> PathBuf {
         self.container(container).join("waiting")
     }
-}
-
-/// Creates a directory, and those above it, for this user only.
-pub fn create_private(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Creates a directory that a container's own user can read; a private one above it keeps others out.

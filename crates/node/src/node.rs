@@ -2,6 +2,7 @@
 
 use std::{fs, io, path::PathBuf, sync::Arc, time::Duration};
 
+use causeway_base::file::create_private_dir;
 use http::Uri;
 use kube::{Client, config::Kubeconfig};
 use tokio_util::sync::CancellationToken;
@@ -10,7 +11,7 @@ use crate::{
     config::Config,
     endpoints,
     events::Recorder,
-    layout::{PodDir, create_private},
+    layout::PodDir,
     pod::{self, Addresses, ApiServer, Containers, Shared},
     registration, workload,
 };
@@ -35,7 +36,7 @@ impl Node {
     /// A node with this setup; its data directory is made if it is not there.
     pub fn new(mut config: Config) -> Result<Self, NodeError> {
         let unusable = |source| NodeError::DataDir { path: config.data_dir.clone(), source };
-        create_private(&config.data_dir).map_err(unusable)?;
+        create_private_dir(&config.data_dir).map_err(unusable)?;
         // Children have another working directory, so every path they get is absolute.
         config.data_dir = fs::canonicalize(&config.data_dir).map_err(unusable)?;
         Ok(Self { config })

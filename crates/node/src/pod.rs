@@ -29,6 +29,7 @@ use std::{
     time::Duration,
 };
 
+use causeway_base::backoff::spread;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::{
@@ -51,7 +52,7 @@ use self::{
     sources::{Kind, SourceRef},
     worker::{Update, Worker},
 };
-use crate::{config::Config, events::Recorder, retry::jitter, workload::is_code};
+use crate::{config::Config, events::Recorder, workload::is_code};
 
 /// Where the API server is, as pods reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -256,7 +257,7 @@ async fn place(shared: Arc<Shared>, pod: Arc<Pod>, shutdown: CancellationToken) 
         }
         tokio::select! {
             () = shutdown.cancelled() => return,
-            () = sleep(jitter(Duration::from_secs(2))) => {}
+            () = sleep(spread(Duration::from_secs(2))) => {}
         }
     }
 }

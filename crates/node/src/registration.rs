@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, error::Error as StdError, fs, net::IpAddr, time::Duration};
 
+use causeway_base::backoff::spread;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{
@@ -21,10 +22,7 @@ use serde_json::json;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    retry::jitter,
-    workload::{controller_reference, is_code},
-};
+use crate::workload::{controller_reference, is_code};
 
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 const LEASE_SECONDS: i32 = 40;
@@ -54,7 +52,7 @@ pub async fn run(client: Client, name: String, address: IpAddr, shutdown: Cancel
         };
         tokio::select! {
             () = shutdown.cancelled() => break,
-            () = sleep(jitter(wait)) => {}
+            () = sleep(spread(wait)) => {}
         }
     }
     // The server may be going down as well; then the next start sets it right.

@@ -8,11 +8,12 @@ mod hash;
 mod replica_set;
 mod unsupported;
 
+use causeway_base::report;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Client, Resource, ResourceExt};
 use tokio_util::sync::CancellationToken;
 
-use crate::{events::Recorder, retry::chain};
+use crate::events::Recorder;
 
 /// A failed step of a reconcile; retried with backoff.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +70,7 @@ pub fn controller_reference<K: Resource<DynamicType = ()>>(owner: &K) -> OwnerRe
 pub fn message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
-        other => chain(other),
+        other => report::chain(other),
     }
 }
 

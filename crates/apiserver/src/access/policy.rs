@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, RwLock};
 
+use causeway_base::lock::{read, write};
 use serde_json::Value;
 
 use super::attributes::Decision;
@@ -24,14 +25,13 @@ impl PolicyCache {
     pub fn current(&self, objects: &dyn Objects) -> Arc<Policy> {
         // Read before the objects: a change in between makes the result look older than it is, never newer.
         let revisions = COLLECTIONS.map(|plural| objects.last_change(RBAC, plural));
-        if let Some((made_from, policy)) = &*self.compiled.read().expect("no panic while holding the policy")
+        if let Some((made_from, policy)) = &*read(&self.compiled)
             && *made_from == revisions
         {
             return policy.clone();
         }
         let policy = Arc::new(Policy::compile(objects));
-        *self.compiled.write().expect("no panic while holding the policy") =
-            Some((revisions, policy.clone()));
+        *write(&self.compiled) = Some((revisions, policy.clone()));
         policy
     }
 }

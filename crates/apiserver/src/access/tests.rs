@@ -15,7 +15,7 @@ use crate::object::{name, namespace};
 
 /// Stored objects with their group and plural.
 #[derive(Default)]
-struct Fake {
+pub(crate) struct Fake {
     inner: Mutex<Inner>,
 }
 
@@ -63,7 +63,7 @@ impl Objects for Fake {
 }
 
 /// A server with the default roles, ServiceAccount `apps/robot` and its pod.
-fn server() -> (Arc<Fake>, Access) {
+pub(crate) fn server() -> (Arc<Fake>, Access) {
     let objects = Arc::new(Fake::default());
     for role in default_roles() {
         rbac(&objects, role);
@@ -113,7 +113,7 @@ fn bearer(token: &str) -> HeaderMap {
     headers(&[("authorization", &format!("Bearer {token}"))])
 }
 
-fn robot_token(access: &Access, spec: Value) -> String {
+pub(crate) fn robot_token(access: &Access, spec: Value) -> String {
     let answer = access.request_token("apps", "robot", json!({ "spec": spec })).unwrap();
     answer["status"]["token"].as_str().unwrap().to_owned()
 }

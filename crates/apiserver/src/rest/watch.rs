@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{BufMut, Bytes, BytesMut};
+use causeway_base::random;
 use futures::stream;
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -58,7 +59,7 @@ pub fn watch(call: &Call<'_>) -> Result<Response, ApiError> {
         // An event, not a refusal: clients take it as the end of a watch, after which they list again.
         Err(gone) => return Ok(body::raw(StatusCode::OK, "application/json", Body::from(expired(gone)))),
     };
-    let seconds = options.timeout_seconds.filter(|s| *s > 0).unwrap_or_else(|| 1800 + fastrand_below(1800));
+    let seconds = options.timeout_seconds.filter(|s| *s > 0).unwrap_or_else(|| 1800 + random::below(1800));
     let seconds = seconds.min(LONGEST_SECONDS);
     let mut bookmarks = tokio::time::interval_at(Instant::now() + BOOKMARK_PERIOD, BOOKMARK_PERIOD);
     bookmarks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -85,12 +86,6 @@ pub fn watch(call: &Call<'_>) -> Result<Response, ApiError> {
         Some((Ok::<_, std::convert::Infallible>(chunk), feed))
     });
     Ok(body::raw(StatusCode::OK, "application/json", Body::from_stream(chunks)))
-}
-
-/// Spreads reconnects; no need for secrecy.
-fn fastrand_below(limit: u64) -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    std::collections::hash_map::RandomState::new().build_hasher().finish() % limit
 }
 
 struct Feed {

@@ -1,8 +1,9 @@
 //! The evaluator behind the rules: JSON to CEL values by their schema, and the functions that the `cel` crate lacks.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 
+use causeway_base::lock::lock;
 use kube_cel::KubeCelExt;
 use kube_cel::cel::extractors::This;
 use kube_cel::cel::objects::{Key, Map, OptionalValue};
@@ -146,13 +147,13 @@ const PATTERN_CACHE: usize = 512;
 /// The crate compiles the pattern at every call, which costs more than the rest of a rule.
 fn matches(This(text): This<Arc<String>>, pattern: Arc<String>) -> Result<bool, ExecutionError> {
     static CACHE: LazyLock<Mutex<HashMap<Arc<String>, Regex>>> = LazyLock::new(Mutex::default);
-    let cached = CACHE.lock().unwrap_or_else(PoisonError::into_inner).get(&pattern).cloned();
+    let cached = lock(&CACHE).get(&pattern).cloned();
     let regex = if let Some(regex) = cached {
         regex
     } else {
         let regex =
             super::build_regex(&pattern).map_err(|error| ExecutionError::function_error("matches", error))?;
-        let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = lock(&CACHE);
         if cache.len() >= PATTERN_CACHE {
             cache.clear();
         }

@@ -22,10 +22,11 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::*;
-use crate::access::{Access, PeerCertificate};
+use crate::access::PeerCertificate;
+use crate::access::tests::{robot_token, server as access_of_robot};
 use crate::pki::{PemPair, Pki};
-use crate::store::Store;
 
+const ROBOT: &str = "system:serviceaccount:apps:robot";
 const HOUR: Duration = Duration::from_hours(1);
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -33,6 +34,8 @@ struct Server {
     pki: Arc<Pki>,
     tls: Arc<ServerTls>,
     addr: SocketAddr,
+    /// Of a ServiceAccount.
+    token: String,
     shutdown: CancellationToken,
     task: JoinHandle<()>,
 }
@@ -40,10 +43,9 @@ struct Server {
 /// Answers with the user's name, and has one path that never ends.
 async fn start(limits: Limits) -> Server {
     let pki = Arc::new(Pki::ephemeral().unwrap());
-    let store = Arc::new(Store::open(None).unwrap());
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    io::Write::write_all(&mut file, b"s3cret,ops,1\n").unwrap();
-    let access = Arc::new(Access::new(&pki, store).with_token_file(file.path()).unwrap());
+    let (_, access) = access_of_robot();
+    let token = robot_token(&access, json!({}));
+    let access = Arc::new(access);
     let whoami = move |request: Request| async move {
         let peer = request.extensions().get::<PeerCertificate>();
         assert!(request.extensions().get::<ClientAddr>().is_some());
@@ -62,7 +64,7 @@ async fn start(limits: Limits) -> Server {
     let addr = listener.local_addr().unwrap();
     let shutdown = CancellationToken::new();
     let task = tokio::spawn(serve_with_limits(listener, router, tls.clone(), limits, shutdown.clone()));
-    Server { pki, tls, addr, shutdown, task }
+    Server { pki, tls, addr, token, shutdown, task }
 }
 
 impl Server {
@@ -118,8 +120,8 @@ async fn certificates_and_tokens_authenticate_over_http2() {
     let (status, body) = server.whoami(Some(&alice), None).await;
     assert_eq!((status, &body["name"]), (StatusCode::OK, &json!("alice")));
     assert_eq!(body["groups"], json!(["devs", "ops", "system:authenticated"]));
-    let (status, body) = server.whoami(None, Some("s3cret")).await;
-    assert_eq!((status, &body["name"]), (StatusCode::OK, &json!("ops")));
+    let (status, body) = server.whoami(None, Some(&server.token)).await;
+    assert_eq!((status, &body["name"]), (StatusCode::OK, &json!(ROBOT)));
     let (status, body) = server.whoami(None, None).await;
     assert_eq!((status, &body["reason"]), (StatusCode::UNAUTHORIZED, &json!("Unauthorized")));
 }
@@ -130,8 +132,8 @@ async fn a_strangers_certificate_neither_helps_nor_breaks_the_handshake() {
     let stranger = Pki::ephemeral().unwrap().client_certificate("root", &["system:masters"], HOUR).unwrap();
     let (status, _) = server.whoami(Some(&stranger), None).await;
     assert_eq!(status, StatusCode::UNAUTHORIZED);
-    let (status, body) = server.whoami(Some(&stranger), Some("s3cret")).await;
-    assert_eq!((status, &body["name"]), (StatusCode::OK, &json!("ops")));
+    let (status, body) = server.whoami(Some(&stranger), Some(&server.token)).await;
+    assert_eq!((status, &body["name"]), (StatusCode::OK, &json!(ROBOT)));
 }
 
 #[tokio::test]
@@ -145,16 +147,15 @@ async fn a_serving_certificate_proves_no_client() {
 async fn speaks_http1_and_is_known_by_its_names() {
     let server = start(Limits::default()).await;
     let mut stream = server.connect(None, &[b"http/1.1"]).await;
-    stream
-        .write_all(
-            b"GET /whoami HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer s3cret\r\nConnection: close\r\n\r\n",
-        )
-        .await
-        .unwrap();
+    let token = &server.token;
+    let request = format!(
+        "GET /whoami HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     timeout(PATIENCE, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
     let answer = String::from_utf8(answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("\"ops\""), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains(ROBOT), "{answer}");
 }
 
 #[tokio::test]
@@ -220,8 +221,7 @@ async fn shutdown_cuts_endless_responses_at_the_deadline() {
 
 #[test]
 fn pauses_grow_and_stay_bounded() {
-    let mut backoff = Backoff::default();
-    let pauses: Vec<_> = (0..12).map(|_| backoff.next().as_millis()).collect();
+    let pauses: Vec<_> = (1..=12).map(|failures| ACCEPT.ceiling(failures).as_millis()).collect();
     assert_eq!(pauses[..4], [5, 10, 20, 40]);
     assert_eq!(pauses[11], 1000);
 }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use causeway_base::lock::{read, write};
 use jiff::Timestamp;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
@@ -84,7 +85,7 @@ impl ServerTls {
     /// Replaces the serving certificate; connections that are open keep theirs.
     pub fn renew(&self) -> Result<(), Error> {
         let serving = make(&self.pki, &self.names, &self.provider)?;
-        *self.current.0.write().expect("no panic while holding the certificate") = serving;
+        *write(&self.current.0) = serving;
         Ok(())
     }
 
@@ -92,7 +93,7 @@ impl ServerTls {
     pub(super) async fn keep_renewed(&self) {
         loop {
             tokio::time::sleep(CHECK_INTERVAL).await;
-            let not_after = self.current.0.read().expect("no panic while holding the certificate").not_after;
+            let not_after = read(&self.current.0).not_after;
             if Timestamp::now() + RENEW_BEFORE < not_after {
                 continue;
             }
@@ -123,7 +124,7 @@ impl std::fmt::Debug for Current {
 
 impl ResolvesServerCert for Current {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.read().expect("no panic while holding the certificate").key.clone())
+        Some(read(&self.0).key.clone())
     }
 }
 

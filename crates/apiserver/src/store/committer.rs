@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
 use bytes::Bytes;
+use causeway_base::lock::{read, write};
 use serde_json::Value;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
@@ -72,7 +73,7 @@ impl Committer {
     }
 
     fn commit(&mut self, group: impl Iterator<Item = Request>) {
-        let mut revision = self.state.read().expect("no panic while holding the store").revision;
+        let mut revision = read(&self.state).revision;
         let mut changes: Vec<Arc<Change>> = Vec::new();
         let mut answers: Vec<Answer> = Vec::new();
         let mut ahead: HashMap<Key, Option<Arc<Stored>>> = HashMap::new();
@@ -122,7 +123,7 @@ impl Committer {
     /// Writes the log anew when most of it is history. Nothing is lost if that fails: the old one goes on.
     fn tidy(&mut self, revision: u64) {
         let Some(disk) = self.disk.as_mut().filter(|disk| disk.wants_rewrite()) else { return };
-        let state = self.state.read().expect("no panic while holding the store");
+        let state = read(&self.state);
         let objects: Vec<Arc<Stored>> = state.collections.values().flat_map(|c| c.list(None)).collect();
         drop(state);
         if let Err(error) = disk.rewrite(revision, &objects) {
@@ -131,13 +132,13 @@ impl Committer {
     }
 
     fn current(&self, key: &Key) -> Option<Arc<Stored>> {
-        let state = self.state.read().expect("no panic while holding the store");
+        let state = read(&self.state);
         state.collections.get(&key.resource)?.get(key).cloned()
     }
 
     /// Lets readers see the changes; returns who tells the watchers of each changed collection.
     fn show(&self, changes: &[Arc<Change>], revision: u64) -> Vec<watch::Sender<u64>> {
-        let mut state = self.state.write().expect("no panic while holding the store");
+        let mut state = write(&self.state);
         let mut announcers = Vec::new();
         let mut announced: Option<&GroupResource> = None;
         for change in changes {

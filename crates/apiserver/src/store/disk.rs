@@ -14,6 +14,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use causeway_base::file;
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 
 use super::collection::{Change, ChangeKind};
@@ -155,7 +156,7 @@ impl Disk {
         file.write_all(&last)?;
         file.sync_all()?;
         std::fs::rename(&fresh, &self.path)?;
-        sync_directory(&self.path)?;
+        file::sync_directory_of(&self.path)?;
         self.file = file;
         self.end = end + last.len() as u64;
         self.reserved = self.end;
@@ -178,13 +179,7 @@ fn open_locked(path: &Path) -> io::Result<File> {
 fn start(file: &File, path: &Path) -> io::Result<()> {
     file.write_all_at(HEADER, 0)?;
     file.sync_all()?;
-    sync_directory(path)
-}
-
-/// A new name is durable when its directory is.
-fn sync_directory(path: &Path) -> io::Result<()> {
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(parent)?.sync_all()
+    file::sync_directory_of(path)
 }
 
 /// The place of an object in the log.

@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, RwLock};
 
+use causeway_base::lock::read;
 use tokio::sync::watch;
 
 use super::{Change, Compacted, GroupResource, State};
@@ -44,7 +45,7 @@ impl Watcher {
 
     /// The changes there are now, without waiting. Moves the position to the store's revision.
     pub fn poll(&mut self) -> Result<Vec<Arc<Change>>, Compacted> {
-        let state = self.state.read().expect("no panic while holding the store");
+        let state = read(&self.state);
         let changes = match state.collections.get(&self.resource) {
             Some(collection) => collection.changes_after(self.position)?,
             None => Vec::new(),

@@ -1,5 +1,7 @@
 //! Protobuf's wire: tags, varints, fixed numbers and runs of bytes, taken off the front of a slice.
 
+use causeway_base::varint;
+
 use super::Fault;
 
 /// What is left of one message.
@@ -49,16 +51,10 @@ impl<'a> Reader<'a> {
     }
 
     pub fn varint(&mut self) -> Result<u64, Fault> {
-        let mut value = 0_u64;
-        for shift in (0..70).step_by(7) {
-            let [byte] = self.array()?;
-            // The tenth byte has room for one bit: what does not fit is dropped, as Go does.
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Ok(value);
-            }
-        }
-        Err(Fault::LongVarint)
+        varint::take(&mut self.rest).map_err(|error| match error {
+            varint::Error::Truncated => Fault::Truncated,
+            varint::Error::TooLong => Fault::LongVarint,
+        })
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], Fault> {

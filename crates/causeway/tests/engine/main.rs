@@ -9,7 +9,6 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
 use causeway_testkit::PATIENCE;
 use causeway_testkit::blocking::eventually;

@@ -25,7 +25,7 @@ impl Drop for Envoy {
 /// A port of 127.0.0.1 that was free a moment ago.
 #[test]
 fn what_envoy_refuses_is_in_the_status_with_its_words_and_the_rest_runs_on() {
-    let Some(program) = causeway_testkit::envoy::program() else { return };
+    let Some(envoy) = causeway_testkit::envoy::program() else { return };
     let world = World::new();
     let one = TlsBackend::start("one", &["one.test", "two.test"]);
     world.service("one", &one);
@@ -37,7 +37,7 @@ fn what_envoy_refuses_is_in_the_status_with_its_words_and_the_rest_runs_on() {
     let bootstrap = finish(bootstrap.args(["--admin", &format!("127.0.0.1:{admin}")])).ok();
     let config = world.root.path().join("bootstrap.json");
     std::fs::write(&config, bootstrap).unwrap();
-    let envoy = Command::new(program)
+    let envoy = Command::new(envoy)
         .arg("-c")
         .arg(&config)
         .args(["--use-dynamic-base-id", "--concurrency", "1", "-l", "error"])

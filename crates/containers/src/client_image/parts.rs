@@ -5,10 +5,11 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use aws_lc_rs::digest;
+use causeway_base::lock::lock;
 
 use super::{Error, elf};
 
@@ -51,11 +52,7 @@ impl Parts {
     /// Looks at the binary, lists what it needs and hashes it all.
     pub async fn of(binary: &Path) -> Result<Self, Error> {
         let version = version(binary)?;
-        let known = KNOWN
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .as_ref()
-            .and_then(|known| known.get(&version).cloned());
+        let known = lock(&KNOWN).as_ref().and_then(|known| known.get(&version).cloned());
         if let Some(parts) = known {
             return Ok(Self { binary: binary.to_owned(), ..parts });
         }
@@ -74,11 +71,7 @@ impl Parts {
             dynamic,
             content,
         };
-        KNOWN
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get_or_insert_default()
-            .insert(version, parts.clone());
+        lock(&KNOWN).get_or_insert_default().insert(version, parts.clone());
         Ok(parts)
     }
 

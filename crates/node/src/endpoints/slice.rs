@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use causeway_base::well_known::SERVICE_NAME_LABEL;
 use k8s_openapi::{
     api::{
         core::v1::{
@@ -16,7 +17,6 @@ use kube::ResourceExt;
 
 use crate::workload::controller_reference;
 
-pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 pub const MANAGER: &str = "endpointslice-controller.causeway.dev";
 
@@ -61,7 +61,7 @@ pub fn build_slices(service: &Service, pods: &[Pod]) -> Vec<EndpointSlice> {
         groups.insert(("IPv4", Vec::new()), Vec::new());
     }
     let mut labels: BTreeMap<String, String> = service.labels().clone();
-    labels.insert(SERVICE_NAME.into(), service.name_any());
+    labels.insert(SERVICE_NAME_LABEL.into(), service.name_any());
     labels.insert(MANAGED_BY.into(), MANAGER.into());
     groups
         .into_iter()

@@ -8,8 +8,10 @@ use std::{
     io,
     net::Ipv4Addr,
     ops::RangeInclusive,
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
 };
+
+use causeway_base::lock::lock;
 
 use crate::layout::PodDir;
 
@@ -30,7 +32,7 @@ impl Addresses {
 
     /// The address of a pod: the one it has, else `before`, which its status still tells, else a free one.
     pub fn assign(&self, dir: &PodDir, before: Option<Ipv4Addr>) -> io::Result<Ipv4Addr> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = lock(&self.taken);
         if let Some(address) = taken.get(&dir.uid).filter(|address| self.range.contains(*address)) {
             return Ok(*address);
         }
@@ -48,7 +50,7 @@ impl Addresses {
 
     /// Takes back the address of a pod that is gone.
     pub fn release(&self, uid: &str) {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+        lock(&self.taken).remove(uid);
     }
 
     /// Every address of the range once, beginning anywhere: two nodes on one machine rarely meet, and the address of

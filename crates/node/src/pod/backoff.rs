@@ -2,21 +2,23 @@
 
 use std::time::Duration;
 
-use crate::{config::Config, retry::exponential};
+use causeway_base::Backoff;
+
+use crate::config::Config;
 
 /// Delays of one container: none for the first restart, then doubling; a long run starts over.
 #[derive(Clone, Debug)]
-pub struct Backoff {
-    base: Duration,
-    max: Duration,
+pub(crate) struct RestartBackoff {
+    backoff: Backoff,
     reset: Duration,
     restarts: u32,
 }
 
-impl Backoff {
-    /// A backoff that has seen `restarts` restarts already.
+impl RestartBackoff {
+    /// One that has seen `restarts` restarts already.
     pub fn new(config: &Config, restarts: u32) -> Self {
-        Self { base: config.backoff_base, max: config.backoff_max, reset: config.backoff_reset, restarts }
+        let backoff = Backoff::new(config.backoff_base, config.backoff_max);
+        Self { backoff, reset: config.backoff_reset, restarts }
     }
 
     /// The delay after a run of this length.
@@ -27,7 +29,7 @@ impl Backoff {
         self.restarts = self.restarts.saturating_add(1);
         match self.restarts {
             1 => Duration::ZERO,
-            restarts => exponential(self.base, self.max, restarts - 2),
+            restarts => self.backoff.ceiling(restarts - 1),
         }
     }
 }
@@ -38,7 +40,7 @@ mod tests {
 
     #[test]
     fn restarts_at_once_then_doubles_and_forgets_after_a_long_run() {
-        let mut backoff = Backoff::new(&Config::new("n", "/d", "/p"), 0);
+        let mut backoff = RestartBackoff::new(&Config::new("n", "/d", "/p"), 0);
         let short = Duration::from_secs(1);
         let delays: Vec<u64> = (0..8).map(|_| backoff.after_run(short).as_secs()).collect();
         assert_eq!(delays, [0, 10, 20, 40, 80, 160, 300, 300]);

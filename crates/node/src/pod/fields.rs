@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeMap, fmt::Write, net::IpAddr};
 
+use causeway_base::Quantity;
 use k8s_openapi::{
     api::core::v1::{Container, Pod, ResourceFieldSelector},
-    apimachinery::pkg::api::resource::Quantity,
+    apimachinery::pkg::api::resource,
 };
 use kube::ResourceExt;
 
@@ -80,44 +81,21 @@ pub fn resource(
         "requests" => resources.requests,
         _ => return Err(format!("unsupported container resource: {}", selector.resource)),
     };
-    let set = quantities.unwrap_or_default().get(name).and_then(millis);
+    let set = quantities.unwrap_or_default().get(name).and_then(amount);
     let value = match (set, list, name) {
         (Some(value), ..) => value,
         // Without a limit a container may use the whole machine.
-        (None, "limits", "cpu") => u128::from(host.cpus) * 1000,
-        (None, "limits", "memory") => u128::from(host.memory) * 1000,
-        _ => 0,
+        (None, "limits", "cpu") => Quantity::from_units(host.cpus.into()),
+        (None, "limits", "memory") => Quantity::from_units(host.memory),
+        _ => Quantity::from_units(0),
     };
-    let divisor = selector.divisor.as_ref().and_then(millis).filter(|divisor| *divisor > 0).unwrap_or(1000);
-    Ok(value.div_ceil(divisor).to_string())
+    let units = selector.divisor.as_ref().and_then(amount).and_then(|divisor| value.in_units_of(divisor));
+    Ok(units.or_else(|| value.in_units_of(Quantity::from_units(1))).unwrap_or_default().to_string())
 }
 
-/// A quantity in thousandths.
-pub fn millis(quantity: &Quantity) -> Option<u128> {
-    let text = quantity.0.trim();
-    let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    let (number, suffix) = text.split_at(digits);
-    let factor: u128 = match suffix {
-        "m" => 1,
-        "" => 1000,
-        "k" => 1_000_000,
-        "M" => 1_000_000_000,
-        "G" => 1_000_000_000_000,
-        "T" => 1_000_000_000_000_000,
-        "Ki" => 1000 << 10,
-        "Mi" => 1000 << 20,
-        "Gi" => 1000 << 30,
-        "Ti" => 1000 << 40,
-        _ => return None,
-    };
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let mut value = if whole.is_empty() { 0 } else { whole.parse::<u128>().ok()? * factor };
-    let mut part = factor;
-    for digit in fraction.chars() {
-        part /= 10;
-        value += u128::from(digit.to_digit(10)?) * part;
-    }
-    Some(value)
+/// What a quantity of the API says.
+pub(super) fn amount(quantity: &resource::Quantity) -> Option<Quantity> {
+    Quantity::parse(quantity.0.trim())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use causeway_base::Quantity;
 use causeway_containers::{Attachment, ContainerSpec, Mount, PortSpec, Protocol, labels};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt;
@@ -14,7 +15,7 @@ use kube::ResourceExt;
 use super::{
     Shared,
     env::{self, Environment},
-    fields::millis,
+    fields::amount,
     launch::{self, LaunchError},
     mounts::Mounts,
     runtime::KIND,
@@ -101,7 +102,7 @@ fn spec(pod: &Pod, container: &Container, environment: &Environment, mounts: &Mo
     let (user, group) = (own.run_as_user.or(pods.run_as_user), own.run_as_group.or(pods.run_as_group));
     let capabilities = own.capabilities.unwrap_or_default();
     let limits = container.resources.clone().and_then(|resources| resources.limits).unwrap_or_default();
-    let limit = |name: &str| limits.get(name).and_then(millis);
+    let limit = |name: &str| limits.get(name).and_then(amount);
     let (networks, ports) = if pod_spec.host_network == Some(true) {
         (vec![Attachment { network: "host".to_owned(), aliases: vec![] }], vec![])
     } else {
@@ -133,8 +134,12 @@ fn spec(pod: &Pod, container: &Container, environment: &Environment, mounts: &Mo
         no_new_privileges: own.allow_privilege_escalation == Some(false),
         drop_capabilities: capabilities.drop.unwrap_or_default(),
         add_capabilities: capabilities.add.unwrap_or_default(),
-        memory: limit("memory").map(|thousandths| (thousandths / 1000) as i64),
-        milli_cpus: limit("cpu").map(|thousandths| thousandths as i64),
+        memory: limit("memory")
+            .and_then(|bytes| bytes.in_units_of(Quantity::from_units(1)))
+            .map(|bytes| bytes as i64),
+        milli_cpus: limit("cpu")
+            .and_then(|cpus| cpus.in_units_of(Quantity::parse("1m")?))
+            .map(|millis| millis as i64),
         ..ContainerSpec::default()
     }
 }

@@ -9,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use causeway_base::file::create_private_dir;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt;
 use serde_json::json;
@@ -22,10 +23,7 @@ use super::{
     sources::Sources,
     token::MOUNT_PATH,
 };
-use crate::{
-    layout::{PodDir, create_private},
-    process::Launch,
-};
+use crate::{layout::PodDir, process::Launch};
 
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -156,7 +154,7 @@ fn working_dir(container: &Container, mounts: &Mounts, root: &Path) -> io::Resul
         return Ok(mapped);
     }
     let below = root.join(wanted.trim_start_matches('/'));
-    create_private(&below)?;
+    create_private_dir(&below)?;
     Ok(below)
 }
 
@@ -171,7 +169,7 @@ fn write_kubeconfig(path: &Path, server: &str, credentials: &Path) -> io::Result
         "current-context": "pod",
     });
     if let Some(parent) = path.parent() {
-        create_private(parent)?;
+        create_private_dir(parent)?;
     }
     fs::write(path, serde_json::to_vec_pretty(&config)?)
 }

@@ -8,10 +8,11 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+use causeway_base::file::create_private_dir;
 use k8s_openapi::api::core::v1::Container;
 
 use super::env::Environment;
-use crate::layout::{PodDir, create_private};
+use crate::layout::PodDir;
 
 /// One mount of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +110,7 @@ impl Mounts {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        create_private(root)?;
+        create_private_dir(root)?;
         for mount in &self.0 {
             let nested =
                 self.0.iter().any(|other| other.path != mount.path && mount.path.starts_with(&other.path));
@@ -121,7 +122,7 @@ impl Mounts {
             }
             let link = root.join(below);
             if let Some(parent) = link.parent() {
-                create_private(parent)?;
+                create_private_dir(parent)?;
             }
             symlink(&mount.source, &link)?;
         }

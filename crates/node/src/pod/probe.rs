@@ -7,6 +7,7 @@ mod http;
 
 use std::time::Duration;
 
+use causeway_base::backoff::spread;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Probe};
 use tokio::{
@@ -15,7 +16,6 @@ use tokio::{
 };
 
 use self::check::Check;
-use crate::retry::jitter;
 
 /// What a probe decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -111,7 +111,7 @@ pub async fn run<T: Send + 'static>(
         if kind == Kind::Startup && verdict == Some(true) {
             return;
         }
-        sleep(jitter(period)).await;
+        sleep(spread(period)).await;
     }
 }
 

@@ -5,9 +5,10 @@ use std::{
     collections::{HashMap, HashSet},
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
+use causeway_base::lock::lock;
 use causeway_containers::{Choice, Runtime, labels};
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -200,10 +201,6 @@ impl Containers {
         });
         None
     }
-}
-
-fn lock(pulls: &Mutex<HashMap<String, Pull>>) -> MutexGuard<'_, HashMap<String, Pull>> {
-    pulls.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use tokio::{task::AbortHandle, time::Instant};
 
 use super::{
-    backoff::Backoff,
+    backoff::RestartBackoff,
     status::{View, restart_policy},
 };
 use crate::{
@@ -81,7 +81,7 @@ pub struct Slot {
     pub waiting: Option<Waiting>,
     /// Not before then is it started again.
     pub retry_at: Option<Instant>,
-    pub backoff: Backoff,
+    pub backoff: RestartBackoff,
     pub started: bool,
     pub ready: bool,
     pub stop: Option<Stop>,
@@ -101,7 +101,7 @@ impl Slot {
             last: None,
             waiting: None,
             retry_at: None,
-            backoff: Backoff::new(config, 0),
+            backoff: RestartBackoff::new(config, 0),
             started: false,
             ready: false,
             stop: None,
@@ -121,7 +121,7 @@ impl Slot {
         };
         if let Some((number, instance)) = next()? {
             let exit = instance.exit();
-            slot.backoff = Backoff::new(config, number as u32);
+            slot.backoff = RestartBackoff::new(config, number as u32);
             if exit.is_none() {
                 // As it was before the node went away, until a probe says otherwise.
                 let statuses = pod

@@ -1,15 +1,8 @@
 //! A running or ended attempt as the node sees it: start it, find it again, signal it, await its end.
 
-use std::{
-    fs, io,
-    net::IpAddr,
-    os::{fd::OwnedFd, unix::fs::DirBuilderExt},
-    path::PathBuf,
-    process::Stdio,
-    sync::Arc,
-    time::Duration,
-};
+use std::{fs, io, net::IpAddr, os::fd::OwnedFd, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
+use causeway_base::file;
 use jiff::Timestamp;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use tokio::{
@@ -63,7 +56,7 @@ impl Instance {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(prepare(error)),
             _ => {}
         }
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory).map_err(prepare)?;
+        file::create_private_dir(&directory).map_err(prepare)?;
         let attempt = Attempt::at(&directory);
         attempt.write_launch(&launch).map_err(prepare)?;
         let messages = fs::File::create(directory.join("shim.log")).map_err(prepare)?;

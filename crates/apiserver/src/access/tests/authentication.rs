@@ -1,4 +1,3 @@
-use std::io::Write;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -143,35 +142,6 @@ fn a_pod_being_deleted_keeps_its_token_for_a_minute() {
     assert_eq!(user.extra["authentication.kubernetes.io/pod-uid"], ["pod-1"]);
     assert_eq!(user.extra["authentication.kubernetes.io/node-name"], ["here"]);
     assert_eq!(at(90).unwrap_err().code, 401);
-}
-
-#[test]
-fn tokens_of_a_file_name_their_user() {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    writeln!(file, "# token,user,uid,groups\ns3cret,ops,1,\"system:masters,oncall\"\nplain,bob,2").unwrap();
-    let (_, access) = server();
-    let access = access.with_token_file(file.path()).unwrap();
-    let user = access.authenticate(&bearer("s3cret"), None, "/api").unwrap();
-    assert_eq!(user.name, "ops");
-    assert_eq!(user.groups, ["system:masters", "oncall", "system:authenticated"]);
-    assert_eq!(access.authenticate(&bearer("plain"), None, "/api").unwrap().name, "bob");
-    assert!(access.authenticate(&bearer("s3cre"), None, "/api").is_err());
-}
-
-#[test]
-fn a_bad_token_file_is_refused_with_its_line() {
-    for (text, problem) in [
-        ("t,u,1\nt2,u2\n", "line 2 has the wrong number of fields"),
-        (",u,1\n", "line 1 has an empty token"),
-        ("t,,1\n", "line 1 has an empty user name"),
-        ("t,u,1,\"a\n", "line 1 has an unclosed quote"),
-    ] {
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        file.write_all(text.as_bytes()).unwrap();
-        let (_, access) = server();
-        let message = access.with_token_file(file.path()).err().unwrap().to_string();
-        assert!(message.contains(problem), "{message}");
-    }
 }
 
 #[test]

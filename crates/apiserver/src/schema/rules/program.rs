@@ -5,8 +5,9 @@ mod rewrite;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 
+use causeway_base::lock::lock;
 use kube_cel::cel::parser::Parser;
 use kube_cel::cel::{ExecutionError, IdedExpr, Value as Cel};
 use serde_json::Value;
@@ -140,7 +141,7 @@ const PARSED: usize = 256;
 /// Parsing is by far the dearest step, and schemas repeat the same rule in many places.
 fn parse_shared(source: &str) -> Result<Arc<IdedExpr>, String> {
     static CACHE: LazyLock<Mutex<HashMap<String, Arc<IdedExpr>>>> = LazyLock::new(Mutex::default);
-    let known = CACHE.lock().unwrap_or_else(PoisonError::into_inner).get(source).cloned();
+    let known = lock(&CACHE).get(source).cloned();
     if let Some(expression) = known {
         return Ok(expression);
     }
@@ -149,7 +150,7 @@ fn parse_shared(source: &str) -> Result<Arc<IdedExpr>, String> {
     let parsed = catch_unwind(AssertUnwindSafe(|| parser.parse(source)))
         .map_err(|_| format!("the expression cannot be parsed: {source}"))?;
     let expression = Arc::new(parsed.map_err(|error| error.to_string())?);
-    let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut cache = lock(&CACHE);
     if cache.len() >= PARSED {
         cache.clear();
     }

@@ -37,7 +37,7 @@ fn pods_with_other_ports_get_other_slices() {
     assert_eq!(ready(&slices[0]), [("a".to_owned(), true), ("b".to_owned(), false)]);
     assert_eq!(slices[0].ports.as_ref().unwrap()[0].port, Some(8080));
     assert_eq!(slices[1].ports.as_ref().unwrap()[0].port, Some(9090));
-    assert_eq!(slices[0].metadata.labels.as_ref().unwrap()[SERVICE_NAME], "web");
+    assert_eq!(slices[0].metadata.labels.as_ref().unwrap()[SERVICE_NAME_LABEL], "web");
     assert_ne!(slices[0].metadata.name, slices[1].metadata.name);
 }
 

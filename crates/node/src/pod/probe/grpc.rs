@@ -1,6 +1,7 @@
 //! The gRPC health check, `grpc.health.v1.Health/Check`: one unary call, small enough to be written by hand.
 
 use bytes::{BufMut, Bytes, BytesMut};
+use causeway_base::varint;
 use http::{Request, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http2;
@@ -96,35 +97,22 @@ fn decode(frame: &[u8]) -> Option<u64> {
     let mut message = rest.get(..length)?;
     let mut status = 0;
     while !message.is_empty() {
-        let tag = take_varint(&mut message)?;
+        let tag = varint::take(&mut message).ok()?;
         match tag & 7 {
             0 => {
-                let value = take_varint(&mut message)?;
+                let value = varint::take(&mut message).ok()?;
                 if tag >> 3 == 1 {
                     status = value;
                 }
             }
             2 => {
-                let length = take_varint(&mut message)? as usize;
+                let length = varint::take(&mut message).ok()? as usize;
                 message = message.get(length..)?;
             }
             _ => return None,
         }
     }
     Some(status)
-}
-
-fn take_varint(message: &mut &[u8]) -> Option<u64> {
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = message.split_first()?;
-        *message = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

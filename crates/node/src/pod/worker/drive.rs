@@ -2,13 +2,14 @@
 
 use std::{fs, io, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
+use causeway_base::file::create_private_dir;
+use causeway_base::{Backoff, backoff::spread, report};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, Volume};
 use tokio::time::Instant;
 
 use super::{Timer, Worker};
 use crate::{
-    layout::create_private,
     pod::{
         guest,
         image::Entrypoint,
@@ -20,12 +21,10 @@ use crate::{
         volume::{self, Content, Inputs, VolumeError, atomic},
     },
     process::{Instance, Launch, attempt::Attempt},
-    retry::{exponential, jitter},
     workload::message,
 };
 
-const RETRY_FIRST: Duration = Duration::from_millis(500);
-const RETRY_LONGEST: Duration = Duration::from_mins(1);
+const VOLUME_RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_mins(1));
 const CONFIG_RETRY: Duration = Duration::from_secs(10);
 /// Between two looks at an image that is being pulled.
 const PULL_LOOK: Duration = Duration::from_millis(500);
@@ -192,8 +191,8 @@ impl Worker {
 
     async fn volumes_failed(&mut self, error: &SetupError, timer: &mut Timer) {
         let message = error.message();
-        let wait = jitter(exponential(RETRY_FIRST, RETRY_LONGEST, self.volumes.failures));
         self.volumes.failures = self.volumes.failures.saturating_add(1);
+        let wait = VOLUME_RETRY.delay(self.volumes.failures);
         self.volumes.retry_at = Some(Instant::now() + wait);
         timer.after(wait);
         for slot in self.slots.iter_mut().filter(|slot| slot.run.is_none()) {
@@ -286,7 +285,7 @@ impl Worker {
         {
             Ok(instance) => instance,
             Err(error) => {
-                let text = crate::retry::chain(&error);
+                let text = report::chain(&error);
                 self.cannot_start(index, "RunContainerError", &text, timer).await;
                 return;
             }
@@ -380,7 +379,7 @@ impl Worker {
     }
 
     async fn cannot_start(&mut self, index: usize, reason: &str, message: &str, timer: &mut Timer) {
-        let wait = jitter(CONFIG_RETRY);
+        let wait = spread(CONFIG_RETRY);
         timer.after(wait);
         if let Some(slot) = self.slots.get_mut(index) {
             slot.retry_at = Some(Instant::now() + wait);
@@ -394,7 +393,7 @@ fn write_volume(volume: &Volume, path: &Path, content: &Content) -> io::Result<(
     match content {
         Content::Files(payload) => atomic::write(path, payload).map(drop),
         Content::Empty => {
-            create_private(path)?;
+            create_private_dir(path)?;
             // For containers with users of their own; the pod's directory above keeps everybody else out.
             fs::set_permissions(path, fs::Permissions::from_mode(0o777))
         }

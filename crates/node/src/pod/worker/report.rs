@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use causeway_base::backoff::spread;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kube::{
@@ -13,7 +14,6 @@ use serde_json::json;
 use super::{Timer, Worker};
 use crate::{
     pod::{slot::Role, status},
-    retry::jitter,
     workload::is_code,
 };
 
@@ -59,7 +59,7 @@ impl Worker {
                     error = &error as &dyn std::error::Error,
                     "cannot write a pod's status"
                 );
-                timer.after(jitter(RETRY));
+                timer.after(spread(RETRY));
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use causeway_base::backoff::spread;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -17,7 +18,6 @@ use crate::{
         slot::{Role, Slot, Stop},
         stop,
     },
-    retry::jitter,
     workload::is_code,
 };
 
@@ -88,7 +88,7 @@ impl Worker {
                     error = &error as &dyn std::error::Error,
                     "cannot remove a pod"
                 );
-                timer.after(jitter(RETRY));
+                timer.after(spread(RETRY));
             }
         }
     }
