@@ -26,10 +26,11 @@ impl Programs {
     }
 }
 
-/// The first line that a program says when it is asked.
+/// The first line with a number that a program says when it is asked.
 pub(crate) fn version(program: &Path, arguments: &[&str]) -> String {
     let Ok(output) = Command::new(program).args(arguments).output() else { return String::new() };
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
-    said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default().to_owned()
+    let numbered = |line: &&str| line.chars().any(|c| c.is_ascii_digit());
+    said.lines().map(str::trim).find(numbered).unwrap_or_default().to_owned()
 }

@@ -33,7 +33,7 @@ impl Running {
         for mut command in commands {
             command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
             let child = command.spawn();
-            let child = child.with_context(|| format!("can't start {:?}", command.get_program()))?;
+            let child = child.with_context(|| format!("can't start {}", command.get_program().display()))?;
             running.children.push(child);
         }
         let said = || {
@@ -84,7 +84,9 @@ impl Drop for Running {
                 std::thread::sleep(Duration::from_millis(10));
             }
             if matches!(child.try_wait(), Ok(None)) {
-                tree(child.id()).into_iter().for_each(|pid| signal(pid, Signal::KILL));
+                for pid in tree(child.id()) {
+                    signal(pid, Signal::KILL);
+                }
             }
             // Ended either way; nothing is left to be done about it.
             let _ = child.wait();

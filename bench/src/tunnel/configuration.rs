@@ -70,12 +70,12 @@ pub(crate) fn causeway(program: &Path, setting: &Setting<'_>, dir: &Path) -> any
         .map(|(place, (users, target))| {
             json!({
                 "id": place + 1, "name": format!("tunnel-{place}"), "protocol": "TCP",
-                "port": {"fixed": users.port()}, "targets": [target],
+                "port": {"fixed": users.port()}, "endpoints": [{"address": target}],
             })
         })
         .collect();
     let config = json!({
-        "authority": dir.join("authority.pem"), "control": setting.control(), "data": setting.data(), "tunnels": tunnels,
+        "authority": dir.join("authority.pem"), "dial": {"control": setting.control(), "data": setting.data()}, "tunnels": tunnels,
     });
     write(dir, "tunnels.yaml", &format!("{config:#}\n"))
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_base::report::chain;
-use causeway_ir::Problem;
 use kube::{Api, Client, Resource, ResourceExt};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -18,6 +17,7 @@ use crate::followed::{Followed, Needs, State, Surroundings};
 use crate::known::Known;
 use crate::namespaces::Namespaces;
 use crate::saved::{Saved, StateFile};
+use crate::version::{Version, text};
 
 /// How long the API server may take before the saved state is used.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -49,33 +49,6 @@ pub(crate) struct Follower<F: Followed> {
     saved: Option<(Arc<Version<F>>, Known)>,
     plan_tx: watch::Sender<Option<Arc<F::Plan>>>, // → runner
     state_tx: watch::Sender<Arc<State<F>>>,       // → reporter
-}
-
-/// One version of the object.
-struct Version<F: Followed> {
-    object: Arc<F::Object>,
-    /// Its checked form, or what is wrong with it.
-    checked: Result<F::Checked, String>,
-    needs: Needs,
-}
-
-impl<F: Followed> Version<F> {
-    fn new(followed: &F, object: Arc<F::Object>) -> Self {
-        let checked = followed.check(&object).map_err(|problems| text(&problems));
-        let needs = checked.as_ref().map(|checked| followed.needs(checked)).unwrap_or_default();
-        Self { object, checked, needs }
-    }
-
-    fn generation(&self) -> Option<i64> {
-        self.object.meta().generation
-    }
-
-    /// Whether the other is this one, with nothing but another status.
-    fn is_same(&self, other: &F::Object) -> bool {
-        self.generation().is_some()
-            && self.generation() == other.meta().generation
-            && self.object.uid() == other.uid()
-    }
 }
 
 /// What became of a version.
@@ -312,9 +285,9 @@ impl<F: Followed> Follower<F> {
         if is_saved {
             return;
         }
-        let (object, known) = (Arc::clone(&version.object), self.known.clone());
+        let (copy, known) = (Arc::clone(&version), self.known.clone());
         let store = tokio::task::spawn_blocking(move || {
-            let object = bare::<F::Object>(&object).unwrap_or_else(|_| F::Object::clone(&object));
+            let object = copy.bare().unwrap_or_else(|_| F::Object::clone(&copy.object));
             file.store(&Saved { object, namespaces: known.bare() })
         });
         match store.await {
@@ -327,26 +300,9 @@ impl<F: Followed> Follower<F> {
     }
 }
 
-/// The object without what changes by itself.
-fn bare<O: serde::Serialize + serde::de::DeserializeOwned>(object: &O) -> Result<O, serde_json::Error> {
-    let mut value = serde_json::to_value(object)?;
-    if let Some(fields) = value.as_object_mut() {
-        fields.remove("status");
-    }
-    if let Some(metadata) = value.get_mut("metadata").and_then(serde_json::Value::as_object_mut) {
-        metadata.remove("managedFields");
-        metadata.remove("resourceVersion");
-    }
-    serde_json::from_value(value)
-}
-
 /// Those of the addresses that this machine has, found out by trying: an address that a socket can be bound to is one.
 fn here(needs: &Needs) -> Vec<IpAddr> {
     needs.addresses.iter().copied().filter(|address| UdpSocket::bind((*address, 0)).is_ok()).collect()
-}
-
-fn text(problems: &[Problem]) -> String {
-    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod proxy;
 mod report;
 mod runner;
 mod saved;
+mod version;
 
 pub use agent::{Agent, Config};
 pub use followed::{Followed, Needs, State, Surroundings};

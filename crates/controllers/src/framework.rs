@@ -1,14 +1,16 @@
 //! What every reconciler stands on: watches and caches, the one applier, status and Events, finalizers, leader election.
 
 pub mod apply;
-pub mod backoff;
 pub mod children;
 pub mod error;
 pub mod events;
 pub mod finalizer;
+pub(crate) mod finding;
 pub mod health;
+pub(crate) mod kinds;
 pub mod leader;
 pub mod metrics;
 pub mod report;
 pub mod runner;
+pub mod scope;
 pub mod status;

@@ -91,6 +91,11 @@ impl Received {
         &mut self.bytes[self.filled..]
     }
 
+    /// How much is kept. A peer that never ends a message must not make it grow for ever.
+    pub(crate) fn len(&self) -> usize {
+        self.filled
+    }
+
     /// So many bytes have come into the room.
     pub(crate) fn add(&mut self, count: usize) {
         self.filled += count;

@@ -77,16 +77,7 @@ impl Client {
             bound.map_err(|source| Error::Listen { address, source })
         };
         let (control, data) = (listen(options.control).await?, listen(options.data).await?);
-        let end = Arc::new(ContainerEnd {
-            credentials,
-            identity: Mutex::new(options.identity),
-            save_to: options.save_to,
-            session: Mutex::default(),
-            links: Mutex::default(),
-            entrances: Entrances::default(),
-            changed: watch::channel(()).0,
-            tasks: TaskTracker::new(),
-        });
+        let end = Arc::new(ContainerEnd::new(credentials, options.identity, options.save_to));
         Ok(Self { control, data, end })
     }
 
@@ -143,6 +134,19 @@ struct Session {
 }
 
 impl ContainerEnd {
+    fn new(credentials: Credentials, identity: Identity, save_to: Option<PathBuf>) -> Self {
+        Self {
+            credentials,
+            identity: Mutex::new(identity),
+            save_to,
+            session: Mutex::default(),
+            links: Mutex::default(),
+            entrances: Entrances::default(),
+            changed: watch::channel(()).0,
+            tasks: TaskTracker::new(),
+        }
+    }
+
     /// Makes a session the one in charge. What an older one had is dropped: its host is gone or was replaced.
     fn begin(self: &Arc<Self>, id: String) -> CancellationToken {
         let over = CancellationToken::new();

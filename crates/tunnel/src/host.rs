@@ -93,14 +93,14 @@ pub enum TunnelState {
         /// The container's port.
         port: u16,
     },
-    /// Clients are refused, since no target answers; the host looks again and again.
+    /// Clients are refused, since no endpoint answers; the host tries again and again.
     Unreachable {
         /// The container's port.
         port: u16,
         /// What connecting said.
         error: String,
     },
-    /// Clients are refused, since there is no target.
+    /// Clients are refused, since there is no endpoint.
     NoTargets {
         /// The container's port.
         port: u16,
@@ -129,20 +129,7 @@ impl Host {
     /// Starts dialling, on the current runtime.
     pub fn start(options: Options) -> Self {
         let (addresses, at) = watch::channel((options.control, options.data));
-        let end = Arc::new(HostEnd {
-            authority: options.authority,
-            data_links: options.data_links.max(1),
-            renewal: options.renewal,
-            exits: Mutex::default(),
-            asked: AtomicBool::new(false),
-            links: Mutex::default(),
-            observed: Mutex::default(),
-            changed: watch::channel(()).0,
-            publishing: Mutex::default(),
-            status: watch::channel(Status::default()).0,
-            renew_at: Mutex::new(Instant::now() + options.renewal.min(FIRST_RENEWAL)),
-            tasks: TaskTracker::new(),
-        });
+        let end = Arc::new(HostEnd::new(&options));
         let task = tokio::spawn(session::keep(end.clone(), at));
         Self { end, addresses, task }
     }
@@ -241,6 +228,23 @@ struct Observed {
 }
 
 impl HostEnd {
+    fn new(options: &Options) -> Self {
+        Self {
+            authority: options.authority.clone(),
+            data_links: options.data_links.max(1),
+            renewal: options.renewal,
+            exits: Mutex::default(),
+            asked: AtomicBool::new(false),
+            links: Mutex::default(),
+            observed: Mutex::default(),
+            changed: watch::channel(()).0,
+            publishing: Mutex::default(),
+            status: watch::channel(Status::default()).0,
+            renew_at: Mutex::new(Instant::now() + options.renewal.min(FIRST_RENEWAL)),
+            tasks: TaskTracker::new(),
+        }
+    }
+
     /// What the container should listen on, once somebody has said so.
     fn listens(&self) -> Option<Vec<Listen>> {
         let exits = lock(&self.exits);
@@ -282,5 +286,33 @@ impl HostEnd {
             observed.listeners.is_empty() || observed.link != LinkState::Up
         };
         silent && lock(&self.links).iter().all(|link| link.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The end without anybody who dials.
+    pub(super) fn silent_end() -> Arc<HostEnd> {
+        Arc::new(HostEnd::new(&Options::new(
+            ([127, 0, 0, 1], 1).into(),
+            ([127, 0, 0, 1], 1).into(),
+            Authority::new().expect("keys"),
+        )))
+    }
+
+    #[test]
+    fn the_last_state_is_the_one_that_is_told() {
+        let end = silent_end();
+        for turn in 0..2_000 {
+            let wanted = if turn % 2 == 0 { LinkState::Up } else { LinkState::default() };
+            std::thread::scope(|scope| {
+                // Publishes what was true a moment before, if it is not careful.
+                scope.spawn(|| end.changed());
+                scope.spawn(|| end.observe(|observed| observed.link = wanted.clone()));
+            });
+            assert_eq!(end.status.borrow().link, wanted, "turn {turn}");
+        }
     }
 }

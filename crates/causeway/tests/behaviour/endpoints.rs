@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::backend::{Backend, Nobody};
 use crate::client;
-use crate::plans::one;
+use crate::plans::{endpoint, one};
 use crate::proxy::{Engine, Proxy};
 
 on_both!(

@@ -13,8 +13,8 @@ use causeway_api::TunnelState;
 use crate::echo::{Echo, round};
 use crate::load::Load;
 use crate::talks::Talks;
-use crate::testbed::Daemon;
 use crate::world::{World, proxy, server_service};
+use causeway_testkit::daemon::Daemon;
 use causeway_testkit::server::{program, signal};
 
 const STREAMS: usize = 8;

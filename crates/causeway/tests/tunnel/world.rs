@@ -48,7 +48,7 @@ impl World {
     /// The same, with more arguments.
     pub fn with(bed: Arc<Bed>, args: &[&str]) -> Self {
         let root = tempfile::tempdir().unwrap();
-        let server = up(Path::new(PROGRAM), &root, &bed, args);
+        let server = up(Path::new(program()), &root, &bed, args);
         let namespace = format!("tunnels-{}", unique());
         let kubectl = server.namespace(&namespace);
         let client = bed.block_on(client(&server));
@@ -67,7 +67,7 @@ impl World {
 
     /// Starts it again on what it left.
     pub fn start_again(&mut self) {
-        self.start_again_as(Path::new(PROGRAM));
+        self.start_again_as(Path::new(program()));
     }
 
     /// The same, with another program.

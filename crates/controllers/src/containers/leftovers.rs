@@ -4,7 +4,7 @@
 use std::{collections::HashSet, fmt, marker::PhantomData, sync::Arc};
 
 use causeway_containers::Runtime;
-use kube::{Api, Client, Resource, ResourceExt, api::ListParams, core::NamespaceResourceScope};
+use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
 use serde::de::DeserializeOwned;
 
 use crate::framework::report;
@@ -20,7 +20,7 @@ pub struct Sweeper<K> {
 
 impl<K> Sweeper<K>
 where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + fmt::Debug,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + fmt::Debug,
 {
     /// One for the things of this instance.
     pub fn new(

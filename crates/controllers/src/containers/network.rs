@@ -7,10 +7,7 @@ pub mod status;
 pub mod validate;
 mod wakes;
 
-use std::{
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
-};
+use std::{hash::Hasher as _, sync::Arc};
 
 use causeway_api::{ContainerNetwork, ContainerNetworkStatus, NetworkMode, names};
 use causeway_containers::{ErrorKind, Network, NetworkSpec, Runtime, labels};
@@ -34,7 +31,7 @@ use crate::{
         error::Error,
         events::Recorder,
         finalizer::Finalizer,
-        runner::Reconciler,
+        runner::{Reconciler, life},
         status::{Writer, now},
     },
 };
@@ -160,7 +157,7 @@ impl Controller {
         if !self.finalizer.is_on(object) {
             return Ok(());
         }
-        let previous = status::own_part(&self.status.latest(object).unwrap_or_default());
+        let previous = self.status.previous(object);
         let availability = self.runtime.availability().borrow().clone();
         let outcome = match (validate::validate(object), availability.runtime()) {
             (Ok(valid), Some(runtime)) => self.take_down(object, &valid, runtime).await,
@@ -236,7 +233,7 @@ impl Reconciler for Controller {
                 self.converge(&object, valid, runtime).await
             }
         };
-        let previous = status::own_part(&self.status.latest(&*object).unwrap_or_default());
+        let previous = self.status.previous(&*object);
         let situation = Situation { generation: generation(&object), availability: &availability };
         let next = status::next(&previous, valid.as_ref().ok(), &outcome, &situation, &now());
         self.write(&object, &previous, &next).await?;
@@ -244,11 +241,7 @@ impl Reconciler for Controller {
     }
 
     fn wakes_on(object: &ContainerNetwork) -> Option<u64> {
-        let mut hasher = DefaultHasher::new();
-        object.metadata.generation.hash(&mut hasher);
-        object.metadata.deletion_timestamp.is_some().hash(&mut hasher);
-        object.metadata.finalizers.hash(&mut hasher);
-        Some(hasher.finish())
+        Some(life(object).finish())
     }
 
     fn forget(&self, object: &ContainerNetwork) {

@@ -11,10 +11,10 @@ use causeway_containers::{Choice, Event, Runtime};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::framework::backoff::{self, Backoff};
+use causeway_base::Backoff;
 
 /// Between two searches.
-const SEARCH: Backoff = Backoff { first: Duration::from_millis(250), most: Duration::from_secs(5) };
+const SEARCH: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
 /// Events that wait for a slow listener; one that falls behind is told so and looks at everything again.
 const QUEUE: usize = 1024;
 const OFF: &str = "container runtimes are switched off by --container-runtime none; start with auto, docker or podman to use one";
@@ -155,7 +155,7 @@ impl Follower {
     }
 
     async fn search(&self) -> Runtime {
-        let mut failures = 0;
+        let mut retries = SEARCH.retries();
         loop {
             match Runtime::connect(&self.choice).await {
                 Ok(runtime) => {
@@ -164,8 +164,7 @@ impl Follower {
                 }
                 Err(unreachable) => self.unavailable(unreachable.to_string()),
             }
-            failures += 1;
-            tokio::time::sleep(SEARCH.delay(failures, backoff::random())).await;
+            tokio::time::sleep(retries.next_delay()).await;
         }
     }
 

@@ -16,7 +16,7 @@ mod worker;
 
 use std::{
     collections::{HashMap, VecDeque},
-    hash::{DefaultHasher, Hash, Hasher},
+    hash::Hasher as _,
     path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
@@ -43,24 +43,12 @@ use crate::{
         error::Error,
         events::Recorder,
         finalizer::Finalizer,
+        kinds::{CONTAINER_NETWORK, ENDPOINT_SLICE, SERVICE},
         report,
-        runner::Reconciler,
+        runner::{Reconciler, life},
         status::Writer,
     },
     grants::{Grants, REFERENCE_GRANT},
-};
-
-/// What tunnels lead to, and what containers use.
-pub const SERVICE: ChildKind = ChildKind { group: "", version: "v1", kind: "Service", plural: "services" };
-/// Where servers are; and, for the Services that containers use, where tunnels are.
-pub const ENDPOINT_SLICE: ChildKind =
-    ChildKind { group: "discovery.k8s.io", version: "v1", kind: "EndpointSlice", plural: "endpointslices" };
-/// The networks that tunnel proxies serve.
-pub const CONTAINER_NETWORK: ChildKind = ChildKind {
-    group: names::GROUP,
-    version: names::VERSION,
-    kind: "ContainerNetwork",
-    plural: "containernetworks",
 };
 
 const NAME: &str = "tunnel";
@@ -190,7 +178,7 @@ impl Controller {
             drop(self.depart(proxy));
             return self.finalizer.remove(proxy).await;
         }
-        let previous = status::own_part(&self.status.latest(proxy).unwrap_or_default());
+        let previous = self.status.previous(proxy);
         let generation = proxy.metadata.generation.unwrap_or_default();
         let next = status::deleting(&previous, &state, &failures, generation, Timestamp::now());
         self.write(proxy, &previous, &next).await?;
@@ -240,7 +228,7 @@ impl Reconciler for Controller {
         let slices = slices(&proxy, &desired, &state);
         let wanted: Vec<_> = slices.iter().map(|slice| Wanted::new(ENDPOINT_SLICE, slice)).collect();
         let report = self.applier.converge(&owner, &wanted, &[], &children).await;
-        let previous = status::own_part(&self.status.latest(&*proxy).unwrap_or_default());
+        let previous = self.status.previous(&*proxy);
         let (namespace, name) = (proxy.namespace().unwrap_or_default(), proxy.name_any());
         let directory = self.settings.directory.join(&namespace).join(&name);
         let input = status::Input {
@@ -257,11 +245,7 @@ impl Reconciler for Controller {
     }
 
     fn wakes_on(proxy: &ContainerNetworkTunnelProxy) -> Option<u64> {
-        let mut hasher = DefaultHasher::new();
-        proxy.metadata.generation.hash(&mut hasher);
-        proxy.metadata.deletion_timestamp.is_some().hash(&mut hasher);
-        proxy.metadata.finalizers.hash(&mut hasher);
-        Some(hasher.finish())
+        Some(life(proxy).finish())
     }
 
     fn is_concerned(proxy: &ContainerNetworkTunnelProxy, read: &DynamicObject) -> bool {

@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::framework::{
-    children::{ChildKind, Children, controller_uid},
+    children::{ChildKind, Children, controller_uid, dynamic_api},
     error::{self, Category},
 };
 
@@ -109,7 +109,8 @@ pub enum Action {
 #[derive(Clone, Debug)]
 pub struct Owner {
     reference: OwnerReference,
-    namespace: String,
+    /// None for an owner of the whole cluster.
+    namespace: Option<String>,
 }
 
 impl Owner {
@@ -117,8 +118,13 @@ impl Owner {
     pub fn of<K: Resource<DynamicType = ()>>(object: &K) -> Option<Self> {
         Some(Self {
             reference: object.controller_owner_ref(&())?,
-            namespace: object.meta().namespace.clone()?,
+            namespace: object.meta().namespace.clone(),
         })
+    }
+
+    /// Whether an object of `namespace` can't refer to the owner: references do not cross namespaces.
+    fn is_remote(&self, namespace: &str) -> bool {
+        self.namespace.as_deref().is_some_and(|own| own != namespace)
     }
 
     /// The owner's uid.
@@ -158,7 +164,7 @@ impl Wanted {
 
     /// The namespace it belongs in: its own if it says one, or the owner's.
     fn namespace<'a>(&'a self, owner: &'a Owner) -> &'a str {
-        self.elsewhere.as_deref().unwrap_or(&owner.namespace)
+        self.elsewhere.as_deref().or(owner.namespace.as_deref()).unwrap_or_default()
     }
 
     fn stamped(&self, owner: &Owner) -> Map<String, Value> {
@@ -168,10 +174,12 @@ impl Wanted {
         body.insert("kind".into(), json!(self.kind.kind));
         let metadata = object_in(&mut body, "metadata");
         metadata.insert("name".into(), json!(self.name));
-        metadata.insert("namespace".into(), json!(namespace));
-        // References do not cross namespaces: the garbage collector would take the owner for gone, and the object with
-        // it. There the labels say whose it is, and the controller's finalizer removes it.
-        let is_remote = namespace != owner.namespace;
+        if !namespace.is_empty() {
+            metadata.insert("namespace".into(), json!(namespace));
+        }
+        // The garbage collector would take an owner of another namespace for gone, and the object with it. There the
+        // labels say whose it is, and the controller's finalizer removes it.
+        let is_remote = owner.is_remote(namespace);
         if !is_remote {
             metadata.insert("ownerReferences".into(), json!([owner.reference]));
         }
@@ -254,7 +262,7 @@ impl Applier {
                 let is_wanted = wanted.iter().any(|wanted| {
                     wanted.kind == *kind
                         && wanted.name == name
-                        && Some(wanted.namespace(owner)) == namespace.as_deref()
+                        && wanted.namespace(owner) == namespace.as_deref().unwrap_or_default()
                 });
                 !is_wanted && !keep.iter().any(|(k, n)| k == kind && *n == name)
             })
@@ -280,8 +288,7 @@ impl Applier {
         let kind = wanted.kind.kind;
         let namespace = wanted.namespace(owner);
         let full_name = format!("{namespace}/{}", wanted.name);
-        let api =
-            Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &wanted.kind.resource());
+        let api = dynamic_api(self.client.clone(), namespace, &wanted.kind.resource());
         // The caches hold only labelled objects, so a name that seems free may still be taken. Objects are made
         // rarely; the request is off the usual path.
         let live = match cached {
@@ -324,7 +331,7 @@ impl Applier {
             names::LABEL_INVENTORY,
             owner.uid(),
             names::LABEL_OWNER_NAMESPACE,
-            owner.namespace
+            owner.namespace.as_deref().unwrap_or_default()
         );
         let mut results = Vec::new();
         for kind in kinds {
@@ -347,7 +354,7 @@ impl Applier {
         let namespace = object.namespace().unwrap_or_default();
         let name = object.name_any();
         let full_name = format!("{namespace}/{name}");
-        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &namespace, &kind.resource());
+        let api = dynamic_api(self.client.clone(), &namespace, &kind.resource());
         // The uid guards an object that someone made under the same name a moment ago.
         let params = DeleteParams {
             preconditions: Some(Preconditions { uid: object.uid(), resource_version: None }),

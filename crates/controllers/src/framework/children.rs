@@ -12,7 +12,12 @@ use kube::{
     runtime::{WatchStreamExt, reflector, watcher},
 };
 
-use crate::framework::error::Error;
+use serde::de::DeserializeOwned;
+
+use crate::framework::{
+    error::Error,
+    scope::{Kind, Scope as _},
+};
 
 /// A kind of object that some controller makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,9 +78,7 @@ impl Children {
             let writer = reflector::store::Writer::new(resource.clone());
             caches.push((*kind, writer.as_reader()));
             let api = match namespace {
-                Some(namespace) => {
-                    Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource)
-                }
+                Some(namespace) => dynamic_api(client.clone(), namespace, &resource),
                 None => Api::all_with(client.clone(), &resource),
             };
             let is_read = read.contains(kind);
@@ -157,31 +160,46 @@ impl Children {
         found
     }
 
-    /// The cached object of this kind, namespace and name.
+    /// The cached object of this kind, namespace (empty for a kind of the whole cluster) and name.
     pub fn get(&self, kind: ChildKind, namespace: &str, name: &str) -> Option<Arc<DynamicObject>> {
         let (_, cache) = self.caches.iter().find(|(candidate, _)| *candidate == kind)?;
-        cache.get(&reflector::ObjectRef::new_with(name, kind.resource()).within(namespace))
+        let object = reflector::ObjectRef::new_with(name, kind.resource());
+        cache.get(&if namespace.is_empty() { object } else { object.within(namespace) })
     }
 }
 
+/// Objects of one namespace, or, for an empty name, of the whole cluster.
+pub(crate) fn dynamic_api(client: Client, namespace: &str, resource: &ApiResource) -> Api<DynamicObject> {
+    if namespace.is_empty() {
+        Api::all_with(client, resource)
+    } else {
+        Api::namespaced_with(client, namespace, resource)
+    }
+}
+
+/// The object as its type; none if it does not look like one.
+pub(crate) fn typed<K: DeserializeOwned>(object: &DynamicObject) -> Option<K> {
+    serde_json::from_value(serde_json::to_value(object).ok()?).ok()
+}
+
 /// The object's owner of this kind, by reference or, if it has no controller of that kind, by label.
-pub fn owner_of<K>(object: &DynamicObject) -> Option<reflector::ObjectRef<K>>
-where
-    K: Resource<DynamicType = ()>,
-{
-    let namespace = object.namespace()?;
+pub fn owner_of<K: Kind>(object: &DynamicObject) -> Option<reflector::ObjectRef<K>> {
+    let found = |name: &str, namespace: Option<&str>| {
+        let owner = reflector::ObjectRef::new(name);
+        if K::Scope::IS_NAMESPACED { Some(owner.within(namespace?)) } else { Some(owner) }
+    };
     let references = object.owner_references();
     let kind = K::kind(&());
     let reference = references.iter().find(|owner| {
         owner.controller == Some(true) && owner.kind == kind && owner.api_version == K::api_version(&())
     });
+    let namespace = object.namespace();
     if let Some(reference) = reference {
-        return Some(reflector::ObjectRef::new(&reference.name).within(&namespace));
+        return found(&reference.name, namespace.as_deref());
     }
     let label = |key: &str| object.labels().get(key).map(String::as_str);
     let name = label(names::LABEL_OWNER_NAME).filter(|_| label(names::LABEL_OWNER_KIND) == Some(&*kind))?;
-    let namespace = label(names::LABEL_OWNER_NAMESPACE).unwrap_or(&namespace);
-    Some(reflector::ObjectRef::new(name).within(namespace))
+    found(name, label(names::LABEL_OWNER_NAMESPACE).or(namespace.as_deref()))
 }
 
 fn is_of(object: &DynamicObject, owner_uid: &str) -> bool {

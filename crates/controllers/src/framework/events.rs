@@ -3,13 +3,14 @@
 
 use std::{collections::HashMap, sync::Mutex, time::Duration};
 
+use causeway_base::lock::lock;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{
         core::v1::ObjectReference,
         events::v1::{Event, EventSeries},
     },
-    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+    apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, ObjectMeta},
 };
 use kube::{
     Api, Client,
@@ -43,6 +44,18 @@ pub struct Note {
     pub action: &'static str,
     /// The text; cut at the API's limit when published.
     pub text: String,
+}
+
+impl Note {
+    /// That a condition moved: good news under the condition's name, bad news under its reason.
+    pub fn moved(condition: &Condition, is_good: bool) -> Self {
+        Self {
+            severity: if is_good { Severity::Normal } else { Severity::Warning },
+            reason: if is_good { condition.type_.clone() } else { condition.reason.clone() },
+            action: "Reconcile",
+            text: condition.message.clone(),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -102,14 +115,14 @@ impl Recorder {
         let event = self.build(object, note, Timestamp::now());
         let name = event.metadata.name.clone().unwrap_or_default();
         api.create(&PostParams::default(), &event).await?;
-        self.lock().insert(key, Series { name, count: 1, last: Instant::now() });
+        lock(&self.recent).insert(key, Series { name, count: 1, last: Instant::now() });
         Ok(())
     }
 
     /// Counts one more of a recent equal Event, if there is one; forgets old ones.
     fn continued(&self, key: &(String, Note)) -> Option<Series> {
         let now = Instant::now();
-        let mut recent = self.lock();
+        let mut recent = lock(&self.recent);
         recent.retain(|_, series| now.duration_since(series.last) < SERIES_WINDOW);
         let series = recent.get_mut(key)?;
         series.count += 1;
@@ -137,10 +150,6 @@ impl Recorder {
             series: None::<EventSeries>,
             ..Event::default()
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(String, Note), Series>> {
-        self.recent.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

@@ -4,14 +4,16 @@
 use std::{fmt, marker::PhantomData};
 
 use kube::{
-    Api, Client, Resource, ResourceExt,
+    Client, ResourceExt,
     api::{Patch, PatchParams},
-    core::NamespaceResourceScope,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::framework::error::Error;
+use crate::framework::{
+    error::Error,
+    scope::{Kind, api_of},
+};
 
 /// Adds and removes one finalizer of objects of one kind.
 pub struct Finalizer<K> {
@@ -22,7 +24,7 @@ pub struct Finalizer<K> {
 
 impl<K> Finalizer<K>
 where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + fmt::Debug,
+    K: Kind + Clone + DeserializeOwned + fmt::Debug,
 {
     /// The finalizer of this name, written with `client`.
     pub fn new(client: Client, name: &'static str) -> Self {
@@ -50,7 +52,7 @@ where
 
     async fn replace(&self, object: &K, finalizers: &[String]) -> Result<bool, Error> {
         let name = object.name_any();
-        let api = Api::<K>::namespaced(self.client.clone(), &object.namespace().unwrap_or_default());
+        let api = api_of(self.client.clone(), object);
         let seen = match object.finalizers() {
             [] => Value::Null,
             seen => json!(seen),

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use causeway_base::backoff::spread;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
@@ -12,8 +13,6 @@ use k8s_openapi::{
 use kube::{Api, Client, ResourceExt, api::PostParams};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
-
-use crate::framework::backoff;
 
 /// How the election runs; the defaults are those of Kubernetes' own components.
 #[derive(Clone, Debug)]
@@ -138,7 +137,7 @@ impl Elector {
             }
             tokio::select! {
                 () = shutdown.cancelled() => return false,
-                () = sleep(backoff::spread(self.config.retry, backoff::random())) => {}
+                () = sleep(spread(self.config.retry)) => {}
             }
         }
     }
@@ -149,7 +148,7 @@ impl Elector {
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return End::Shutdown,
-                () = sleep(backoff::spread(self.config.retry, backoff::random())) => {}
+                () = sleep(spread(self.config.retry)) => {}
             }
             let deadline = renewed + self.config.renew_deadline;
             // The term is counted from before the request: that is when the lease's time can have begun.

@@ -4,17 +4,19 @@
 use std::{
     collections::HashMap,
     future::Future,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    hash::{DefaultHasher, Hash as _},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
+use causeway_base::{Backoff, backoff::spread, lock::lock};
 use futures::{
     FutureExt, StreamExt,
     future::BoxFuture,
     stream::{self, BoxStream, FuturesUnordered},
 };
 use kube::{
-    Api, Client, Resource, ResourceExt,
+    Client, Resource, ResourceExt,
     api::DynamicObject,
     runtime::{
         Controller, PredicateConfig, WatchStreamExt, controller, predicates,
@@ -28,11 +30,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::framework::{
-    backoff::{self, Backoff},
     children::{ChildKind, Children, owner_of},
     error::{Category, Error, Retry},
     health::Health,
     metrics::Metrics,
+    scope::{Kind, Scope},
 };
 
 /// How long reconciles that run may go on after a stop.
@@ -43,13 +45,7 @@ const END_GRACE: Duration = Duration::from_secs(5);
 /// A controller: what it watches and how it reconciles one object.
 pub trait Reconciler: Send + Sync + 'static {
     /// The kind it serves.
-    type Primary: Resource<DynamicType = ()>
-        + Clone
-        + DeserializeOwned
-        + std::fmt::Debug
-        + Send
-        + Sync
-        + 'static;
+    type Primary: Kind + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static;
     /// Its name in metrics, logs, Events and field managers.
     const NAME: &'static str;
     /// The kinds it makes: watched, applied and pruned by this one table.
@@ -112,11 +108,22 @@ impl Default for Config {
         Self {
             concurrency: 4,
             resync: Duration::from_hours(1),
-            backoff: Backoff::default(),
+            backoff: Backoff::new(Duration::from_millis(500), Duration::from_mins(5)),
             sync_patience: Duration::from_secs(30),
             namespace: None,
         }
     }
+}
+
+/// A digest of what a controller with a finalizer looks at beside the spec: whether the object goes, and who is waited
+/// for. More may be hashed into it.
+pub(crate) fn life(object: &impl Resource) -> DefaultHasher {
+    let metadata = object.meta();
+    let mut hasher = DefaultHasher::new();
+    metadata.generation.hash(&mut hasher);
+    metadata.deletion_timestamp.is_some().hash(&mut hasher);
+    metadata.finalizers.hash(&mut hasher);
+    hasher
 }
 
 /// Controllers that run together and stop together.
@@ -135,10 +142,7 @@ impl Runner {
     }
 
     /// Adds a controller.
-    pub fn register<R: Reconciler>(&mut self, reconciler: R)
-    where
-        R::Primary: Resource<Scope = kube::core::NamespaceResourceScope>,
-    {
+    pub fn register<R: Reconciler>(&mut self, reconciler: R) {
         let reconciler = Arc::new(reconciler);
         let (client, config) = (self.client.clone(), self.config.clone());
         let (metrics, health) = (self.metrics.clone(), self.health.clone());
@@ -205,10 +209,7 @@ struct Run<R: Reconciler> {
     failures: Mutex<HashMap<String, u32>>,
 }
 
-impl<R: Reconciler> Run<R>
-where
-    R::Primary: Resource<Scope = kube::core::NamespaceResourceScope>,
-{
+impl<R: Reconciler> Run<R> {
     async fn until(self, client: Client, stop: CancellationToken) {
         self.health.synced(R::NAME, false);
         let (children, mut watches) =
@@ -217,10 +218,7 @@ where
         let (cache, writer) = reflector::store::<R::Primary>();
         let (primary_cache, concerned) = (cache.clone(), cache.clone());
         let primary_ready = async move { primary_cache.wait_until_ready().await };
-        let api = match &self.config.namespace {
-            Some(namespace) => Api::namespaced(client, namespace),
-            None => Api::all(client),
-        };
+        let api = <R::Primary as Resource>::Scope::api(client, self.config.namespace.as_deref());
         let run = Arc::new(self);
         let gone = run.clone();
         let primary = watcher(api, watcher::Config::default())
@@ -308,7 +306,7 @@ where
         self.metrics.ended(R::NAME, started.elapsed(), result.as_ref().err().map(Error::category));
         result?;
         self.set_failures(&key(&*object), None);
-        Ok(controller::Action::requeue(backoff::spread(self.config.resync, backoff::random())))
+        Ok(controller::Action::requeue(spread(self.config.resync)))
     }
 
     /// The one error policy.
@@ -317,13 +315,13 @@ where
         let category: Category = error.category();
         let retry = error.retry();
         let failures = match retry {
-            Retry::Backoff => self.failures().get(&key).copied().unwrap_or(0).saturating_add(1),
+            Retry::Backoff => lock(&self.failures).get(&key).copied().unwrap_or(0).saturating_add(1),
             Retry::OnChange | Retry::Never => 0,
         };
         self.set_failures(&key, (failures > 0).then_some(failures));
         let delay = match retry {
-            Retry::Backoff => Some(self.config.backoff.delay(failures, backoff::random())),
-            Retry::OnChange => Some(backoff::spread(self.config.resync, backoff::random())),
+            Retry::Backoff => Some(self.config.backoff.delay(failures)),
+            Retry::OnChange => Some(spread(self.config.resync)),
             Retry::Never => None,
         };
         let error: &dyn std::error::Error = error;
@@ -344,16 +342,12 @@ where
     }
 
     fn set_failures(&self, key: &str, count: Option<u32>) {
-        let mut failures = self.failures();
+        let mut failures = lock(&self.failures);
         match count {
             Some(count) => drop(failures.insert(key.to_owned(), count)),
             None => drop(failures.remove(key)),
         }
         self.metrics.retrying(R::NAME, failures.len());
-    }
-
-    fn failures(&self) -> MutexGuard<'_, HashMap<String, u32>> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,12 +4,14 @@
 
 use std::{collections::HashMap, sync::Mutex};
 
+use causeway_api::conditions::ConditionType;
+use causeway_base::lock::lock;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{
-    Api, Client, Resource, ResourceExt,
+    Client, Resource, ResourceExt,
     api::{Patch, PatchParams},
-    core::{NamespaceResourceScope, object::HasStatus},
+    core::object::HasStatus,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
@@ -17,12 +19,28 @@ use serde_json::json;
 use crate::framework::{
     error::Error,
     events::{Note, Recorder},
+    scope::{Kind, api_of},
 };
 
-/// What a status must offer to be written.
-pub trait Conditions {
-    /// The conditions of this status.
-    fn conditions(&self) -> &[Condition];
+/// A status that a controller writes beside others, who write theirs.
+pub trait Shared: Default {
+    /// The condition types that the controller writes.
+    const OWN_CONDITIONS: &'static [ConditionType];
+
+    /// All conditions.
+    fn conditions_mut(&mut self) -> &mut Vec<Condition>;
+
+    /// Drops what others write, but for conditions.
+    fn drop_foreign(&mut self) {}
+
+    /// The controller's own part.
+    #[must_use]
+    fn own_part(mut self) -> Self {
+        self.drop_foreign();
+        self.conditions_mut()
+            .retain(|condition| Self::OWN_CONDITIONS.iter().any(|kind| kind.as_str() == condition.type_));
+        self
+    }
 }
 
 /// The status writer of one controller.
@@ -33,7 +51,7 @@ pub struct Writer<S> {
     ahead: Mutex<HashMap<String, (u64, S)>>,
 }
 
-impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Writer<S> {
+impl<S: Shared + Clone + PartialEq + Serialize + DeserializeOwned> Writer<S> {
     /// A writer that owns status fields as `manager`.
     pub fn new(client: Client, manager: &'static str) -> Self {
         Self { client, manager, ahead: Mutex::default() }
@@ -41,7 +59,7 @@ impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Writer<S> {
 
     /// The newest status known of `object`: its own, or the one written since it was read.
     pub fn latest<K: HasStatus<Status = S> + Resource>(&self, object: &K) -> Option<S> {
-        let mut ahead = self.ahead.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut ahead = lock(&self.ahead);
         let uid = object.meta().uid.as_deref().unwrap_or_default();
         if let Some((version, status)) = ahead.get(uid) {
             if version_of(object).is_some_and(|seen| seen < *version) {
@@ -52,17 +70,21 @@ impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Writer<S> {
         object.status().cloned()
     }
 
+    /// What the controller wrote last, as far as is known: the status that its next one follows.
+    pub fn previous<K: HasStatus<Status = S> + Resource>(&self, object: &K) -> S {
+        self.latest(object).unwrap_or_default().own_part()
+    }
+
     /// Writes `next` if it differs from `previous`; true if it was written.
     async fn write<K>(&self, object: &K, previous: Option<&S>, next: &S) -> Result<bool, Error>
     where
-        K: HasStatus<Status = S> + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-        K: Clone + DeserializeOwned + std::fmt::Debug,
+        K: HasStatus<Status = S> + Kind + Clone + DeserializeOwned + std::fmt::Debug,
     {
         if previous == Some(next) {
             return Ok(false);
         }
         let name = object.name_any();
-        let api = Api::<K>::namespaced(self.client.clone(), &object.namespace().unwrap_or_default());
+        let api = api_of(self.client.clone(), object);
         let body = json!({
             "apiVersion": K::api_version(&()),
             "kind": K::kind(&()),
@@ -79,7 +101,7 @@ impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Writer<S> {
             Err(source) => return Err(Error::WriteStatus { source }),
         };
         if let (Some(uid), Some(version)) = (written.uid(), version_of(&written)) {
-            let mut ahead = self.ahead.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut ahead = lock(&self.ahead);
             ahead.insert(uid, (version, next.clone()));
         }
         Ok(true)
@@ -95,8 +117,7 @@ impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Writer<S> {
         notes: fn(&S, &S) -> Vec<Note>,
     ) -> Result<(), Error>
     where
-        K: HasStatus<Status = S> + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-        K: Clone + DeserializeOwned + std::fmt::Debug,
+        K: HasStatus<Status = S> + Kind + Clone + DeserializeOwned + std::fmt::Debug,
     {
         if self.write(object, Some(previous), next).await? {
             let reference = object.object_ref(&());
@@ -109,7 +130,7 @@ impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Writer<S> {
 
     /// Forgets an object that is gone.
     pub fn forget(&self, uid: &str) {
-        self.ahead.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(uid);
+        lock(&self.ahead).remove(uid);
     }
 }
 

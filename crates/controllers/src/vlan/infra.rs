@@ -13,7 +13,7 @@ pub mod validate;
 
 use std::sync::Arc;
 
-use causeway_api::{Infra, InfraStatus, names};
+use causeway_api::{Infra, InfraStatus};
 use kube::Client;
 
 use crate::framework::{
@@ -21,6 +21,7 @@ use crate::framework::{
     children::{ChildKind, Children},
     error::Error,
     events::Recorder,
+    kinds::own,
     runner::Reconciler,
     status::{Writer, now},
 };
@@ -47,7 +48,7 @@ impl Component {
             Self::Dns => ("DNSServer", "dnsservers"),
             Self::Proxy => ("ProxyServer", "proxyservers"),
         };
-        ChildKind { group: names::GROUP, version: names::VERSION, kind, plural }
+        own(kind, plural)
     }
 
     /// Its field in `spec.infraComponents`, also the ending of its child's name.
@@ -106,7 +107,7 @@ impl Reconciler for Controller {
         let Some(owner) = Owner::of(&*infra).filter(|_| infra.metadata.deletion_timestamp.is_none()) else {
             return Ok(());
         };
-        let previous = status::own_part(&self.status.latest(&*infra).unwrap_or_default());
+        let previous = self.status.previous(&*infra);
         let observed = observe::observe(&infra, &owner, &previous, &children);
         let valid = validate::validate(&infra, &observed);
         let desired = desired::desired(&infra, &valid, &observed);
@@ -144,6 +145,6 @@ mod tests {
             })
             .collect();
         assert_eq!(table, types);
-        assert_eq!(FIELD_MANAGER, names::field_manager(NAME));
+        assert_eq!(FIELD_MANAGER, causeway_api::names::field_manager(NAME));
     }
 }

@@ -8,7 +8,7 @@ pub mod observe;
 pub mod settings;
 pub mod status;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use causeway_api::{Backend, ProxyServer, ProxyServerStatus, names};
@@ -25,35 +25,12 @@ use crate::{
         error::Error,
         events::Recorder,
         finalizer::Finalizer,
-        runner::Reconciler,
+        kinds::{CONFIG_MAP, DEPLOYMENT, POD, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT},
+        runner::{Reconciler, life},
         status::{Writer, now},
     },
     grants::{Grants, REFERENCE_GRANT},
 };
-
-/// Whom a proxy reports to the API server as.
-pub const SERVICE_ACCOUNT: ChildKind = core("ServiceAccount", "serviceaccounts");
-/// What a proxy may read and write.
-pub const ROLE: ChildKind = rbac("Role", "roles");
-/// Gives a proxy its rights.
-pub const ROLE_BINDING: ChildKind = rbac("RoleBinding", "rolebindings");
-/// Envoy's start configuration.
-pub const CONFIG_MAP: ChildKind = core("ConfigMap", "configmaps");
-/// Runs the pod of one address.
-pub const DEPLOYMENT: ChildKind =
-    ChildKind { group: "apps", version: "v1", kind: "Deployment", plural: "deployments" };
-/// The proxies' address on the pod network.
-pub const SERVICE: ChildKind = core("Service", "services");
-/// The proxies themselves; watched, made by the Deployments.
-pub const POD: ChildKind = core("Pod", "pods");
-
-const fn core(kind: &'static str, plural: &'static str) -> ChildKind {
-    ChildKind { group: "", version: "v1", kind, plural }
-}
-
-const fn rbac(kind: &'static str, plural: &'static str) -> ChildKind {
-    ChildKind { group: "rbac.authorization.k8s.io", version: "v1", kind, plural }
-}
 
 const NAME: &str = "proxy";
 const FIELD_MANAGER: &str = "causeway-proxy";
@@ -95,7 +72,7 @@ impl Controller {
         if report.is_empty() {
             return self.finalizer.remove(proxy).await;
         }
-        let previous = status::own_part(&self.status.latest(proxy).unwrap_or_default());
+        let previous = self.status.previous(proxy);
         let next = status::deleting(&previous, &report, generation(proxy), &now());
         self.write(proxy, &previous, &next).await?;
         // The watch brings it back when the last of them is gone.
@@ -143,7 +120,7 @@ impl Reconciler for Controller {
         };
         let observed = observe::observe(&proxy, &owner, &children, &report);
         self.reports.remove_stale(&proxy, &observed).await?;
-        let previous = status::own_part(&self.status.latest(&*proxy).unwrap_or_default());
+        let previous = self.status.previous(&*proxy);
         let input = status::Input {
             proxy: &proxy,
             problems: &problems,
@@ -165,10 +142,7 @@ impl Reconciler for Controller {
 
     /// The proxies report in the status, and the summary follows them.
     fn wakes_on(proxy: &ProxyServer) -> Option<u64> {
-        let mut hasher = DefaultHasher::new();
-        proxy.metadata.generation.hash(&mut hasher);
-        proxy.metadata.deletion_timestamp.is_some().hash(&mut hasher);
-        proxy.metadata.finalizers.hash(&mut hasher);
+        let mut hasher = life(proxy);
         let replicas = proxy.status.as_ref().map(|status| &status.replicas);
         serde_json::to_string(&replicas).unwrap_or_default().hash(&mut hasher);
         Some(hasher.finish())

@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a failed step of a test should panic")]
 
 mod cluster;
+mod cluster_scoped;
 mod infra;
 mod leader;

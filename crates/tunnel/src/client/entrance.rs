@@ -285,3 +285,29 @@ pub(super) fn may_enter(rules: &Listen, source: IpAddr) -> bool {
     let (allowed, source) = (&rules.allowed_sources, source.to_canonical());
     allowed.is_empty() || allowed.iter().any(|net: &IpNet| net.contains(&source))
 }
+
+#[cfg(test)]
+mod tests {
+    use causeway_ir::Name;
+    use causeway_ir::tunnel::Tunnel;
+    use causeway_link::{Authority, Credentials};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tunnel_that_is_asked_for_again_is_not_cut_with_the_one_before_it() {
+        let identity = crate::container_identity(&Authority::new().expect("keys")).expect("keys");
+        let credentials = Credentials::new(&identity).expect("fits");
+        let end = Arc::new(ContainerEnd::new(credentials, identity, None));
+        let listen = Listen::new(&Tunnel::new(1, Name::parse("web").expect("a name")), true);
+        let cut = || lock(&end.entrances.0).tunnels[&1].cut.clone();
+        end.entrances.apply(&end, vec![listen.clone()]);
+        let before = cut();
+        end.entrances.apply(&end, Vec::new());
+        end.entrances.apply(&end, vec![listen]);
+        let after = cut();
+        assert!(!before.is_cancelled(), "its streams have a while");
+        sleep(DRAIN * 2).await;
+        assert!(before.is_cancelled() && !after.is_cancelled());
+    }
+}

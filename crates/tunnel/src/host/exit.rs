@@ -224,3 +224,47 @@ async fn probe(
         pause = (pause * 2).clamp(FIRST_PROBE, LAST_PROBE);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use causeway_ir::{Endpoint, Name};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::host::tests::silent_end;
+
+    fn tunnel(endpoints: Vec<Endpoint>) -> Tunnel {
+        Tunnel { endpoints, ..Tunnel::new(1, Name::parse("web").expect("a name")) }
+    }
+
+    #[test]
+    fn endpoints_that_are_ready_come_before_those_that_go() {
+        let at = |port: u16| Endpoint::new(SocketAddr::from(([127, 0, 0, 1], port)));
+        let going = |port| Endpoint { ready: false, terminating: true, ..at(port) };
+        let gone = |port| Endpoint { serving: false, ..going(port) };
+        let ports = |endpoints: Vec<Endpoint>| -> Vec<u16> {
+            Wanted::new(tunnel(endpoints)).targets.iter().map(SocketAddr::port).collect()
+        };
+        assert_eq!(ports(vec![at(1), going(2), gone(3), at(4)]), [1, 4]);
+        assert_eq!(ports(vec![going(2), gone(3)]), [2]);
+        assert!(ports(vec![gone(3)]).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_failure_that_began_before_the_last_answer_closes_nothing() {
+        let (listener, end) = (TcpListener::bind("127.0.0.1:0").await.expect("a port"), silent_end());
+        let before = Instant::now();
+        let address = listener.local_addr().expect("an address");
+        let exit = Exit::start(&end, tunnel(vec![Endpoint::new(address)]));
+        exit.connect(&exit.wanted()).await.expect("somebody answers");
+        let mut changed = end.changed.subscribe();
+        while !exit.listen().open {
+            changed.changed().await.expect("the end is there");
+        }
+        exit.found_fault(&end, before, "took too long".to_owned());
+        assert!(exit.listen().open, "somebody has answered since");
+        assert_eq!(exit.tally.snapshot().last_error.as_deref(), Some("took too long"));
+        exit.found_fault(&end, Instant::now(), "refused".to_owned());
+        assert!(!exit.listen().open, "nobody has answered since");
+    }
+}

@@ -7,3 +7,4 @@ mod datagrams;
 mod heals;
 mod keeps_out;
 mod pair;
+mod rogue;

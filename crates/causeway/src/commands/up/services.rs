@@ -81,8 +81,6 @@ async fn report(handle: Handle, listeners_tx: &watch::Sender<Listeners>) {
 }
 
 fn listeners(status: &Status) -> Listeners {
-    let all = status.listeners.iter().filter_map(|listener| {
-        Some((listener.name.clone(), (listener.bind.parse().ok()?, listener.error.clone())))
-    });
-    all.collect()
+    let all = status.listeners.iter();
+    all.map(|listener| (listener.name.to_string(), (listener.bind, listener.error.clone()))).collect()
 }

@@ -1,11 +1,6 @@
 //! Servers on the host, and what a container would do to reach them.
 
-use std::{
-    io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    sync::atomic::{AtomicU16, Ordering},
-    time::Duration,
-};
+use std::{io, net::Ipv4Addr, time::Duration};
 
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},

@@ -1,11 +1,9 @@
 //! The objects that were looked at since the start, so that what happens in the runtime finds the ones that it concerns.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Mutex};
 
 use causeway_api::ContainerNetwork;
+use causeway_base::lock::lock;
 use kube::runtime::reflector::ObjectRef;
 
 /// Objects by UID.
@@ -21,31 +19,27 @@ impl Known {
     /// An object, and the name of its network in the runtime.
     pub fn insert(&self, object: &ContainerNetwork, network: &str) {
         let entry = Entry { object: ObjectRef::from_obj(object), network: network.to_owned() };
-        self.lock().insert(super::uid(object).to_owned(), entry);
+        lock(&self.0).insert(super::uid(object).to_owned(), entry);
     }
 
     /// It is gone.
     pub fn remove(&self, uid: &str) {
-        self.lock().remove(uid);
+        lock(&self.0).remove(uid);
     }
 
     /// Whether the object of this UID was looked at and is not gone.
     pub fn contains(&self, uid: &str) -> bool {
-        self.lock().contains_key(uid)
+        lock(&self.0).contains_key(uid)
     }
 
     /// All of them.
     pub fn all(&self) -> Vec<ObjectRef<ContainerNetwork>> {
-        self.lock().values().map(|entry| entry.object.clone()).collect()
+        lock(&self.0).values().map(|entry| entry.object.clone()).collect()
     }
 
     /// Those of the network of this name.
     pub fn of(&self, network: &str) -> Vec<ObjectRef<ContainerNetwork>> {
-        let entries = self.lock();
+        let entries = lock(&self.0);
         entries.values().filter(|entry| entry.network == network).map(|entry| entry.object.clone()).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

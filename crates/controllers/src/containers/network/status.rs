@@ -9,7 +9,7 @@ use causeway_api::{
 };
 use causeway_containers::{ErrorKind, Network};
 use causeway_ir::Problem;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::validate::Valid;
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
         error::Error,
         events::{Note, Severity},
         report,
-        status::transitions,
+        status::{Shared, transitions},
     },
 };
 
@@ -67,11 +67,12 @@ pub struct Situation<'a> {
     pub availability: &'a Availability,
 }
 
-/// The part of a status that this controller writes.
-pub fn own_part(status: &ContainerNetworkStatus) -> ContainerNetworkStatus {
-    let mut own = status.clone();
-    own.conditions.retain(|condition| OWN_CONDITIONS.iter().any(|kind| kind.as_str() == condition.type_));
-    own
+impl Shared for ContainerNetworkStatus {
+    const OWN_CONDITIONS: &'static [ConditionType] = &OWN_CONDITIONS;
+
+    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
+        &mut self.conditions
+    }
 }
 
 /// The status that follows `previous`.
@@ -277,12 +278,7 @@ pub fn notes(previous: &ContainerNetworkStatus, next: &ContainerNetworkStatus) -
         if is_usual || is_told || is_unclear || is_echo {
             continue;
         }
-        notes.push(Note {
-            severity: if is_good { Severity::Normal } else { Severity::Warning },
-            reason: if is_good { condition.type_.clone() } else { condition.reason.clone() },
-            action: "Reconcile",
-            text: condition.message.clone(),
-        });
+        notes.push(Note::moved(condition, is_good));
     }
     notes
 }

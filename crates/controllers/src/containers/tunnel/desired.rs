@@ -14,11 +14,10 @@ use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
-use kube::api::DynamicObject;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{CONTAINER_NETWORK, ENDPOINT_SLICE, SERVICE};
-use crate::framework::children::Children;
+use crate::framework::children::{ChildKind, Children, typed};
+use crate::framework::kinds::{CONTAINER_NETWORK, ENDPOINT_SLICE, SERVICE};
 use crate::grants::{self, Grants, Users};
 
 /// The label that joins an EndpointSlice to its Service.
@@ -206,7 +205,7 @@ impl Lookup<'_> {
         wanted.client_port_name =
             port_of(&client, tunnel.protocol, Some(&tunnel.name)).and_then(|port| port.name.clone());
         let slices = self.children.labelled(ENDPOINT_SLICE, namespace, (SERVICE_NAME, name));
-        let slices = slices.iter().filter_map(|slice| parse::<EndpointSlice>(slice));
+        let slices = slices.iter().filter_map(|slice| typed::<EndpointSlice>(slice));
         wanted.endpoints = slices.flat_map(|slice| endpoints(&slice, port)).collect();
         wanted.endpoints.sort_unstable();
         wanted.endpoints.dedup();
@@ -232,18 +231,9 @@ impl Lookup<'_> {
             })
     }
 
-    fn find<K: DeserializeOwned>(
-        &self,
-        kind: crate::framework::children::ChildKind,
-        namespace: &str,
-        name: &str,
-    ) -> Option<K> {
-        parse(&*self.children.get(kind, namespace, name)?)
+    fn find<K: DeserializeOwned>(&self, kind: ChildKind, namespace: &str, name: &str) -> Option<K> {
+        typed(&*self.children.get(kind, namespace, name)?)
     }
-}
-
-fn parse<K: DeserializeOwned>(object: &DynamicObject) -> Option<K> {
-    serde_json::from_value(serde_json::to_value(object).ok()?).ok()
 }
 
 /// A network, or an address as one of a single host.

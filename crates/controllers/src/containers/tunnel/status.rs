@@ -8,16 +8,16 @@ use causeway_api::{
     ContainerNetworkTunnelProxy, ContainerNetworkTunnelProxyStatus, TunnelProxyState, TunnelState,
     TunnelStatus,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime};
 use k8s_openapi::jiff::Timestamp;
 
-use self::conditions::Finding;
 use super::desired::{Desired, DesiredTunnel};
 use super::host::protocol::{self, LinkState};
 use super::state::{CarriedTunnel, Phase, State};
 use crate::framework::events::{Note, Severity};
+use crate::framework::finding::Finding;
 use crate::framework::report;
-use crate::framework::status::{transitions, whole_seconds};
+use crate::framework::status::{Shared, transitions, whole_seconds};
 
 /// The condition types that this controller writes; others are left alone.
 const OWN_CONDITIONS: [ConditionType; 6] = [
@@ -45,11 +45,12 @@ pub struct Input<'a> {
     pub output: String,
 }
 
-/// The part of a status that this controller writes.
-pub fn own_part(status: &ContainerNetworkTunnelProxyStatus) -> ContainerNetworkTunnelProxyStatus {
-    let mut own = status.clone();
-    own.conditions.retain(|condition| OWN_CONDITIONS.iter().any(|kind| kind.as_str() == condition.type_));
-    own
+impl Shared for ContainerNetworkTunnelProxyStatus {
+    const OWN_CONDITIONS: &'static [ConditionType] = &OWN_CONDITIONS;
+
+    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
+        &mut self.conditions
+    }
 }
 
 /// The status that follows `previous`.
@@ -62,11 +63,8 @@ pub fn next(
     let generation = input.proxy.metadata.generation.unwrap_or_default();
     let tunnels = tunnels(previous, desired, state, now);
     let mut conditions = previous.conditions.clone();
-    let mut set = |kind, finding: Finding| {
-        let Finding { status, reason, message } = finding;
-        let message = report::cut(&message, report::NOTE_LIMIT);
-        api::set(&mut conditions, kind, status, reason, message, generation, &whole_seconds(now));
-    };
+    let mut set =
+        |kind, finding: Finding| finding.set(&mut conditions, kind, generation, &whole_seconds(now));
     set(ConditionType::RuntimeAvailable, conditions::runtime_available(state));
     set(ConditionType::ImageBuilt, conditions::image_built(desired, state));
     set(ConditionType::LinkUp, conditions::link_up(desired, state));
@@ -140,12 +138,12 @@ pub fn notes(
     let changed = transitions(&previous.conditions, &next.conditions);
     // A condition that is not true yet because the proxy only just begins is no news.
     let is_news = |condition: &&&_| {
-        let condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition = condition;
+        let condition: &Condition = condition;
         condition.status != Status::Unknown.as_str() && condition.reason != Reason::Progressing.as_str()
     };
     let was_true =
         |kind: &str| previous.conditions.iter().any(|old| old.type_ == kind && old.status == "True");
-    let note = |condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition| {
+    let note = |condition: &Condition| {
         let is_good = condition.status == Status::True.as_str();
         let is_under_way = condition.reason == Reason::BuildingImage.as_str();
         let kind = &condition.type_;

@@ -14,7 +14,7 @@ fn owner(uid: &str) -> Owner {
         controller: Some(true),
         block_owner_deletion: Some(true),
     };
-    Owner { reference, namespace: "clusters".into() }
+    Owner { reference, namespace: Some("clusters".into()) }
 }
 
 fn wanted(spec: &Value) -> Wanted {

@@ -68,13 +68,13 @@ async fn failures_are_counted_by_object_and_forgotten_on_success() {
     for count in 1..=3 {
         let error = run.reconcile(lab.clone(), Children::fixed(&[])).await.unwrap_err();
         run.policy(&lab, &error);
-        assert_eq!(run.failures().get("clusters/lab"), Some(&count));
+        assert_eq!(lock(&run.failures).get("clusters/lab"), Some(&count));
     }
     run.policy(&other, &unavailable());
     run.reconcile(lab, Children::fixed(&[])).await.unwrap();
-    assert_eq!(run.failures().keys().collect::<Vec<_>>(), ["clusters/other"]);
+    assert_eq!(lock(&run.failures).keys().collect::<Vec<_>>(), ["clusters/other"]);
     run.forget(&other);
-    assert!(run.failures().is_empty());
+    assert!(lock(&run.failures).is_empty());
 }
 
 #[test]
@@ -82,9 +82,9 @@ fn only_what_a_retry_can_help_is_retried_soon() {
     let run = run(0);
     let lab = infra("lab");
     run.policy(&lab, &objects(409));
-    assert_eq!(run.failures().len(), 1, "a conflict is tried again with a growing delay");
+    assert_eq!(lock(&run.failures).len(), 1, "a conflict is tried again with a growing delay");
     run.policy(&lab, &objects(422));
-    assert!(run.failures().is_empty(), "a refused object waits for a change");
+    assert!(lock(&run.failures).is_empty(), "a refused object waits for a change");
 }
 
 /// A client of an API server that never answers.

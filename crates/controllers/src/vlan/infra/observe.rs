@@ -1,17 +1,16 @@
 //! What the caches know of an Infra's children: each child's own report, the proxy's Service address, and the addresses
 //! that were chosen before.
 
-use std::{net::IpAddr, sync::Arc};
+use std::net::IpAddr;
 
 use causeway_api::{DHCPServer, DNSServer, Infra, InfraStatus, ProxyServer};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{ResourceExt, api::DynamicObject};
-use serde::de::DeserializeOwned;
 
 use super::{Component, addresses::Chosen};
 use crate::framework::{
     apply::Owner,
-    children::{Children, controller_uid},
+    children::{Children, controller_uid, typed},
 };
 
 /// What a child says of itself.
@@ -44,9 +43,9 @@ pub fn observe(infra: &Infra, owner: &Owner, status: &InfraStatus, children: &Ch
     };
     let [dhcp, dns, proxy] = Component::ALL.map(child);
     let reports = [&dhcp, &dns, &proxy].map(|child| child.as_deref().map(ChildReport::of));
-    let dhcp: Option<DHCPServer> = typed(dhcp);
-    let dns: Option<DNSServer> = typed(dns);
-    let proxy: Option<ProxyServer> = typed(proxy);
+    let dhcp: Option<DHCPServer> = dhcp.and_then(|child| typed(&child));
+    let dns: Option<DNSServer> = dns.and_then(|child| typed(&child));
+    let proxy: Option<ProxyServer> = proxy.and_then(|child| typed(&child));
 
     // The status is written after the children; should that have failed, the children themselves still remember.
     let recorded = status.addresses.clone().unwrap_or_default();
@@ -86,9 +85,4 @@ impl ChildReport {
 /// The address in `ADDRESS` or `ADDRESS/PREFIX`.
 fn bare(text: String) -> Option<IpAddr> {
     text.split('/').next()?.parse().ok()
-}
-
-fn typed<K: DeserializeOwned>(child: Option<Arc<DynamicObject>>) -> Option<K> {
-    let value = serde_json::to_value(&*child?).ok()?;
-    serde_json::from_value(value).ok()
 }

@@ -5,7 +5,7 @@ use causeway_api::{
     ComponentStatus, Infra, InfraStatus, ServerAddresses,
     conditions::{self, ConditionType, Reason, Status},
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
 
 use super::{
@@ -18,7 +18,7 @@ use crate::framework::{
     error::Category,
     events::{Note, Severity},
     report,
-    status::transitions,
+    status::{Shared, transitions},
 };
 
 /// The condition types that this controller writes; others are left alone.
@@ -55,11 +55,12 @@ pub enum State {
     Ready,
 }
 
-/// The part of a status that this controller writes.
-pub fn own_part(status: &InfraStatus) -> InfraStatus {
-    let mut own = status.clone();
-    own.conditions.retain(|condition| OWN_CONDITIONS.iter().any(|kind| kind.as_str() == condition.type_));
-    own
+impl Shared for InfraStatus {
+    const OWN_CONDITIONS: &'static [ConditionType] = &OWN_CONDITIONS;
+
+    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
+        &mut self.conditions
+    }
 }
 
 /// Where each component stands, in the order of [`Component::ALL`].
@@ -261,12 +262,7 @@ pub fn notes(previous: &InfraStatus, next: &InfraStatus) -> Vec<Note> {
         if !is_news {
             continue;
         }
-        notes.push(Note {
-            severity: if is_true { Severity::Normal } else { Severity::Warning },
-            reason: if is_true { condition.type_.clone() } else { condition.reason.clone() },
-            action: "Reconcile",
-            text: condition.message.clone(),
-        });
+        notes.push(Note::moved(condition, is_true));
     }
     let was_ready = conditions::find(&previous.conditions, ConditionType::Ready);
     let is_ready = conditions::find(&next.conditions, ConditionType::Ready);

@@ -12,14 +12,14 @@ use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DynamicObject, Patch, PatchParams},
 };
-use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::{DEPLOYMENT, POD, SERVICE, desired::deployment_name};
+use super::desired::deployment_name;
 use crate::framework::{
     apply::{Action, Owner, Report},
-    children::{Children, controller_uid},
+    children::{Children, controller_uid, typed},
     error::Error,
+    kinds::{DEPLOYMENT, POD, SERVICE},
 };
 
 /// How far a Deployment has come.
@@ -133,10 +133,6 @@ fn unschedulable(pod: &Pod) -> Option<String> {
     let scheduled = conditions.iter().find(|condition| condition.type_ == "PodScheduled")?;
     let reason = scheduled.reason.as_deref().filter(|_| scheduled.status == "False")?;
     Some(format!("{reason}: {}", scheduled.message.as_deref().unwrap_or_default()))
-}
-
-fn typed<K: DeserializeOwned>(object: &DynamicObject) -> Option<K> {
-    serde_json::from_value(serde_json::to_value(object).ok()?).ok()
 }
 
 /// Removes what pods that no longer exist have reported.

@@ -8,16 +8,16 @@ use causeway_api::{
     conditions::{self as api, ConditionType, Reason, Status},
 };
 use causeway_ir::Problem;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
 
-use self::conditions::Finding;
 use super::{desired::Desired, generation, observe::Observed};
 use crate::framework::{
     apply::{Error, Report},
-    events::{Note, Severity},
+    events::Note,
+    finding::Finding,
     report,
-    status::transitions,
+    status::{Shared, transitions},
 };
 
 /// The condition types that this controller writes; others are left alone.
@@ -45,12 +45,17 @@ pub struct Input<'a> {
     pub observed: &'a Observed,
 }
 
-/// The part of a status that this controller writes.
-pub fn own_part(status: &ProxyServerStatus) -> ProxyServerStatus {
-    let mut own = status.clone();
-    own.replicas.clear();
-    own.conditions.retain(|condition| OWN_CONDITIONS.iter().any(|kind| kind.as_str() == condition.type_));
-    own
+impl Shared for ProxyServerStatus {
+    const OWN_CONDITIONS: &'static [ConditionType] = &OWN_CONDITIONS;
+
+    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
+        &mut self.conditions
+    }
+
+    /// Each proxy reports for itself.
+    fn drop_foreign(&mut self) {
+        self.replicas.clear();
+    }
 }
 
 /// The status that follows `previous`.
@@ -58,11 +63,7 @@ pub fn next(previous: &ProxyServerStatus, input: &Input<'_>, now: &Time) -> Prox
     let generation = generation(input.proxy);
     let backends = backends(input.proxy, &input.observed.reports);
     let mut conditions = previous.conditions.clone();
-    let mut set = |kind, finding: Finding| {
-        let Finding { status, reason, message } = finding;
-        let message = report::cut(&message, report::NOTE_LIMIT);
-        api::set(&mut conditions, kind, status, reason, message, generation, now);
-    };
+    let mut set = |kind, finding: Finding| finding.set(&mut conditions, kind, generation, now);
     set(ConditionType::ConfigurationValid, conditions::configuration_valid(input));
     set(ConditionType::BackendsResolved, conditions::backends_resolved(input, &backends));
     set(ConditionType::NetworkAttached, conditions::network_attached(input));
@@ -167,17 +168,11 @@ pub fn notes(previous: &ProxyServerStatus, next: &ProxyServerStatus) -> Vec<Note
         if notes.iter().any(|note| note.text == condition.message) {
             continue;
         }
-        let reason = match (is_good, fell && waits) {
-            (true, _) => condition.type_.clone(),
-            (false, true) => Reason::NotReady.as_str().to_owned(),
-            (false, false) => condition.reason.clone(),
-        };
-        notes.push(Note {
-            severity: if is_good { Severity::Normal } else { Severity::Warning },
-            reason,
-            action: "Reconcile",
-            text: condition.message.clone(),
-        });
+        let mut note = Note::moved(condition, is_good);
+        if fell && waits {
+            Reason::NotReady.as_str().clone_into(&mut note.reason);
+        }
+        notes.push(note);
     }
     notes
 }

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use kube::api::DynamicObject;
+
 use super::*;
 use crate::grants::REFERENCE_GRANT;
 
@@ -31,7 +33,7 @@ fn network(status: Value) -> DynamicObject {
     }))
 }
 
-fn world() -> Vec<(crate::framework::children::ChildKind, Vec<DynamicObject>)> {
+fn world() -> Vec<(ChildKind, Vec<DynamicObject>)> {
     let ports = json!([{ "name": "http", "port": 80, "protocol": "TCP" }]);
     vec![
         (

@@ -7,28 +7,7 @@ use super::Input;
 use crate::containers::tunnel::desired::Desired;
 use crate::containers::tunnel::host::protocol::LinkState;
 use crate::containers::tunnel::state::{Phase, RuntimeState, State};
-
-/// What a condition says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    pub status: Status,
-    pub reason: Reason,
-    pub message: String,
-}
-
-impl Finding {
-    fn yes(reason: Reason, message: impl Into<String>) -> Self {
-        Self { status: Status::True, reason, message: message.into() }
-    }
-
-    fn no(reason: Reason, message: impl Into<String>) -> Self {
-        Self { status: Status::False, reason, message: message.into() }
-    }
-
-    fn unknown(message: impl Into<String>) -> Self {
-        Self { status: Status::Unknown, reason: Reason::Progressing, message: message.into() }
-    }
-}
+use crate::framework::finding::Finding;
 
 pub fn runtime_available(state: &State) -> Finding {
     match &state.runtime {

@@ -8,46 +8,32 @@ use kube::ResourceExt;
 
 use super::Input;
 use crate::{
-    framework::{error::Category, report},
+    framework::{error::Category, finding::Finding, report},
     vlan::proxy::{desired::deployment_name, generation},
 };
-
-/// What is to be said of one condition.
-pub struct Finding {
-    /// Whether it holds.
-    pub status: Status,
-    /// Why, for programs.
-    pub reason: Reason,
-    /// Why, for people.
-    pub message: String,
-}
-
-fn finding(status: Status, reason: Reason, message: impl Into<String>) -> Finding {
-    Finding { status, reason, message: message.into() }
-}
 
 /// `ConfigurationValid`: the spec makes sense, and every proxy took it.
 pub fn configuration_valid(input: &Input<'_>) -> Finding {
     if !input.problems.is_empty() {
-        return finding(Status::False, Reason::InvalidSpec, problems(input));
+        return Finding::new(Status::False, Reason::InvalidSpec, problems(input));
     }
     let refused = refused(input);
     if !refused.is_empty() {
-        return finding(Status::False, Reason::ConfigurationRejected, refused);
+        return Finding::new(Status::False, Reason::ConfigurationRejected, refused);
     }
     let waiting: Vec<_> = replicas(input)
         .filter(|replica| !replica.report.is_some_and(|report| has_taken(report, input)))
         .map(|replica| replica.name)
         .collect();
     if waiting.is_empty() {
-        return finding(
+        return Finding::new(
             Status::True,
             Reason::ConfigurationApplied,
             "every proxy has taken the configuration",
         );
     }
     let message = format!("waiting for {} to take the configuration", waiting.join(", "));
-    finding(Status::Unknown, Reason::Progressing, message)
+    Finding::new(Status::Unknown, Reason::Progressing, message)
 }
 
 /// `BackendsResolved`: every backend has a Service with endpoints. One that has none harms no other.
@@ -57,12 +43,12 @@ pub fn backends_resolved(input: &Input<'_>, backends: &[BackendStatus]) -> Findi
         return failed;
     }
     if !input.refusals.is_empty() {
-        return finding(Status::False, Reason::RefNotPermitted, input.refusals.join("; "));
+        return Finding::new(Status::False, Reason::RefNotPermitted, input.refusals.join("; "));
     }
     let missing: Vec<_> = backends.iter().filter(|backend| backend.ready_endpoints == 0).collect();
     if !missing.is_empty() {
         let each: Vec<_> = missing.iter().map(|backend| explain(backend)).collect();
-        return finding(Status::False, Reason::NoReadyEndpoints, each.join("; "));
+        return Finding::new(Status::False, Reason::NoReadyEndpoints, each.join("; "));
     }
     let unseen: Vec<_> = input
         .proxy
@@ -74,13 +60,13 @@ pub fn backends_resolved(input: &Input<'_>, backends: &[BackendStatus]) -> Findi
         .collect();
     if unseen.is_empty() {
         let message = format!("every one of {} has ready endpoints", count(backends.len(), "backend"));
-        return finding(Status::True, Reason::Resolved, message);
+        return Finding::new(Status::True, Reason::Resolved, message);
     }
     let message = match backends {
         [] => "no proxy has reported yet".to_owned(),
         _ => format!("no proxy has reported on {} yet", unseen.join(", ")),
     };
-    finding(Status::Unknown, Reason::Progressing, message)
+    Finding::new(Status::Unknown, Reason::Progressing, message)
 }
 
 /// `NetworkAttached`: every proxy has its address on the isolated network.
@@ -98,14 +84,14 @@ pub fn network_attached(input: &Input<'_>) -> Finding {
              the machine has"
         };
         let message = format!("{}: {remedy}", lacking.join(", "));
-        return finding(Status::False, Reason::AttachmentFailed, message);
+        return Finding::new(Status::False, Reason::AttachmentFailed, message);
     }
     let silent: Vec<_> = replicas(input)
         .filter(|replica| replica.report.is_none_or(|report| report.attached.is_none()))
         .map(|replica| replica.name)
         .collect();
     if silent.is_empty() {
-        return finding(
+        return Finding::new(
             Status::True,
             Reason::Attached,
             "every proxy has its address on the isolated network",
@@ -113,30 +99,30 @@ pub fn network_attached(input: &Input<'_>) -> Finding {
     }
     if !is_asked_for {
         let message = "no isolated network is asked for: the proxies are on the pod network only";
-        return finding(Status::True, Reason::NotRequested, message);
+        return Finding::new(Status::True, Reason::NotRequested, message);
     }
     let message = format!("waiting for {} to report its address", silent.join(", "));
-    finding(Status::Unknown, Reason::Progressing, message)
+    Finding::new(Status::Unknown, Reason::Progressing, message)
 }
 
 /// `Ready`: traffic would pass.
 pub fn ready(input: &Input<'_>, backends: &[BackendStatus]) -> Finding {
     if !input.problems.is_empty() {
-        return finding(Status::False, Reason::InvalidSpec, problems(input));
+        return Finding::new(Status::False, Reason::InvalidSpec, problems(input));
     }
     if let Some(failed) = failed(input, true) {
         return failed;
     }
     let refused = refused(input);
     if !refused.is_empty() {
-        return finding(Status::False, Reason::ConfigurationRejected, refused);
+        return Finding::new(Status::False, Reason::ConfigurationRejected, refused);
     }
     let mut waiting: Vec<_> = replicas(input).filter_map(|replica| replica.waits_for(input)).collect();
     // What fails comes before what only takes its time.
     waiting.sort_by_key(|(reason, _)| matches!(reason, Reason::PodsStarting | Reason::Progressing));
     if let Some((reason, _)) = waiting.first() {
         let each: Vec<_> = waiting.iter().map(|(_, message)| message.as_str()).collect();
-        return finding(Status::False, *reason, each.join("; "));
+        return Finding::new(Status::False, *reason, each.join("; "));
     }
     let attached = network_attached(input);
     if attached.status == Status::False {
@@ -153,7 +139,7 @@ pub fn ready(input: &Input<'_>, backends: &[BackendStatus]) -> Finding {
     } else {
         format!("{} serving {resolved} of {}", count(proxies, "proxy"), count(total, "backend"))
     };
-    finding(Status::True, Reason::Ready, message)
+    Finding::new(Status::True, Reason::Ready, message)
 }
 
 /// One address of the spec, and what is known of its pod.
@@ -240,7 +226,7 @@ fn failed(input: &Input<'_>, own_namespace: bool) -> Option<Finding> {
         _ => Reason::ComponentFailed,
     };
     let each: Vec<_> = failures.iter().map(|error| report::chain(**error)).collect();
-    Some(finding(Status::False, reason, each.join("; ")))
+    Some(Finding::new(Status::False, reason, each.join("; ")))
 }
 
 fn refused(input: &Input<'_>) -> String {

@@ -4,6 +4,7 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp}
 use serde_json::{Value, json};
 
 use super::*;
+use crate::framework::events::Severity;
 use crate::grants::Grants;
 use crate::vlan::proxy::{
     Settings,
@@ -214,7 +215,7 @@ fn a_pod_that_leaves_is_not_counted_on() {
 #[test]
 fn the_proxies_own_reports_are_not_ours_to_write() {
     let status = ProxyServerStatus { replicas: vec![report(&json!({}))], ..ProxyServerStatus::default() };
-    assert_eq!(own_part(&status), ProxyServerStatus::default());
+    assert_eq!(status.own_part(), ProxyServerStatus::default());
 }
 
 #[test]

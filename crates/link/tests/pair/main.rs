@@ -1,0 +1,9 @@
+//! Two ends in one process, over loopback.
+
+#![allow(clippy::panic)]
+
+mod ends;
+mod links;
+mod misuse;
+mod path;
+mod streams;
