@@ -16,6 +16,7 @@ use crate::clock;
 use crate::close_reason::CloseReason;
 use crate::cluster::{Cluster, Endpoint, State};
 use crate::connections::Entry;
+use crate::limits::FromSource;
 use crate::listener::{Listener, ProxyHeader};
 use crate::metrics::Held;
 use crate::record::Record;
@@ -32,6 +33,8 @@ struct Opened {
     cluster: Held<Cluster>,
     endpoint: Held<Endpoint>,
     idle_limit: u64,
+    /// Counts the client that a PROXY header named.
+    source: Option<FromSource>,
 }
 
 /// Serves one accepted connection.
@@ -60,11 +63,14 @@ async fn open(
     record.handshake = clock::woken() - record.started;
 
     let table = Arc::clone(&current.borrow());
-    if let Some((source, _)) = opening.addresses {
-        record.client = source;
-        if !table.listener.allows(source.ip()) {
+    // The permit counts the peer, unless it speaks for others: then the client is counted.
+    let mut source = None;
+    if let Some((client, _)) = opening.addresses {
+        record.client = client;
+        if !table.listener.allows(client.ip()) {
             return Err(CloseReason::SourceNotAllowed);
         }
+        source = worker.shared.limits.enter(client.ip())?;
     }
     let Opening { addresses, bytes, greeting } = opening;
     let (route, cluster) = match find(&table.mode, greeting, record) {
@@ -106,7 +112,7 @@ async fn open(
     cluster.metrics.total.inc();
     endpoint.total.inc();
     let idle_limit = state.settings.idle_limit;
-    Ok(Opened { server, head, listener, route, cluster, endpoint: Held::new(endpoint), idle_limit })
+    Ok(Opened { server, head, listener, route, cluster, endpoint: Held::new(endpoint), idle_limit, source })
 }
 
 /// What a listener has to read of a peer's connection before it knows its way.
@@ -225,7 +231,7 @@ fn introduced(version: ProxyVersion, client: SocketAddr, destination: SocketAddr
 }
 
 async fn carry(client: Downstream, opened: Opened, worker: &Worker, record: &mut Record) -> CloseReason {
-    let Opened { server, head, listener, route, cluster, endpoint, idle_limit } = opened;
+    let Opened { server, head, listener, route, cluster, endpoint, idle_limit, source: _source } = opened;
     let server_name = record.server_name.clone();
     let entry = worker.connections.insert(Entry::new(
         record.client,
