@@ -19,6 +19,7 @@ use crate::connections::Entry;
 use crate::limits::FromSource;
 use crate::listener::{Listener, ProxyHeader};
 use crate::metrics::Held;
+use crate::permit::Permit;
 use crate::record::Record;
 use crate::table::{CurrentTable, Mode, Route, Table, Verdict};
 use crate::worker::Worker;
@@ -38,7 +39,14 @@ struct Opened {
 }
 
 /// Serves one accepted connection.
-pub(super) async fn handle(client: Downstream, peer: SocketAddr, table: CurrentTable, worker: Rc<Worker>) {
+pub(super) async fn handle(
+    client: Downstream,
+    peer: SocketAddr,
+    table: CurrentTable,
+    worker: Rc<Worker>,
+    _permit: Permit,
+) {
+    clock::wake();
     let mut record = Record::new(peer);
     // Boxed, so that an idle connection does not carry the room that opening takes.
     let opened = Box::pin(open(&client, peer, &table, &worker, &mut record)).await;
@@ -103,6 +111,7 @@ async fn open(
     };
     let began = clock::woken();
     let connected = connect(&cluster, &state, !head.is_empty(), record).await;
+    clock::wake();
     record.connect = clock::woken() - began;
     let (server, endpoint) = connected?;
     if route.shared.is_over() {
@@ -142,6 +151,7 @@ async fn read(client: &Downstream, wanted: Wanted, worker: &Worker) -> Result<Op
         return Ok(opening);
     }
     let reading = poll_fn(|cx| {
+        clock::wake();
         loop {
             let mut buffer = worker.workspace.buffer();
             let received = std::task::ready!(socket.poll_receive(cx, &mut buffer));
