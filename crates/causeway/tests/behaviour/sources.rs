@@ -1,6 +1,7 @@
 //! Who may connect, and whose PROXY protocol headers are believed.
 
 use causeway_ir::{AcceptProxyProtocol, Plan};
+use causeway_testkit::soon;
 
 use crate::backend::Backend;
 use crate::client;

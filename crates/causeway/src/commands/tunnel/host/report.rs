@@ -3,15 +3,15 @@
 use causeway_controllers::containers::tunnel::host::protocol;
 use causeway_tunnel::host::{self, Host};
 
-use super::place::Place;
+use super::directory::HostDirectory;
 
 /// What is said before anything is known.
-pub(super) fn first(place: &Place) -> protocol::Status {
+pub(super) fn first(directory: &HostDirectory) -> protocol::Status {
     protocol::Status {
         protocol: protocol::PROTOCOL,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        pid: place.record().process.pid,
-        started_at: place.record().started_at,
+        pid: directory.record().process.pid,
+        started_at: directory.record().started_at,
         link: protocol::LinkState::default(),
         tunnels: std::collections::BTreeMap::new(),
         streams: 0,
