@@ -93,6 +93,7 @@ impl CloseReason {
             Self::Refused => "refused",
             Self::SourceNotAllowed => "sourceNotAllowed",
             Self::ConnectionLimit => "connectionLimit",
+            Self::SourceLimit => "sourceLimit",
             Self::RateLimit => "rateLimit",
             Self::RouteLimit => "routeLimit",
             Self::ClusterLimit => "clusterLimit",

@@ -168,7 +168,8 @@ mod tests {
             connections_per_source: Limit::new(2),
             ..causeway_ir::Limits::default()
         });
-        let [one, other, mapped] = ["10.0.0.1", "10.0.0.2", "::ffff:10.0.0.1"].map(|text| text.parse().unwrap());
+        let [one, other, mapped] =
+            ["10.0.0.1", "10.0.0.2", "::ffff:10.0.0.1"].map(|text| text.parse().unwrap());
         let first = limits.enter(one).ok().flatten().expect("room");
         let _second = limits.enter(one).ok().flatten().expect("room");
         assert!(matches!(limits.enter(mapped), Err(CloseReason::SourceLimit)), "the same client by IPv6");

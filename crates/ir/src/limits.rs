@@ -24,7 +24,12 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: None, connections_per_source: None, handshake_timeout: handshake_timeout(), new_connections_per_second: None }
+        Self {
+            connections: None,
+            connections_per_source: None,
+            handshake_timeout: handshake_timeout(),
+            new_connections_per_second: None,
+        }
     }
 }
 
