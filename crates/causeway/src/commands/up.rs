@@ -16,6 +16,7 @@ use causeway_api::{Engine, names};
 use causeway_apiserver::kubeconfig;
 use causeway_apiserver::serve::{ServerTls, serve};
 use causeway_apiserver::server::{Server, Storage};
+use causeway_controllers::containers::tunnel::OnStop;
 use causeway_node::ImageProgram;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -140,6 +141,9 @@ fn start_operator(
     config.proxy.manager_image = own_program::image();
     config.proxy.require_grants = args.grants.require_grants;
     config.containers = data_dir::containers(dir, args.container_runtime.choice())?;
+    if args.in_memory {
+        config.containers.on_stop = OnStop::End;
+    }
     let logs = Arc::new(TunnelJournals::new(&config.containers.directory));
     server.set_object_logs(names::GROUP, "containernetworktunnelproxies", logs);
     let mut registry = Registry::default();
