@@ -13,7 +13,6 @@ use crate::worker::Worker;
 pub(crate) struct Permit {
     worker: Rc<Worker>,
     listener: Arc<Listener>,
-    #[expect(dead_code, reason = "held, not read")]
     source: Option<FromSource>,
 }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use causeway_ir::tunnel::{Port, Tunnel};
 use causeway_ir::{Endpoint, Name};
-use causeway_testkit::PATIENCE;
 use causeway_testkit::daemon::Daemon;
 use causeway_tunnel::host::{Host, Options, TunnelState};
 use causeway_tunnel::{Authority, Identity, container_identity, host_identity};
