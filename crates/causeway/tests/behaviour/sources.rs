@@ -1,13 +1,13 @@
 //! Who may connect, and whose PROXY protocol headers are believed.
 
 use causeway_ir::{AcceptProxyProtocol, Plan};
+use causeway_testkit::soon;
 
 use crate::backend::Backend;
 use crate::client;
 use crate::hello::Hello;
 use crate::plans::{by_name, cluster, one, plan, route};
 use crate::proxy::{Engine, Proxy};
-use causeway_testkit::soon;
 
 on_both!(
     only_allowed_sources_connect,
