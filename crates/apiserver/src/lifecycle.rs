@@ -22,7 +22,7 @@ use crate::store::Change;
 const RETRY: Duration = Duration::from_secs(2);
 
 /// Starts all of it; ends with the server's shutdown.
-pub fn spawn(server: &Arc<Server>, tracker: &TaskTracker) {
+pub(crate) fn spawn(server: &Arc<Server>, tracker: &TaskTracker) {
     tracker.spawn(garbage::run(server.clone()));
     tracker.spawn(follow(server.clone(), namespaces::sweep, namespaces::concerns));
     tracker.spawn(follow(server.clone(), definitions::sweep, definitions::concerns));

@@ -1,5 +1,7 @@
 //! `causeway`: the operator, the data planes, the command line and, on one machine, the control plane too.
 
+#![deny(clippy::print_stdout)]
+
 mod cli;
 mod commands;
 mod parts;

@@ -151,7 +151,7 @@ impl State {
     /// Whether an endpoint other than this one takes traffic and is not known to fail.
     pub(crate) fn has_better_than(&self, endpoint: &Endpoint, now: u64) -> bool {
         self.members.iter().any(|m| {
-            !std::ptr::eq(&*m.endpoint, endpoint)
+            !std::ptr::eq(Arc::as_ptr(&m.endpoint), endpoint)
                 && m.standing != Standing::Down
                 && m.endpoint.is_healthy()
                 && !m.endpoint.is_ejected(now)

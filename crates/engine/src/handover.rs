@@ -93,7 +93,11 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Takes the sockets of the process that waits at a place; `None` if there is none.
+    /// Takes the sockets of the process that waits at a path; `None` if there is none. Blocks for as long as that
+    /// takes.
+    ///
+    /// # Errors
+    /// If there is a process and it does not let go; it serves on.
     pub fn take(path: &Path) -> Result<Option<Self>, Error> {
         let failed = |source| Error::Claim { path: path.to_owned(), source };
         let stream = match UnixStream::connect(path) {
@@ -124,6 +128,9 @@ impl Claim {
     }
 
     /// Tells the predecessor that everything is served here now: it stops accepting.
+    ///
+    /// # Errors
+    /// If it is gone.
     pub fn ready(mut self) -> io::Result<()> {
         self.stream.write_all(&[READY])
     }
@@ -136,7 +143,13 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Opens a place, only for this user. What an ended process left there is replaced.
+    /// Listens at a path, only for this user. What an ended process left there is replaced.
+    ///
+    /// # Errors
+    /// If something else is there, or the path is not allowed.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let open = || {
             let left_over = std::fs::symlink_metadata(path).is_ok_and(|at| at.file_type().is_socket())
@@ -152,6 +165,12 @@ impl Socket {
     }
 
     /// Goes on waiting where the predecessor did.
+    ///
+    /// # Errors
+    /// If it is no listening socket.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub fn inherit(socket: OwnedFd) -> io::Result<Self> {
         let listener = std::os::unix::net::UnixListener::from(socket);
         listener.set_nonblocking(true)?;
@@ -160,6 +179,10 @@ impl Socket {
 
     /// Waits until a successor has taken over, and answers with its process id. `offer` gathers what it gets; this
     /// socket is added.
+    ///
+    /// # Cancellation
+    /// Dropping the future while a successor is being served may leave that one with the sockets and without an
+    /// answer: it gives up, and this process serves on.
     pub async fn handed_over<F: Future<Output = Vec<Handed>>>(&self, offer: impl Fn() -> F) -> i32 {
         loop {
             match self.hand_over(&offer).await {

@@ -16,8 +16,10 @@ use crate::link::{Handler, Link};
 use crate::socket;
 use crate::tls::{self, Handshake, Outgoing, Received, Tls, VERSION};
 
-/// How much is read at once before a link begins, and the most that a greeting may take.
+/// How much is read at once before a link begins.
 const READ: usize = 16 << 10;
+/// No handshake, with its certificates, takes as much.
+const MAX_HANDSHAKE: usize = 64 << 10;
 /// How long a refusal may take to be sent.
 const REFUSING: Duration = Duration::from_secs(1);
 
@@ -183,7 +185,11 @@ impl Connection {
         let room = received.room(READ);
         let count = std::future::poll_fn(|cx| socket::poll_recv(socket, cx, room)).await?;
         received.add(count);
-        if count == 0 { Err(Error::Closed) } else { Ok(()) }
+        match count {
+            0 => Err(Error::Closed),
+            _ if received.len() > MAX_HANDSHAKE => Err(frame::Error::TooLong(received.len()).into()),
+            _ => Ok(()),
+        }
     }
 
     /// The name in the other end's certificate.

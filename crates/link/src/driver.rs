@@ -13,9 +13,9 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use crate::frame::{self, Decoder, Frame};
 use crate::inbound::Broken;
 use crate::link::{Handler, Incoming, Link};
-use crate::socket;
 use crate::stream::Shared;
 use crate::tls::{self, Outgoing, Received, Tls};
+use crate::{memory, socket};
 
 /// How much is read from the connection at once.
 const READ: usize = 256 << 10;
@@ -211,6 +211,10 @@ impl Driver {
         self.heard = Instant::now();
         self.received.add(count);
         self.open()?;
+        if self.received.len() > READ {
+            // Records are shorter: this is a message that spans them and never ends.
+            return Err(frame::Error::TooLong(self.received.len()).into());
+        }
         if self.link.outbox.is_flooded() {
             return Err(Ended::Flooded);
         }
@@ -274,6 +278,9 @@ impl Driver {
             }
             self.link.tick();
             self.link.outbox.put(&Frame::Ping { stamp: self.link.stamp() });
+            if self.link.crowd.has_gone(self.link.len()) {
+                tokio::task::spawn_blocking(memory::give_back);
+            }
             self.beats = self.beats.wrapping_add(1);
             if self.beats.is_multiple_of(BEATS_PER_SWEEP) {
                 self.link.sweep();

@@ -18,6 +18,7 @@ mod identity;
 mod inbound;
 mod link;
 mod listener;
+mod memory;
 mod outbox;
 mod relay;
 mod socket;

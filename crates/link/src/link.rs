@@ -12,6 +12,7 @@ use crate::flow::{self, Flow};
 use crate::frame::{Content, Frame, MAX_PAYLOAD, MAX_SMALL};
 use crate::identity::Role;
 use crate::inbound::{Broken, Sink};
+use crate::memory::Crowd;
 use crate::outbox::Outbox;
 use crate::stream::{Settings, Shared, Stream};
 
@@ -46,6 +47,7 @@ pub struct Link {
     pub(crate) outbox: Outbox,
     role: Role,
     streams: Mutex<HashMap<u32, Arc<Shared>>>,
+    pub(crate) crowd: Crowd,
     next_id: AtomicU32,
     /// This end opens no more streams.
     leaving: AtomicBool,
@@ -79,6 +81,7 @@ impl Link {
             outbox: Outbox::default(),
             role,
             streams: Mutex::default(),
+            crowd: Crowd::default(),
             next_id: AtomicU32::new(first),
             leaving: AtomicBool::new(false),
             told_to_leave: AtomicBool::new(false),
@@ -135,6 +138,7 @@ impl Link {
         self.next_id.store(id + 2, Relaxed);
         let stream = Arc::new(Shared::new(id, self.clone(), settings, sink));
         streams.insert(id, stream.clone());
+        self.crowd.grew_to(streams.len());
         // Also under the lock: it must be the first that the other end hears of this stream, and come before a Leave.
         self.outbox.put(&Frame::Open { stream: id, content, request });
         Ok(stream)
@@ -143,7 +147,10 @@ impl Link {
     /// A stream that the other end opened.
     fn insert(self: &Arc<Self>, id: u32, settings: Settings, sink: Sink) -> Arc<Shared> {
         let stream = Arc::new(Shared::new(id, self.clone(), settings, sink));
-        lock(&self.streams).insert(id, stream.clone());
+        let mut streams = lock(&self.streams);
+        streams.insert(id, stream.clone());
+        self.crowd.grew_to(streams.len());
+        drop(streams);
         if self.is_closed() {
             // The driver may have emptied the table just before.
             stream.break_off(Broken::Lost);

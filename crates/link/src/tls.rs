@@ -91,6 +91,11 @@ impl Received {
         &mut self.bytes[self.filled..]
     }
 
+    /// How much is kept. A peer that never ends a message must not make it grow for ever.
+    pub(crate) fn len(&self) -> usize {
+        self.filled
+    }
+
     /// So many bytes have come into the room.
     pub(crate) fn add(&mut self, count: usize) {
         self.filled += count;
@@ -314,7 +319,7 @@ fn encode<D>(mut data: EncodeTlsData<'_, D>, out: &mut Outgoing) -> Result<(), E
                 return Ok(());
             }
             Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) => {
-                room = required_size
+                room = required_size;
             }
             Err(EncodeError::AlreadyEncoded) => return Ok(()),
         }

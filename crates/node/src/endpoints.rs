@@ -34,7 +34,7 @@ struct Context {
 }
 
 /// Runs the controller until `shutdown`.
-pub async fn run(client: Client, shutdown: CancellationToken) {
+pub(crate) async fn run(client: Client, shutdown: CancellationToken) {
     let context = Arc::new(Context { client: client.clone(), failures: Failures::default() });
     let controller = Controller::new(Api::<Service>::all(client.clone()), watcher::Config::default());
     let store = controller.store();

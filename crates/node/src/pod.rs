@@ -46,7 +46,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use self::{addresses::Addresses, guest::CONTAINER as GUEST_LABEL, runtime::Containers};
+pub(crate) use self::{addresses::Addresses, guest::CONTAINER as GUEST_LABEL, runtime::Containers};
 use self::{
     fields::Host,
     sources::{Kind, SourceRef},
@@ -56,14 +56,14 @@ use crate::{config::Config, events::Recorder, workload::is_code};
 
 /// Where the API server is, as pods reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApiServer {
+pub(crate) struct ApiServer {
     pub url: String,
     pub host: String,
     pub port: u16,
 }
 
 /// What all workers share.
-pub struct Shared {
+pub(crate) struct Shared {
     pub config: Config,
     pub client: Client,
     pub recorder: Recorder,
@@ -83,7 +83,7 @@ impl Shared {
 }
 
 /// Runs pods until `shutdown`; returns when all workers have come to rest.
-pub async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
+pub(crate) async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
     let (change_tx, _) = broadcast::channel(1024);
     let mut pods = Pods {
         shared: shared.clone(),

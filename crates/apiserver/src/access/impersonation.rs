@@ -32,8 +32,7 @@ pub(super) fn apply(access: &Access, caller: User, headers: &HeaderMap) -> Resul
     let check = |group: &str, resource: &str, subresource: &str, namespace: &str, name: &str| {
         let verb = "impersonate";
         let path = None;
-        let attributes =
-            Attributes { verb, group, version: "", resource, subresource, namespace, name, path };
+        let attributes = Attributes { verb, group, resource, subresource, namespace, name, path };
         access.authorize(&caller, &attributes)
     };
     let account = split_service_account(&name);

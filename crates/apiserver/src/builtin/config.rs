@@ -15,7 +15,7 @@ use crate::resource::{Resource, Strategy};
 const SIZE_LIMIT: usize = 1024 * 1024;
 const HELD: &str = "field is immutable when `immutable` is set";
 
-pub fn kinds() -> Vec<Resource> {
+pub(super) fn kinds() -> Vec<Resource> {
     vec![
         Kind::new("", "v1", "ConfigMap", "configmaps")
             .short(&["cm"])

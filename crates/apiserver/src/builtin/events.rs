@@ -26,7 +26,7 @@ const RENAMED: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-pub fn kinds() -> Vec<Resource> {
+pub(super) fn kinds() -> Vec<Resource> {
     let fields = |reference: &str, others: &[&str]| -> Vec<String> {
         let of_reference = REFERENCE.map(|f| format!("{reference}.{f}"));
         of_reference.into_iter().chain(others.iter().map(|&o| o.to_owned())).collect()

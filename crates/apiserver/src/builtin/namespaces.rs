@@ -8,7 +8,7 @@ use super::print;
 use crate::object;
 use crate::resource::{Resource, Strategy};
 
-pub fn kinds() -> Vec<Resource> {
+pub(super) fn kinds() -> Vec<Resource> {
     vec![
         Kind::new("", "v1", "Namespace", "namespaces")
             .cluster_scoped()

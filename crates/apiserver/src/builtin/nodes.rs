@@ -12,7 +12,7 @@ use super::syntax;
 use crate::error::FieldError;
 use crate::resource::{Resource, Strategy};
 
-pub fn kinds() -> Vec<Resource> {
+pub(super) fn kinds() -> Vec<Resource> {
     vec![
         Kind::new("", "v1", "Node", "nodes")
             .cluster_scoped()

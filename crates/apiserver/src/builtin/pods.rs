@@ -1,9 +1,9 @@
 //! Pods: the kind itself, and the defaults and rules of pod specs that workloads share.
 
 mod container;
-pub mod defaults;
+pub(super) mod defaults;
 mod update;
-pub mod validation;
+pub(super) mod validation;
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use super::print;
 use crate::error::FieldError;
 use crate::resource::{Resource, Strategy};
 
-pub fn kinds() -> Vec<Resource> {
+pub(super) fn kinds() -> Vec<Resource> {
     vec![
         Kind::new("", "v1", "Pod", "pods")
             .short(&["po"])

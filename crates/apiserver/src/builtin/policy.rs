@@ -11,7 +11,7 @@ use super::syntax;
 use crate::error::FieldError;
 use crate::resource::{Resource, Strategy};
 
-pub fn kinds() -> Vec<Resource> {
+pub(super) fn kinds() -> Vec<Resource> {
     vec![
         Kind::new("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
             .short(&["netpol"])

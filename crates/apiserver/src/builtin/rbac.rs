@@ -12,7 +12,7 @@ use crate::resource::{Resource, Strategy};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-pub fn kinds() -> Vec<Resource> {
+pub(super) fn kinds() -> Vec<Resource> {
     let kind = |kind: &str, plural: &str| Kind::new(GROUP, "v1", kind, plural);
     vec![
         kind("Role", "roles")

@@ -12,7 +12,7 @@ use super::print;
 use crate::error::FieldError;
 use crate::resource::{Resource, Strategy};
 
-pub fn kinds() -> Vec<Resource> {
+pub(super) fn kinds() -> Vec<Resource> {
     let kind = |kind: &str, plural: &str, short: &str| {
         Kind::new("apps", "v1", kind, plural).short(&[short]).in_all().status()
     };

@@ -8,7 +8,7 @@ use crate::store::{Expect, Key, Outcome, WriteError};
 
 /// Changes an object until `change` says there is nothing to do (false) or the write went through. An object that is
 /// being deleted and has nothing left to wait for is removed.
-pub async fn edit(
+pub(super) async fn edit(
     server: &Server,
     key: &Key,
     mut change: impl FnMut(&mut Value) -> bool,
@@ -32,7 +32,7 @@ pub async fn edit(
 }
 
 /// Removes one finalizer.
-pub async fn drop_finalizer(server: &Server, key: &Key, finalizer: &str) -> Result<(), WriteError> {
+pub(super) async fn drop_finalizer(server: &Server, key: &Key, finalizer: &str) -> Result<(), WriteError> {
     edit(server, key, |value| {
         let Some(list) = value["metadata"]["finalizers"].as_array_mut() else { return false };
         let before = list.len();

@@ -11,7 +11,7 @@ use crate::store::{Expect, GroupResource, Outcome};
 const KEEP: jiff::SignedDuration = jiff::SignedDuration::from_hours(1);
 const PERIOD: Duration = Duration::from_mins(5);
 
-pub async fn run(server: Arc<Server>) {
+pub(super) async fn run(server: Arc<Server>) {
     loop {
         tokio::select! {
             () = server.shutdown.cancelled() => return,

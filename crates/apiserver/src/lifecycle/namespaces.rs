@@ -11,7 +11,7 @@ use crate::rest::delete::{DeleteOptions, remove};
 use crate::server::Server;
 use crate::store::{Change, ChangeKind, Expect, GroupResource, Key, Outcome, WriteError};
 
-pub fn concerns(_server: &Server, change: &Change) -> bool {
+pub(super) fn concerns(_server: &Server, change: &Change) -> bool {
     let resource = &change.object.key.resource;
     match &*resource.plural {
         "namespaces" => resource.group.is_empty(),
@@ -21,7 +21,7 @@ pub fn concerns(_server: &Server, change: &Change) -> bool {
     }
 }
 
-pub async fn sweep(server: Arc<Server>) -> bool {
+pub(super) async fn sweep(server: Arc<Server>) -> bool {
     let namespaces = server.store.list(&GroupResource::new("", "namespaces"), None).items;
     let mut done = true;
     for namespace in namespaces {

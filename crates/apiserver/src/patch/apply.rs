@@ -27,7 +27,7 @@ const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 /// The applied document names its kind and version and holds only what this endpoint serves: the caller takes
 /// `status` out of what is applied to an object with a status subresource. A `uid` or `resourceVersion` in it comes
 /// back in the result, for the caller to compare with the live object's.
-pub fn apply(
+pub(crate) fn apply(
     live: Option<&Value>,
     applied: &Value,
     schema: &Node,

@@ -21,7 +21,7 @@ const MERGED_UPDATERS: &str = "ancient-changes";
 
 /// Who writes, how and when.
 #[derive(Debug, Clone, Copy)]
-pub struct Manager<'a> {
+pub(crate) struct Manager<'a> {
     pub name: &'a str,
     pub operation: Operation,
     /// Group and version in which the writer speaks of the object: `apps/v1`.
@@ -34,7 +34,7 @@ pub struct Manager<'a> {
 
 /// How a manager came to own its fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Operation {
+pub(crate) enum Operation {
     Apply,
     Update,
 }
@@ -51,7 +51,7 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    pub fn new(writer: &Manager<'_>, fields: Set) -> Self {
+    pub(super) fn new(writer: &Manager<'_>, fields: Set) -> Self {
         let name = if writer.name.is_empty() { "unknown" } else { writer.name };
         Self {
             manager: name.to_owned(),
@@ -64,7 +64,7 @@ impl Owner {
     }
 
     /// Whether both are entries of the same manager. An applier is the same whatever version it applies in.
-    pub fn is_same(&self, other: &Owner) -> bool {
+    pub(super) fn is_same(&self, other: &Owner) -> bool {
         self.manager == other.manager
             && self.operation == other.operation
             && self.subresource == other.subresource
@@ -197,7 +197,7 @@ pub(super) fn dispossess(owners: &mut Vec<Owner>, diff: &Diff) {
 /// Writes into `new` who owns its fields after a create, an update or a patch other than apply: what differs from
 /// `live` becomes the manager's. Call it when `new` is as it will be stored: defaulted, and with the fields that
 /// this endpoint does not serve set back to what they were.
-pub fn track_update(live: Option<&Value>, new: &mut Value, schema: &Node, manager: &Manager<'_>) {
+pub(crate) fn track_update(live: Option<&Value>, new: &mut Value, schema: &Node, manager: &Manager<'_>) {
     let place = Place::root(schema);
     let absent = Value::Null;
     let sent = new.get("metadata").and_then(|m| m.get("managedFields")).unwrap_or(&absent);
@@ -301,7 +301,7 @@ fn cap_updaters(owners: &mut Vec<Owner>) {
 }
 
 /// Puts back the live object's entries when nothing but their times differs, so that nothing has to be written.
-pub fn keep_times_if_unchanged(live: &Value, new: &mut Value) {
+pub(crate) fn keep_times_if_unchanged(live: &Value, new: &mut Value) {
     if !equal_without_entries(live, new) {
         return;
     }

@@ -17,7 +17,7 @@ const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 const ELEMENT_ORDER: &str = "$setElementOrder/";
 
 /// Lays a strategic merge patch over a copy of `target`. No directive is left in the result.
-pub fn strategic_merge(target: &Value, patch: &Value, schema: &Node) -> Result<Value, ApiError> {
+pub(crate) fn strategic_merge(target: &Value, patch: &Value, schema: &Node) -> Result<Value, ApiError> {
     let (Some(target), Some(patch)) = (target.as_object(), patch.as_object()) else {
         return Err(ApiError::bad_request("invalid JSON document"));
     };

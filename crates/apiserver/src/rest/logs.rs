@@ -16,7 +16,7 @@ use crate::object;
 use crate::store::{GroupResource, Key, Store};
 
 /// The subresource's name.
-pub const LOG: &str = "log";
+pub(crate) const LOG: &str = "log";
 
 /// Which part of an object's log.
 #[derive(Default)]
@@ -40,7 +40,7 @@ pub trait ObjectLogs: Send + Sync {
     ) -> BoxFuture<'static, Result<BoxStream<'static, std::io::Result<Bytes>>, ApiError>>;
 }
 
-pub async fn log(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
+pub(crate) async fn log(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
     let key = call.key(name);
     let uid = object::meta(&read::require(call, &key)?.value(), "uid").to_owned();
     let Some(logs) = call.server.object_logs(&call.resource.group, &call.resource.plural) else {

@@ -34,7 +34,7 @@ const FIXED_NAMES: [&str; 7] = [
 ];
 
 /// The server's side of TLS.
-pub struct ServerTls {
+pub(crate) struct ServerTls {
     pki: Arc<Pki>,
     names: Vec<String>,
     provider: Arc<CryptoProvider>,
@@ -45,7 +45,7 @@ pub struct ServerTls {
 
 impl ServerTls {
     /// TLS with a new serving certificate for the usual names, this host, and `extra` names or addresses.
-    pub fn new(pki: Arc<Pki>, extra: &[String]) -> Result<Self, Error> {
+    pub(crate) fn new(pki: Arc<Pki>, extra: &[String]) -> Result<Self, Error> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let names = names(host_name().into_iter().chain(extra.iter().cloned()));
         let serving = make(&pki, &names, &provider)?;
@@ -83,7 +83,7 @@ impl ServerTls {
     }
 
     /// Replaces the serving certificate; connections that are open keep theirs.
-    pub fn renew(&self) -> Result<(), Error> {
+    pub(crate) fn renew(&self) -> Result<(), Error> {
         let serving = make(&self.pki, &self.names, &self.provider)?;
         *write(&self.current.0) = serving;
         Ok(())

@@ -27,7 +27,7 @@ pub(super) struct Request {
 
 /// Why a write did not happen.
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum WriteError {
+pub(crate) enum WriteError {
     #[error("the object exists")]
     Exists,
     #[error("the object was changed or removed meanwhile")]
@@ -47,7 +47,7 @@ pub(super) struct Committer {
 type Answer = (oneshot::Sender<Result<Arc<Stored>, WriteError>>, Arc<Stored>);
 
 impl Committer {
-    pub fn spawn(
+    pub(super) fn spawn(
         state: Arc<RwLock<State>>,
         disk: Option<Disk>,
         mut request_rx: mpsc::Receiver<Request>,

@@ -1,4 +1,4 @@
-//! The wish that this process ends: SIGTERM from a supervisor, SIGINT (Ctrl-C) from a person.
+//! The request that this process ends: SIGTERM from a supervisor, SIGINT (Ctrl-C) from a person.
 
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use causeway_ir::tunnel::{Port, Tunnel};
 use causeway_ir::{Endpoint, Name};
+use causeway_testkit::PATIENCE;
 use causeway_testkit::daemon::Daemon;
 use causeway_tunnel::host::{Host, Options, TunnelState};
 use causeway_tunnel::{Authority, Identity, container_identity, host_identity};
@@ -142,9 +143,7 @@ pub fn what_was_recorded_is_worth_nothing(daemon: Daemon) {
         let listens = states.wait_for(|status| {
             status.tunnels.get(&1).is_some_and(|state| matches!(state, TunnelState::Listening { .. }))
         });
-        let linked = tokio::time::timeout(causeway_testkit::PATIENCE, listens)
-            .await
-            .is_ok_and(|status| status.is_ok());
+        let linked = tokio::time::timeout(PATIENCE, listens).await.is_ok_and(|status| status.is_ok());
         assert!(linked, "the link does not come up: {:?}", *host.status().borrow());
         let carried = tokio::task::spawn_blocking(move || round(tunnel, "x").unwrap());
         assert_eq!(carried.await.unwrap(), "x");

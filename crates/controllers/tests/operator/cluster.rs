@@ -10,7 +10,7 @@ use causeway_controllers::{
     Operator,
     framework::health::Health,
     framework::metrics::Metrics,
-    framework::runner::{self, Reconciler, Runner},
+    framework::runner::{self, Runner},
     operator::Config,
     vlan::infra,
 };
@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub struct Cluster {
-    pub api_server: causeway_testkit::Cluster,
+    cluster: causeway_testkit::Cluster,
     pub client: Client,
 }
 
@@ -60,24 +60,19 @@ impl Running {
 
 impl Cluster {
     pub async fn start() -> Self {
-        let api = causeway_testkit::Cluster::start().await;
-        Self { client: api.client.clone(), api_server: api }
+        let cluster = causeway_testkit::Cluster::start().await;
+        Self { client: cluster.client.clone(), cluster }
     }
 
     /// The controller of Infras with a quick resync, alone: here the test says how the children stand, and their own
     /// controllers would take that back.
     pub fn operator(&self, identity: &str) -> Running {
-        self.controller(infra::Controller::new(self.client.clone(), identity))
-    }
-
-    /// One controller with a quick resync, alone.
-    pub fn controller(&self, controller: impl Reconciler) -> Running {
         let mut registry = Registry::default();
         let metrics = Metrics::register(registry.sub_registry_with_prefix("causeway_operator"));
         let health = Health::default();
         let config = runner::Config { resync: Duration::from_millis(200), ..runner::Config::default() };
         let mut runner = Runner::new(self.client.clone(), config, metrics, health.clone());
-        runner.register(controller);
+        runner.register(infra::Controller::new(self.client.clone(), identity));
         let stop = CancellationToken::new();
         let shutdown = stop.clone();
         let task = tokio::spawn(async move { runner.run(&shutdown).await });
@@ -107,7 +102,12 @@ impl Cluster {
     where
         K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
     {
-        Api::namespaced(self.client.clone(), "default")
+        self.cluster.api()
+    }
+
+    /// The revision of the newest write.
+    pub async fn revision(&self) -> u64 {
+        self.cluster.revision().await
     }
 
     pub async fn create_infra(&self, name: &str, components: &Value) -> Infra {

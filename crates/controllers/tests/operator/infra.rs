@@ -234,19 +234,19 @@ async fn an_idle_operator_writes_nothing_also_after_a_restart() {
     .await;
     // The proxy's own controller has its word too, and it differs from what the test reported.
     eventually("the operator has nothing left to do", || async {
-        let before = cluster.api_server.server.store.revision();
+        let before = cluster.revision().await;
         operator.reconciled(5).await;
-        cluster.api_server.server.store.revision() == before
+        cluster.revision().await == before
     })
     .await;
     let events = recorded().await;
-    let revision = cluster.api_server.server.store.revision();
+    let revision = cluster.revision().await;
     operator.reconciled(5).await;
-    assert_eq!(cluster.api_server.server.store.revision(), revision);
+    assert_eq!(cluster.revision().await, revision);
     operator.stop().await;
 
     let next = cluster.operator("b");
     next.reconciled(5).await;
-    assert_eq!((cluster.api_server.server.store.revision(), recorded().await), (revision, events));
+    assert_eq!((cluster.revision().await, recorded().await), (revision, events));
     next.stop().await;
 }

@@ -4,7 +4,7 @@
 use causeway_engine::client_hello::{Parsed, Parser, parse};
 use rustls::server::Acceptor;
 
-pub fn run(bytes: &[u8]) {
+pub(crate) fn run(bytes: &[u8]) {
     check(bytes);
     // Spares the fuzzer the finding of lengths that fit: a ClientHello message around the bytes.
     if let Ok(length) = u16::try_from(bytes.len() + 4)

@@ -3,7 +3,7 @@
 
 use causeway_engine::proxy_protocol::{LIMIT, Parsed, encode_v1, encode_v2, parse};
 
-pub fn run(bytes: &[u8]) {
+pub(crate) fn run(bytes: &[u8]) {
     let whole = parse(bytes);
     for end in 0..bytes.len() {
         let part = parse(&bytes[..end]);

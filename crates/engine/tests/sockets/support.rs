@@ -12,26 +12,26 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 /// Longer than anything here takes, even on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-pub struct Running {
-    pub plan: Plan,
+pub(crate) struct Running {
+    pub(crate) plan: Plan,
     plan_tx: watch::Sender<Option<Arc<Plan>>>,
     engine: Engine,
-    pub handle: Handle,
+    pub(crate) handle: Handle,
 }
 
 impl Running {
     /// Starts an engine with a plan in YAML.
-    pub async fn start(plan: &str) -> Self {
+    pub(crate) async fn start(plan: &str) -> Self {
         Self::with(plan, AccessLog::Off).await
     }
 
-    pub async fn with(plan: &str, access_log: AccessLog) -> Self {
+    pub(crate) async fn with(plan: &str, access_log: AccessLog) -> Self {
         Self::of(serde_saphyr::from_str(plan).unwrap(), access_log).await
     }
 
-    pub async fn of(plan: Plan, access_log: AccessLog) -> Self {
+    pub(crate) async fn of(plan: Plan, access_log: AccessLog) -> Self {
         let shared = Arc::new(plan.clone());
         let (plan_tx, plan_rx) = watch::channel(Some(Arc::clone(&shared)));
         let engine = Engine::start(plan_rx, &Options { workers: 2, access_log }).unwrap();
@@ -43,35 +43,35 @@ impl Running {
     }
 
     /// Changes the plan and waits until that is done.
-    pub async fn change(&mut self, change: impl FnOnce(&mut Plan)) {
+    pub(crate) async fn change(&mut self, change: impl FnOnce(&mut Plan)) {
         change(&mut self.plan);
         let plan = Arc::new(self.plan.clone());
         self.plan_tx.send_replace(Some(Arc::clone(&plan)));
         assert!(self.handle.settled(&plan).await);
     }
 
-    pub fn address(&self, listener: &str) -> SocketAddr {
+    pub(crate) fn address(&self, listener: &str) -> SocketAddr {
         self.handle.status().address(listener).unwrap()
     }
 
-    pub async fn connect(&self, listener: &str) -> TcpStream {
+    pub(crate) async fn connect(&self, listener: &str) -> TcpStream {
         TcpStream::connect(self.address(listener)).await.unwrap()
     }
 
     /// Sends bytes, ends, and reads all that comes back.
-    pub async fn ask(&self, listener: &str, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) async fn ask(&self, listener: &str, bytes: &[u8]) -> Vec<u8> {
         let mut stream = self.connect(listener).await;
         stream.write_all(bytes).await.unwrap();
         stream.shutdown().await.unwrap();
         read_all(&mut stream).await
     }
 
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         tokio::time::timeout(PATIENCE, self.engine.shutdown()).await.unwrap();
     }
 
     /// The sum of a metric over all series whose text contains every part.
-    pub fn metric(&self, parts: &[&str]) -> u64 {
+    pub(crate) fn metric(&self, parts: &[&str]) -> u64 {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, self.handle.registry()).unwrap();
         text.lines()
@@ -81,7 +81,7 @@ impl Running {
     }
 
     /// Waits until connections have ended for this reason so many times.
-    pub async fn closed(&self, reason: &str, count: u64) {
+    pub(crate) async fn closed(&self, reason: &str, count: u64) {
         let label = format!("reason=\"{reason}\"");
         eventually(&format!("{count} × {reason}"), || {
             self.metric(&["causeway_connections_closed_total", &label]) == count
@@ -91,7 +91,7 @@ impl Running {
 }
 
 /// Polls a condition.
-pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while !condition() {
         assert!(tokio::time::Instant::now() < deadline, "never: {what}");
@@ -99,24 +99,24 @@ pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-pub async fn read_all(stream: &mut TcpStream) -> Vec<u8> {
+pub(crate) async fn read_all(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.unwrap().unwrap();
     bytes
 }
 
 /// A server that says its name and then everything it hears.
-pub struct Backend {
-    pub address: SocketAddr,
+pub(crate) struct Backend {
+    pub(crate) address: SocketAddr,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl Backend {
-    pub async fn named(name: &'static str) -> Self {
+    pub(crate) async fn named(name: &'static str) -> Self {
         Self::at("127.0.0.1:0", name).await
     }
 
-    pub async fn at(address: &str, name: &'static str) -> Self {
+    pub(crate) async fn at(address: &str, name: &'static str) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let task = tokio::spawn(async move {
@@ -141,18 +141,18 @@ impl Drop for Backend {
 }
 
 /// An address where nothing listens.
-pub async fn nobody() -> SocketAddr {
+pub(crate) async fn nobody() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     listener.local_addr().unwrap()
 }
 
 /// A listener `in` with one plain route `r` to a cluster `c` of these endpoints; more lines for the cluster and the plan.
-pub fn plain_plan(endpoints: &[SocketAddr], more: &str) -> String {
+pub(crate) fn plain_plan(endpoints: &[SocketAddr], more: &str) -> String {
     plan_of("tcp: {name: r, action: {forward: c}}", endpoints, more)
 }
 
 /// The same by server name.
-pub fn tls_plan(names: &str, endpoints: &[SocketAddr], more: &str) -> String {
+pub(crate) fn tls_plan(names: &str, endpoints: &[SocketAddr], more: &str) -> String {
     let route = format!("{{name: r, serverNames: [{names}], action: {{forward: c}}}}");
     plan_of(&format!("tls: {{routes: [{route}]}}"), endpoints, more)
 }
@@ -166,38 +166,38 @@ fn plan_of(protocol: &str, endpoints: &[SocketAddr], more: &str) -> String {
     )
 }
 
-pub fn name(text: &str) -> Name {
+pub(crate) fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
 }
 
 /// The routes by server name of the first listener.
-pub fn tls_routes(plan: &mut Plan) -> &mut Vec<TlsRoute> {
+pub(crate) fn tls_routes(plan: &mut Plan) -> &mut Vec<TlsRoute> {
     let Protocol::Tls(tls) = &mut plan.listeners[0].protocol else { panic!("no TLS listener") };
     &mut tls.routes
 }
 
 /// Sends the plain route of the first listener elsewhere.
-pub fn forward_to(plan: &mut Plan, cluster: &str) {
+pub(crate) fn forward_to(plan: &mut Plan, cluster: &str) {
     let Protocol::Tcp(route) = &mut plan.listeners[0].protocol else { panic!("no plain listener") };
     route.action = Action::forward(name(cluster));
 }
 
 /// The ClientHello that rustls sends for a name.
-pub fn hello(name: &str) -> Vec<u8> {
+pub(crate) fn hello(name: &str) -> Vec<u8> {
     first_flight(rustls::crypto::aws_lc_rs::default_provider(), Some(name))
 }
 
 /// The same without a server name.
-pub fn hello_without_name() -> Vec<u8> {
+pub(crate) fn hello_without_name() -> Vec<u8> {
     first_flight(rustls::crypto::aws_lc_rs::default_provider(), None)
 }
 
 /// The same with a post-quantum key share: larger than a segment on most networks.
-pub fn large_hello(name: &str) -> Vec<u8> {
+pub(crate) fn large_hello(name: &str) -> Vec<u8> {
     first_flight(post_quantum(), Some(name))
 }
 
-pub fn post_quantum() -> rustls::crypto::CryptoProvider {
+pub(crate) fn post_quantum() -> rustls::crypto::CryptoProvider {
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
     provider.kx_groups = vec![rustls::crypto::aws_lc_rs::kx_group::X25519MLKEM768];
     provider

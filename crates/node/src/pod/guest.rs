@@ -27,14 +27,14 @@ use crate::{
 };
 
 /// Networks of the runtime that the pod is on, with commas between; the runtime's default without it.
-pub const NETWORKS: &str = "causeway.dev/networks";
+pub(super) const NETWORKS: &str = "causeway.dev/networks";
 /// Names of the pod on those networks besides its own, with commas between.
-pub const ALIASES: &str = "causeway.dev/network-aliases";
+pub(super) const ALIASES: &str = "causeway.dev/network-aliases";
 /// The label that tells a pod's containers apart.
-pub const CONTAINER: &str = "dev.causeway/container";
+pub(crate) const CONTAINER: &str = "dev.causeway/container";
 
 /// What a container is prepared from, besides its pod.
-pub struct Inputs<'a> {
+pub(super) struct Inputs<'a> {
     pub shared: &'a Shared,
     pub dir: &'a PodDir,
     pub address: IpAddr,
@@ -46,7 +46,7 @@ pub struct Inputs<'a> {
 }
 
 /// Decides what the runtime is asked for.
-pub fn prepare(inputs: &Inputs<'_>, pod: &Pod, container: &Container) -> Result<Launch, LaunchError> {
+pub(super) fn prepare(inputs: &Inputs<'_>, pod: &Pod, container: &Container) -> Result<Launch, LaunchError> {
     let mut given = Environment::default();
     given.set("HOSTNAME", launch::hostname(pod));
     // The runtime gives the address when it starts the container, too late for its environment; what listens on

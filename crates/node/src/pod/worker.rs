@@ -28,7 +28,7 @@ use crate::{config::OnShutdown, layout::PodDir, pod::mounts::Mounts, process::Ex
 
 /// What the API says about the pod.
 #[derive(Clone, Debug)]
-pub enum Update {
+pub(super) enum Update {
     Present(Arc<Pod>),
     Gone,
 }
@@ -64,7 +64,7 @@ struct Volumes {
     failures: u32,
 }
 
-pub struct Worker {
+pub(super) struct Worker {
     shared: Arc<Shared>,
     dir: PodDir,
     /// The pod's own.
@@ -90,7 +90,7 @@ pub struct Worker {
 
 impl Worker {
     /// A worker that knows what disk and API remember, with running processes adopted.
-    pub fn load(shared: Arc<Shared>, pod: Arc<Pod>) -> io::Result<Self> {
+    pub(super) fn load(shared: Arc<Shared>, pod: Arc<Pod>) -> io::Result<Self> {
         let (namespace, name, uid) =
             (pod.namespace().unwrap_or_default(), pod.name_any(), pod.uid().unwrap_or_default());
         let dir = PodDir::new(&shared.config.data_dir, &namespace, &name, &uid);
@@ -139,7 +139,7 @@ impl Worker {
     }
 
     /// Runs until the pod is gone, or the node stops.
-    pub async fn run(
+    pub(super) async fn run(
         mut self,
         mut update_rx: watch::Receiver<Update>,
         mut changes: broadcast::Receiver<SourceRef>,

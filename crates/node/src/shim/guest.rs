@@ -37,7 +37,7 @@ struct Running {
 }
 
 /// Runs the container to its end.
-pub async fn keep(
+pub(super) async fn keep(
     attempt: &Attempt,
     guest: &Guest,
     mut log: LogFile,

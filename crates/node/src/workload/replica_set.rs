@@ -1,6 +1,6 @@
 //! ReplicaSet → Pods: keeps as many pods of a template as asked for, and counts them.
 
-pub mod plan;
+pub(super) mod plan;
 
 use std::{error::Error as StdError, sync::Arc, time::Duration};
 
@@ -40,7 +40,7 @@ struct Context {
 }
 
 /// Runs the controller until `shutdown`.
-pub async fn run(client: Client, recorder: Recorder, shutdown: CancellationToken) {
+pub(super) async fn run(client: Client, recorder: Recorder, shutdown: CancellationToken) {
     let context = Arc::new(Context { client: client.clone(), recorder, failures: Failures::default() });
     let controller = Controller::new(Api::<ReplicaSet>::all(client.clone()), watcher::Config::default());
     let store = controller.store();
@@ -211,4 +211,4 @@ async fn write_status(
 }
 
 /// Upper bound for a wait, so that a clock that jumps is noticed.
-pub const LONGEST_WAIT: Duration = Duration::from_hours(1);
+pub(super) const LONGEST_WAIT: Duration = Duration::from_hours(1);

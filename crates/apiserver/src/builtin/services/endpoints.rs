@@ -13,7 +13,7 @@ use crate::resource::Strategy;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
-pub struct Endpoints;
+pub(super) struct Endpoints;
 
 impl Strategy for Endpoints {
     fn default(&self, endpoints: &mut Value) {
@@ -63,7 +63,7 @@ impl Strategy for Endpoints {
     }
 }
 
-pub struct EndpointSlice;
+pub(super) struct EndpointSlice;
 
 impl Strategy for EndpointSlice {
     fn default(&self, slice: &mut Value) {

@@ -9,7 +9,7 @@ use crate::builtin::field::{int, is_set, items, text, texts};
 use crate::builtin::syntax;
 use crate::error::FieldError;
 
-pub fn validate(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn validate(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let headless = texts(spec, "clusterIPs").first() == Some(&"None");
     let kind = text(spec, "type");

@@ -9,7 +9,7 @@ use crate::builtin::pods::validation as pods;
 use crate::builtin::syntax;
 use crate::error::FieldError;
 
-pub fn validate(kind: Workload, spec: &Value, old: Option<&Value>, errors: &mut Errors) {
+pub(super) fn validate(kind: Workload, spec: &Value, old: Option<&Value>, errors: &mut Errors) {
     for field in ["replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
         errors.not_negative(spec, "spec", field);
     }

@@ -6,7 +6,7 @@ use crate::patch::managed::{Operation, Owner};
 
 /// The fields of one owner that are in the way.
 #[derive(Debug)]
-pub struct Conflict {
+pub(super) struct Conflict {
     /// The owner as messages name it.
     owner: String,
     fields: Set,
@@ -14,13 +14,13 @@ pub struct Conflict {
 
 impl Conflict {
     /// `None` when the owner loses nothing.
-    pub fn between(owner: &Owner, changed: &Set) -> Option<Self> {
+    pub(super) fn between(owner: &Owner, changed: &Set) -> Option<Self> {
         let fields = owner.fields.intersection(changed);
         (!fields.is_empty()).then(|| Self { owner: describe(owner), fields })
     }
 
     /// What is left when some fields may be taken.
-    pub fn without(mut self, allowed: &Set) -> Option<Self> {
+    pub(super) fn without(mut self, allowed: &Set) -> Option<Self> {
         self.fields.subtract(allowed);
         (!self.fields.is_empty()).then_some(self)
     }
@@ -39,7 +39,7 @@ fn describe(owner: &Owner) -> String {
 }
 
 /// The 409 that lists every conflict.
-pub fn error(conflicts: &[Conflict]) -> ApiError {
+pub(super) fn error(conflicts: &[Conflict]) -> ApiError {
     let mut conflicts: Vec<_> = conflicts.iter().map(|c| (c.owner.as_str(), c.fields.paths())).collect();
     conflicts.sort();
     let causes: Vec<_> = conflicts

@@ -33,7 +33,7 @@ fn keyed<'v>(item: &'v Value, key: Option<&str>) -> Result<&'v Value, ApiError> 
 }
 
 /// Merges the items of `patch` into the list.
-pub fn merge(list: &mut Vec<Value>, patch: &[Value], place: Place<'_>) -> Result<(), ApiError> {
+pub(super) fn merge(list: &mut Vec<Value>, patch: &[Value], place: Place<'_>) -> Result<(), ApiError> {
     if patch.iter().chain(&*list).any(Value::is_array) {
         // Lists of lists have no strategy.
         return Err(unprocessable());
@@ -89,7 +89,7 @@ pub fn merge(list: &mut Vec<Value>, patch: &[Value], place: Place<'_>) -> Result
 }
 
 /// Puts a merged list in the order that `$setElementOrder` asks for.
-pub fn reorder(
+pub(super) fn reorder(
     list: &mut Vec<Value>,
     order: &[Value],
     before: &[Value],
@@ -99,7 +99,7 @@ pub fn reorder(
 }
 
 /// Refuses a patch list that `$setElementOrder` does not list in the same order.
-pub fn check_order(patch: Option<&Value>, order: &[Value], place: Place<'_>) -> Result<(), ApiError> {
+pub(super) fn check_order(patch: Option<&Value>, order: &[Value], place: Place<'_>) -> Result<(), ApiError> {
     let Some(Value::Array(patch)) = patch else {
         return Ok(());
     };

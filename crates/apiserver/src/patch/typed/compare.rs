@@ -9,7 +9,7 @@ use crate::patch::fields::{Element, Entry, Set};
 
 /// How one document became another. Added and modified fields are one set: ownership never tells them apart.
 #[derive(Debug, Default, PartialEq)]
-pub struct Diff {
+pub(crate) struct Diff {
     pub removed: Set,
     pub changed: Set,
 }
@@ -24,12 +24,12 @@ enum Claim {
 }
 
 /// The fields that an applied document claims.
-pub fn claimed(document: &Value, place: Place<'_>) -> Set {
+pub(crate) fn claimed(document: &Value, place: Place<'_>) -> Set {
     contents(document, place, Claim::Leaves)
 }
 
 /// Compares two whole documents.
-pub fn compare(old: &Value, new: &Value, place: Place<'_>) -> Diff {
+pub(crate) fn compare(old: &Value, new: &Value, place: Place<'_>) -> Diff {
     let (mut removed, mut changed) = (Vec::new(), Vec::new());
     walk(old, new, place, &mut removed, &mut changed);
     Diff { removed: Set::from_entries(removed), changed: Set::from_entries(changed) }

@@ -8,7 +8,7 @@ use super::Place;
 use crate::patch::fields::Element;
 
 /// The live document with every field of the applied one. Nothing is removed.
-pub fn merge(live: &Value, applied: &Value, place: Place<'_>) -> Value {
+pub(crate) fn merge(live: &Value, applied: &Value, place: Place<'_>) -> Value {
     match (live, applied) {
         (Value::Object(a), Value::Object(b)) if !place.is_atomic_map() => {
             Value::Object(merge_maps(a, b, place))
@@ -24,7 +24,7 @@ pub fn merge(live: &Value, applied: &Value, place: Place<'_>) -> Value {
 }
 
 /// Refuses an applied document with a list whose items cannot be told apart. The error starts with the path.
-pub fn check(document: &Value, place: Place<'_>) -> Result<(), String> {
+pub(crate) fn check(document: &Value, place: Place<'_>) -> Result<(), String> {
     match document {
         Value::Object(map) if !place.is_atomic_map() => map.iter().try_for_each(|(name, child)| {
             check(child, place.field(name)).map_err(|why| format!(".{name}{why}"))

@@ -1,13 +1,16 @@
 //! The end in the container.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use anyhow::Context;
+use causeway_base::well_known::{TUNNEL_CONTROL_PORT, TUNNEL_DATA_PORT};
 use causeway_tunnel::Identity;
 use causeway_tunnel::client::{self, Client};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+
+use crate::parts::termination::Termination;
+use crate::parts::{open_files, output};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -15,11 +18,16 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     identity: PathBuf,
     /// Take the server's control connection here.
-    #[arg(long, value_name = "ADDR:PORT", default_value = "[::]:15049")]
+    #[arg(long, value_name = "ADDR:PORT", default_value_t = any(TUNNEL_CONTROL_PORT))]
     control: SocketAddr,
     /// Take its data connections here.
-    #[arg(long, value_name = "ADDR:PORT", default_value = "[::]:15050")]
+    #[arg(long, value_name = "ADDR:PORT", default_value_t = any(TUNNEL_DATA_PORT))]
     data: SocketAddr,
+}
+
+/// This port on every address of the container.
+fn any(port: u16) -> SocketAddr {
+    (Ipv6Addr::UNSPECIFIED, port).into()
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<()> {
@@ -28,20 +36,17 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
     })?;
     let identity = Identity::from_pem(&pem)
         .with_context(|| format!("{} is not an identity", args.identity.display()))?;
-    crate::parts::open_files::raise_limit();
+    open_files::raise_limit();
     let options =
         client::Options { control: args.control, data: args.data, identity, save_to: Some(args.identity) };
     let client = Client::bind(options).await?;
     let (control, data) = client.addresses();
-    println!("waiting for the host: control {control}, data {data}");
+    output::line(format_args!("waiting for the host: control {control}, data {data}"));
     let stop = CancellationToken::new();
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut termination = Termination::listen()?;
     let asked = stop.clone();
     tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = tokio::signal::ctrl_c() => {}
-        }
+        termination.asked().await;
         asked.cancel();
     });
     client.run(stop).await;

@@ -1,10 +1,10 @@
 //! The host end of a tunnel proxy, as a process of its own: it follows the plan in its directory, carries the streams,
 //! and answers an operator on a socket there. Operators come and go; it ends when one says so, or when its directory is
-//! gone and nobody could find it any more.
+//! gone, since no operator could find it any more.
 
 mod connection;
+mod directory;
 mod output;
-mod place;
 mod report;
 
 use std::path::PathBuf;
@@ -21,8 +21,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
 use self::connection::Asked;
-use self::place::Place;
+use self::directory::HostDirectory;
 use super::{keys, plan};
+use crate::parts::open_files;
+use crate::parts::termination::Termination;
 
 /// How long streams may go on after a signal.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -46,30 +48,30 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
     // Out of the terminal's reach: Ctrl-C is for the operator. It fails for a process that a shell started, which is in
     // no operator's session.
     let _ = rustix::process::setsid();
-    let place = Place::take(&args.dir)?;
-    crate::parts::open_files::raise_limit();
-    let path = place.path().join(files::PLAN);
+    let directory = HostDirectory::take(&args.dir)?;
+    open_files::raise_limit();
+    let path = directory.path().join(files::PLAN);
     let first = plan::read(&path)?;
     let authority = keys::read_authority(&first.authority)?;
     let mut process = Process {
         options: host::Options::new(([127, 0, 0, 1], 0).into(), ([127, 0, 0, 1], 0).into(), authority),
         host: None,
         plan_error: None,
-        status_tx: watch::Sender::new(report::first(&place)),
-        place,
+        status_tx: watch::Sender::new(report::first(&directory)),
+        directory,
     };
     process.follow(&first);
-    let listener = process.place.listen()?;
+    let listener = process.directory.listen()?;
     let drain = process.serve(listener, path).await?;
     if let Some(host) = process.host {
         host.drain(drain).await;
     }
-    process.place.leave();
+    process.directory.leave();
     Ok(())
 }
 
 struct Process {
-    place: Place,
+    directory: HostDirectory,
     /// How to dial; the addresses are the plan's.
     options: host::Options,
     /// The end itself, once the client has an address.
@@ -83,13 +85,12 @@ impl Process {
     /// Serves until it is to end; how long streams may go on then.
     async fn serve(&mut self, listener: UnixListener, path: PathBuf) -> anyhow::Result<Duration> {
         let (asked_tx, mut asked_rx) = mpsc::channel::<Asked>(QUEUE); // connections → process
-        let mut terminate = signal(SignalKind::terminate()).context("can't listen for signals")?;
-        let mut interrupt = signal(SignalKind::interrupt()).context("can't listen for signals")?;
+        let mut termination = Termination::listen()?;
         let mut hang_up = signal(SignalKind::hangup()).context("can't listen for signals")?;
         let (mut look, mut figures) = (interval(LOOK), interval(FIGURES));
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         figures.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut seen = place::stamp(&path);
+        let mut seen = directory::stamp(&path);
         let mut missing = 0;
         loop {
             let mut states = self.host.as_ref().map(Host::status);
@@ -122,24 +123,22 @@ impl Process {
                         }
                     };
                     asked.answer(true);
-                    match end {
-                        Some(drain) => return Ok(drain),
-                        None => {
-                            seen = place::stamp(&path);
-                            self.read(&path);
-                        }
+                    if let Some(drain) = end {
+                        return Ok(drain);
                     }
+                    seen = directory::stamp(&path);
+                    self.read(&path);
                 }
                 () = changed => {}
                 _ = figures.tick() => {}
                 _ = look.tick() => {
-                    missing = if self.place.is_there() { 0 } else { missing + 1 };
+                    missing = if self.directory.is_there() { 0 } else { missing + 1 };
                     if missing >= GONE_AFTER {
-                        tracing::warn!("the directory is gone, and with it everybody who could ask for this end");
+                        tracing::warn!("the directory is gone, so no operator can find this end any more");
                         return Ok(DRAIN);
                     }
-                    output::bound(self.place.path());
-                    let now = place::stamp(&path);
+                    output::bound(self.directory.path());
+                    let now = directory::stamp(&path);
                     // A file that is gone for a moment is being replaced.
                     if now.is_some() && now != seen {
                         seen = now;
@@ -147,8 +146,7 @@ impl Process {
                     }
                 }
                 _ = hang_up.recv() => self.read(&path),
-                _ = terminate.recv() => return Ok(DRAIN),
-                _ = interrupt.recv() => return Ok(DRAIN),
+                () = termination.asked() => return Ok(DRAIN),
             }
         }
     }

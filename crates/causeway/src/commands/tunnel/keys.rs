@@ -9,6 +9,8 @@ use causeway_base::file;
 use causeway_controllers::containers::tunnel::host::files;
 use causeway_tunnel::{Authority, container_identity};
 
+use crate::parts::output;
+
 /// Makes an authority and an identity of it; keys that are in use are never overwritten.
 pub(super) fn make_pair(dir: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("can't make {}", dir.display()))?;
@@ -17,7 +19,7 @@ pub(super) fn make_pair(dir: &Path) -> anyhow::Result<()> {
     for (name, pem) in [(files::AUTHORITY, authority.to_pem()), (files::IDENTITY, identity.to_pem())] {
         let path = dir.join(name);
         write_new(&path, &pem).with_context(|| format!("can't write {}", path.display()))?;
-        println!("{}", path.display());
+        output::line(path.display());
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use causeway_tunnel::host::{self, Host, LinkState, TunnelState};
 
 use super::{keys, plan};
 use crate::parts::plan_file::Follower;
+use crate::parts::{open_files, output};
 
 /// How long streams may go on after the server was told to end.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -26,7 +27,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
     let dial = plan.dial.with_context(|| {
         format!("{} does not say where the client listens: write dial", args.config.display())
     })?;
-    crate::parts::open_files::raise_limit();
+    open_files::raise_limit();
     let authority = keys::read_authority(&plan.authority)?;
     let host = Host::start(host::Options::new(dial.control, dial.data, authority));
     host.carry(plan.tunnels.clone());
@@ -55,7 +56,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
             }
         }
     }
-    println!("draining, at most {DRAIN:?}");
+    output::line(format_args!("draining, at most {DRAIN:?}"));
     host.drain(DRAIN).await;
     Ok(())
 }
@@ -65,20 +66,20 @@ fn names(plan: &TunnelPlan) -> BTreeMap<u32, String> {
 }
 
 fn announce(status: &host::Status, names: &BTreeMap<u32, String>) {
-    match &status.link {
-        LinkState::Up => println!("link up"),
+    output::line(match &status.link {
+        LinkState::Up => "link up".to_owned(),
         LinkState::Connecting { attempt, error } => {
-            println!("link down, attempt {attempt}: {}", error.as_deref().unwrap_or("connecting"));
+            format!("link down, attempt {attempt}: {}", error.as_deref().unwrap_or("connecting"))
         }
-    }
+    });
     for (id, state) in &status.tunnels {
-        let name = names.get(id).map_or("?", String::as_str);
-        match state {
-            TunnelState::Pending => println!("{name}: pending"),
-            TunnelState::Listening { port } => println!("{name}: listening on port {port}"),
-            TunnelState::NoTargets { port } => println!("{name}: port {port} refuses: there is no endpoint"),
-            TunnelState::Unreachable { port, error } => println!("{name}: port {port} refuses: {error}"),
-            TunnelState::Failed { error } => println!("{name}: failed: {error}"),
-        }
+        let state = match state {
+            TunnelState::Pending => "pending".to_owned(),
+            TunnelState::Listening { port } => format!("listening on port {port}"),
+            TunnelState::NoTargets { port } => format!("port {port} refuses: there is no endpoint"),
+            TunnelState::Unreachable { port, error } => format!("port {port} refuses: {error}"),
+            TunnelState::Failed { error } => format!("failed: {error}"),
+        };
+        output::line(format_args!("{}: {state}", names.get(id).map_or("?", String::as_str)));
     }
 }

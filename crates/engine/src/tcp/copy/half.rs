@@ -116,17 +116,14 @@ impl Half {
                 }
                 continue;
             }
-            match self.phase {
-                Phase::Ending { .. } => self.finish(sink, workspace, last),
-                _ => {
-                    if ready!(self.poll_fill(cx, source, sink, workspace)).is_err() {
-                        self.phase = Phase::Ending { reset: true };
-                    }
-                    // The end goes out with the last bytes, which wait for it.
-                    if matches!(self.phase, Phase::Ending { .. }) && self.pending.is_empty() {
-                        self.finish(sink, workspace, last);
-                    }
-                }
+            if !matches!(self.phase, Phase::Ending { .. })
+                && ready!(self.poll_fill(cx, source, sink, workspace)).is_err()
+            {
+                self.phase = Phase::Ending { reset: true };
+            }
+            // The end goes out with the last bytes, which wait for it.
+            if matches!(self.phase, Phase::Ending { .. }) && self.piped == 0 && self.pending.is_empty() {
+                self.finish(sink, workspace, last);
             }
         }
         if self.is_over() {

@@ -4,7 +4,7 @@ use std::io::Write;
 use super::*;
 
 /// A socket of ours and its peer.
-async fn pair() -> (Socket, std::net::TcpStream) {
+fn pair() -> (Socket, std::net::TcpStream) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     peer.set_nodelay(true).unwrap();
@@ -28,7 +28,7 @@ async fn closed(socket: &Socket) {
 
 #[tokio::test]
 async fn the_end_comes_with_the_last_bytes() {
-    let (socket, mut peer) = pair().await;
+    let (socket, mut peer) = pair();
     peer.write_all(b"first").unwrap();
     assert_eq!(receive(&socket).await.unwrap(), (b"first".to_vec(), false));
     peer.write_all(b"last").unwrap();
@@ -39,7 +39,7 @@ async fn the_end_comes_with_the_last_bytes() {
 
 #[tokio::test]
 async fn the_end_waits_until_all_was_read() {
-    let (socket, mut peer) = pair().await;
+    let (socket, mut peer) = pair();
     peer.write_all(&[7; 100]).unwrap();
     peer.shutdown(std::net::Shutdown::Write).unwrap();
     closed(&socket).await;
@@ -49,7 +49,7 @@ async fn the_end_waits_until_all_was_read() {
 
 #[tokio::test]
 async fn a_reset_is_no_end() {
-    let (socket, mut peer) = pair().await;
+    let (socket, mut peer) = pair();
     peer.write_all(b"last").unwrap();
     // Bytes that were not read make a reset of a close.
     rustix::net::send(&socket, b"unread", SendFlags::NOSIGNAL).unwrap();
@@ -61,7 +61,7 @@ async fn a_reset_is_no_end() {
 
 #[tokio::test]
 async fn what_stands_behind_an_urgent_byte_is_not_lost() {
-    let (socket, mut peer) = pair().await;
+    let (socket, mut peer) = pair();
     peer.write_all(b"before").unwrap();
     rustix::net::send(&peer, b"!", SendFlags::OOB).unwrap();
     peer.write_all(b"after").unwrap();
@@ -84,7 +84,7 @@ async fn what_stands_behind_an_urgent_byte_is_not_lost() {
 
 #[tokio::test]
 async fn an_urgent_byte_before_the_end_hides_nothing() {
-    let (socket, mut peer) = pair().await;
+    let (socket, mut peer) = pair();
     peer.write_all(b"before").unwrap();
     rustix::net::send(&peer, b"!", SendFlags::OOB).unwrap();
     peer.write_all(b"after").unwrap();
@@ -103,7 +103,7 @@ async fn an_urgent_byte_before_the_end_hides_nothing() {
 
 #[tokio::test]
 async fn keep_alive_is_as_planned() {
-    let (socket, _peer) = pair().await;
+    let (socket, _peer) = pair();
     socket.keep_alive(&Keepalive { time: Duration::ZERO, ..Keepalive::default() });
     assert!(!sockopt::socket_keepalive(&socket).unwrap());
     let plan = Keepalive { time: Duration::from_secs(7), ..Keepalive::default() };

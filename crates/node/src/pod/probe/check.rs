@@ -19,7 +19,7 @@ use crate::{
 
 /// A check with everything resolved.
 #[derive(Clone, Debug)]
-pub enum Check {
+pub(crate) enum Check {
     Http(http::Get),
     Tcp {
         host: String,
@@ -40,7 +40,7 @@ pub enum Check {
 }
 
 /// What a check is resolved against.
-pub struct Target<'a> {
+pub(crate) struct Target<'a> {
     pub container: &'a Container,
     pub launch: &'a Launch,
     pub mounts: &'a Mounts,
@@ -50,7 +50,7 @@ pub struct Target<'a> {
 
 impl Check {
     /// The check of a probe.
-    pub fn of_probe(probe: &Probe, target: &Target<'_>) -> Result<Self, String> {
+    pub(crate) fn of_probe(probe: &Probe, target: &Target<'_>) -> Result<Self, String> {
         if let Some(action) = &probe.grpc {
             return Self::of_grpc(action, target);
         }
@@ -58,7 +58,7 @@ impl Check {
     }
 
     /// The action of a lifecycle hook.
-    pub fn of_hook(hook: &LifecycleHandler, target: &Target<'_>) -> Result<Self, String> {
+    pub(crate) fn of_hook(hook: &LifecycleHandler, target: &Target<'_>) -> Result<Self, String> {
         if let Some(sleep) = &hook.sleep {
             return Ok(Self::Sleep(Duration::from_secs(sleep.seconds.max(0) as u64)));
         }
@@ -125,7 +125,7 @@ impl Check {
     }
 
     /// Runs the check once.
-    pub async fn run(&self) -> Result<(), String> {
+    pub(crate) async fn run(&self) -> Result<(), String> {
         match self {
             Self::Http(get) => get.run().await,
             Self::Tcp { host, port } => match TcpStream::connect((host.as_str(), *port)).await {
@@ -143,7 +143,7 @@ impl Check {
     }
 
     /// What to say when the check took longer than its limit.
-    pub fn timeout_message(&self, limit: Duration) -> String {
+    pub(crate) fn timeout_message(&self, limit: Duration) -> String {
         match self {
             Self::Http(get) => format!(
                 "Get {:?}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)",

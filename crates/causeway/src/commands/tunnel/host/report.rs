@@ -3,15 +3,15 @@
 use causeway_controllers::containers::tunnel::host::protocol;
 use causeway_tunnel::host::{self, Host};
 
-use super::place::Place;
+use super::directory::HostDirectory;
 
 /// What is said before anything is known.
-pub(super) fn first(place: &Place) -> protocol::Status {
+pub(super) fn first(directory: &HostDirectory) -> protocol::Status {
     protocol::Status {
         protocol: protocol::PROTOCOL,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        pid: place.record().process.pid,
-        started_at: place.record().started_at,
+        pid: directory.record().process.pid,
+        started_at: directory.record().started_at,
         link: protocol::LinkState::default(),
         tunnels: std::collections::BTreeMap::new(),
         streams: 0,
@@ -37,7 +37,8 @@ pub(super) fn of(
             (id, protocol::Tunnel { state: tunnel(state), counters })
         })
         .collect();
-    status.streams = status.tunnels.values().map(|tunnel| tunnel.counters.streams).sum();
+    // Also those of tunnels that are not asked for any more.
+    status.streams = host.streams() as u64;
     status
 }
 

@@ -12,14 +12,14 @@ use rustix::fs::{FlockOperation, flock};
 use tokio::net::UnixListener;
 
 /// A directory that this process has taken.
-pub(super) struct Place {
+pub(super) struct HostDirectory {
     path: PathBuf,
     /// Held to the end.
     lock: File,
     record: Record,
 }
 
-impl Place {
+impl HostDirectory {
     /// Takes the directory, unless another host end has it, and says in it who this process is. The working directory is
     /// the same from now on.
     pub(super) fn take(path: &Path) -> anyhow::Result<Self> {
@@ -93,12 +93,12 @@ mod tests {
     #[test]
     fn one_process_at_a_time_has_the_directory() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::take(dir.path()).unwrap();
-        let Err(error) = Place::take(dir.path()) else { panic!("taken twice") };
+        let directory = HostDirectory::take(dir.path()).unwrap();
+        let Err(error) = HostDirectory::take(dir.path()) else { panic!("taken twice") };
         assert!(error.to_string().contains("another host end"), "{error}");
-        assert!(place.is_there());
+        assert!(directory.is_there());
         fs::remove_file(dir.path().join(files::LOCK)).unwrap();
-        assert!(!place.is_there(), "nobody can find it any more");
+        assert!(!directory.is_there(), "nobody can find it any more");
         std::env::set_current_dir("/").unwrap();
     }
 }

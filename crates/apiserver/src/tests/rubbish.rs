@@ -1,13 +1,11 @@
 //! Values of the wrong type at every place of every kind, and other requests that nobody should send: each gets a
 //! `Status` that blames the client, and none makes the server panic.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step of a test should panic")]
-
 use std::sync::Arc;
 
-use causeway_apiserver::resource::Resource;
-use causeway_apiserver::schema::Node;
-use causeway_apiserver::server::{Server, Storage};
+use crate::resource::Resource;
+use crate::schema::Node;
+use crate::server::{Server, Storage};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
