@@ -13,7 +13,7 @@ use causeway_api::TunnelState;
 use crate::echo::{Echo, round};
 use crate::load::Load;
 use crate::talks::Talks;
-use crate::world::{World, proxy, server_service};
+use crate::world::{World, is_running, proxy, server_service};
 use causeway_testkit::daemon::Daemon;
 use causeway_testkit::server::{program, signal};
 
@@ -127,7 +127,7 @@ pub fn a_control_plane_that_is_killed_stopped_or_replaced(daemon: Daemon) {
     world.until_ready("to-host");
     assert_eq!(round(world.address("to-host", "api"), "x").unwrap(), "x");
     world.delete("cntp/to-host");
-    assert!(!Path::new(&format!("/proc/{}", before.0)).exists());
+    assert!(!is_running(before.0));
 }
 
 pub fn a_control_plane_that_is_taken_down_with_all(daemon: Daemon) {
@@ -142,7 +142,7 @@ pub fn a_control_plane_that_is_taken_down_with_all(daemon: Daemon) {
     let args = ["down", "--all", "--container-runtime", &runtime, "--data-dir", data.to_str().unwrap()];
     let said = world.causeway(&args).ok();
     assert!(said.contains("ended the tunnels of") && said.contains("removed container"), "{said}");
-    assert!(!Path::new(&format!("/proc/{}", before.0)).exists());
+    assert!(!is_running(before.0));
     world.start_again();
     world.until("both ends are there again", || {
         ends_of(&world).is_some_and(|now| now.0 != before.0 && now.1 != before.1)
