@@ -9,8 +9,12 @@ use causeway_ir::{
 /// What keeps a valid plan from being served to Envoy, each with the path of the field; empty when nothing does.
 pub fn problems(plan: &Plan) -> Vec<Problem> {
     let Plan { listeners, clusters, links, limits, drain_timeout: _ } = plan;
-    let Limits { connections: _, connections_per_source, handshake_timeout: _, new_connections_per_second: _ } =
-        limits;
+    let Limits {
+        connections: _,
+        connections_per_source,
+        handshake_timeout: _,
+        new_connections_per_second: _,
+    } = limits;
     let sources = connections_per_source.map(|_| {
         problem(
             "limits.connectionsPerSource".to_owned(),
