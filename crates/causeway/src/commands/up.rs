@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use causeway_api::{Engine, names};
 use causeway_apiserver::{Server, Storage};
+use causeway_controllers::containers::tunnel::OnStop;
 use causeway_node::ImageProgram;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -137,6 +138,9 @@ fn start_operator(
     config.proxy.manager_image = own_program::image();
     config.proxy.require_grants = args.grants.require_grants;
     config.containers = data_dir::containers(dir, args.container_runtime.choice())?;
+    if args.in_memory {
+        config.containers.on_stop = OnStop::End;
+    }
     let logs = Arc::new(TunnelJournals::new(&config.containers.directory));
     server.set_object_logs(names::GROUP, "containernetworktunnelproxies", logs);
     let mut registry = Registry::default();

@@ -1,10 +1,10 @@
 //! The ContainerNetwork controller: one object is one network of Docker or Podman, made, adopted or removed, and followed
 //! while it lives. It wakes on what happens in the runtime, so that the status is what the runtime says.
 
-pub mod decide;
+mod decide;
 mod known;
-pub mod status;
-pub mod validate;
+mod status;
+mod validate;
 mod wakes;
 
 use std::{hash::Hasher as _, sync::Arc};
@@ -37,13 +37,13 @@ use crate::{
 };
 
 /// The kind in the labels of what is made.
-pub const KIND: &str = "ContainerNetwork";
+pub(crate) const KIND: &str = "ContainerNetwork";
 
 const NAME: &str = "network";
 const FIELD_MANAGER: &str = "causeway-network";
 
 /// Reconciles ContainerNetworks.
-pub struct Controller {
+pub(crate) struct Controller {
     client: Client,
     runtime: ContainerRuntime,
     finalizer: Finalizer<ContainerNetwork>,
@@ -54,7 +54,7 @@ pub struct Controller {
 
 impl Controller {
     /// A controller that reports Events as the replica `identity`.
-    pub fn new(client: Client, runtime: ContainerRuntime, identity: &str) -> Self {
+    pub(crate) fn new(client: Client, runtime: ContainerRuntime, identity: &str) -> Self {
         Self {
             runtime,
             finalizer: Finalizer::new(client.clone(), names::FINALIZER_CONTAINER_NETWORK),

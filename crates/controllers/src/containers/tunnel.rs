@@ -14,6 +14,8 @@ mod sweep;
 mod wakes;
 mod worker;
 
+pub use self::sweep::end_all;
+
 use std::{
     collections::{HashMap, VecDeque},
     hash::Hasher as _,
@@ -63,15 +65,15 @@ const MOST_DEPARTED: usize = 256;
 
 /// What the controller needs to know.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Where ports are remembered, keys kept and journals written.
-    pub directory: PathBuf,
+    pub(crate) directory: PathBuf,
     /// The program of host ends.
-    pub program: HostProgram,
+    pub(crate) program: HostProgram,
     /// What happens to tunnels when the operator stops.
-    pub on_stop: OnStop,
+    pub(crate) on_stop: OnStop,
     /// Whether Services and networks of other namespaces need a ReferenceGrant there.
-    pub require_grants: bool,
+    pub(crate) require_grants: bool,
 }
 
 /// What happens to tunnels when the operator stops.
@@ -85,7 +87,7 @@ pub enum OnStop {
 }
 
 /// Reconciles tunnel proxies.
-pub struct Controller {
+pub(crate) struct Controller {
     client: Client,
     settings: Settings,
     runtime: ContainerRuntime,
@@ -101,7 +103,7 @@ pub struct Controller {
 
 impl Controller {
     /// A controller that reports Events as the replica `identity`.
-    pub fn new(client: Client, runtime: ContainerRuntime, settings: Settings, identity: &str) -> Self {
+    pub(crate) fn new(client: Client, runtime: ContainerRuntime, settings: Settings, identity: &str) -> Self {
         Self {
             settings,
             runtime,

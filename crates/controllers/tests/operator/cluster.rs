@@ -10,7 +10,7 @@ use causeway_controllers::{
     Operator,
     framework::health::Health,
     framework::metrics::Metrics,
-    framework::runner::{self, Runner},
+    framework::runner::{self, Reconciler, Runner},
     operator::Config,
     vlan::infra,
 };
@@ -67,12 +67,17 @@ impl Cluster {
     /// The controller of Infras with a quick resync, alone: here the test says how the children stand, and their own
     /// controllers would take that back.
     pub fn operator(&self, identity: &str) -> Running {
+        self.controller(infra::Controller::new(self.client.clone(), identity))
+    }
+
+    /// One controller with a quick resync, alone.
+    pub fn controller(&self, controller: impl Reconciler) -> Running {
         let mut registry = Registry::default();
         let metrics = Metrics::register(registry.sub_registry_with_prefix("causeway_operator"));
         let health = Health::default();
         let config = runner::Config { resync: Duration::from_millis(200), ..runner::Config::default() };
         let mut runner = Runner::new(self.client.clone(), config, metrics, health.clone());
-        runner.register(infra::Controller::new(self.client.clone(), identity));
+        runner.register(controller);
         let stop = CancellationToken::new();
         let shutdown = stop.clone();
         let task = tokio::spawn(async move { runner.run(&shutdown).await });

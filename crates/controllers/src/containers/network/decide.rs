@@ -7,9 +7,9 @@ use super::{KIND, validate::Valid};
 
 /// A network that the runtime has, and who made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub(crate) struct Found {
     /// The network.
-    pub network: Network,
+    pub(crate) network: Network,
     maker: Maker,
 }
 
@@ -28,7 +28,7 @@ enum Maker {
 
 impl Found {
     /// Reads from the labels who made `network`, as the object `uid` of this instance sees it.
-    pub fn of(network: Network, uid: &str, instance: &str) -> Self {
+    pub(crate) fn of(network: Network, uid: &str, instance: &str) -> Self {
         let label = |key| network.labels.get(key).map(String::as_str);
         let maker = match label(labels::OWNER) {
             Some(owner) if owner == uid => Maker::Own,
@@ -42,12 +42,12 @@ impl Found {
     }
 
     /// Whether the object that looks at it made it.
-    pub fn is_own(&self) -> bool {
+    pub(crate) fn is_own(&self) -> bool {
         self.maker == Maker::Own
     }
 
     /// The UID of the other object of ours that made it.
-    pub fn sibling(&self) -> Option<&str> {
+    pub(crate) fn sibling(&self) -> Option<&str> {
         match &self.maker {
             Maker::Sibling { uid, .. } => Some(uid),
             _ => None,
@@ -55,7 +55,7 @@ impl Found {
     }
 
     /// That object is gone.
-    pub fn orphan(&mut self) {
+    pub(crate) fn orphan(&mut self) {
         let is_kept = self.network.labels.get(labels::PERSISTENT).is_some_and(|value| value == "true");
         self.maker = if is_kept { Maker::Stranger } else { Maker::Orphan };
     }
@@ -63,7 +63,7 @@ impl Found {
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub(crate) enum Decision {
     /// Make it.
     Make,
     /// It is there and stays.
@@ -81,7 +81,7 @@ pub enum Decision {
 }
 
 /// Decides.
-pub fn decide(valid: &Valid, found: Option<Found>) -> Decision {
+pub(crate) fn decide(valid: &Valid, found: Option<Found>) -> Decision {
     let name = &valid.name;
     let Some(Found { network, maker }) = found else {
         return match valid.mode {

@@ -30,7 +30,7 @@ const NAMED: usize = 10;
 
 /// How a look at a network ended.
 #[derive(Clone, Debug)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// It is there.
     Running(Network),
     /// It should be there, and someone else has to make it.
@@ -51,7 +51,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// Only a failure asks for another try; all else waits for something to happen.
-    pub fn into_result(self) -> Result<(), Error> {
+    pub(crate) fn into_result(self) -> Result<(), Error> {
         match self {
             Self::Failed(source) => Err(Error::Runtime { source }),
             _ => Ok(()),
@@ -60,11 +60,11 @@ impl Outcome {
 }
 
 /// What surrounds a look at a network.
-pub struct Situation<'a> {
+pub(crate) struct Situation<'a> {
     /// The object's generation.
-    pub generation: i64,
+    pub(crate) generation: i64,
     /// Whether a runtime answered.
-    pub availability: &'a Availability,
+    pub(crate) availability: &'a Availability,
 }
 
 impl Shared for ContainerNetworkStatus {
@@ -76,7 +76,7 @@ impl Shared for ContainerNetworkStatus {
 }
 
 /// The status that follows `previous`.
-pub fn next(
+pub(crate) fn next(
     previous: &ContainerNetworkStatus,
     valid: Option<&Valid>,
     outcome: &Outcome,
@@ -104,7 +104,7 @@ pub fn next(
 }
 
 /// The status of an object whose network does not go yet.
-pub fn deleting(
+pub(crate) fn deleting(
     previous: &ContainerNetworkStatus,
     outcome: &Outcome,
     situation: &Situation<'_>,
@@ -250,7 +250,7 @@ fn set(
 
 /// The Events that a change of status is worth: each condition that moved, the same text only once, and a network that
 /// is another one than before.
-pub fn notes(previous: &ContainerNetworkStatus, next: &ContainerNetworkStatus) -> Vec<Note> {
+pub(crate) fn notes(previous: &ContainerNetworkStatus, next: &ContainerNetworkStatus) -> Vec<Note> {
     let mut notes: Vec<Note> = Vec::new();
     let is_going = conditions::find(&next.conditions, ConditionType::Deleting).is_some();
     if let (Some(old), Some(new), Some(name)) = (&previous.id, &next.id, &next.network_name)

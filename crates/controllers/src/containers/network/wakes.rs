@@ -26,7 +26,7 @@ use crate::containers::{
 const LOOK: Duration = Duration::from_secs(15);
 
 /// Waits for things to happen.
-pub struct Wakes {
+pub(crate) struct Wakes {
     known: Arc<Known>,
     sweeper: Arc<Sweeper<ContainerNetwork>>,
     availability_rx: watch::Receiver<Availability>,
@@ -38,7 +38,11 @@ pub struct Wakes {
 
 impl Wakes {
     /// Starts to listen; inside of tokio.
-    pub fn new(runtime: &ContainerRuntime, known: Arc<Known>, sweeper: Sweeper<ContainerNetwork>) -> Self {
+    pub(crate) fn new(
+        runtime: &ContainerRuntime,
+        known: Arc<Known>,
+        sweeper: Sweeper<ContainerNetwork>,
+    ) -> Self {
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let events_rx = runtime.events();
@@ -56,7 +60,7 @@ impl Wakes {
     }
 
     /// The objects to look at, as things happen.
-    pub fn into_stream(self) -> impl Stream<Item = ObjectRef<ContainerNetwork>> + Send {
+    pub(crate) fn into_stream(self) -> impl Stream<Item = ObjectRef<ContainerNetwork>> + Send {
         stream::unfold(self, |mut wakes| async move {
             let woken = wakes.next().await?;
             Some((stream::iter(woken), wakes))

@@ -21,56 +21,56 @@ use crate::framework::kinds::{CONTAINER_NETWORK, ENDPOINT_SLICE, SERVICE};
 use crate::grants::{self, Grants, Users};
 
 /// The label that joins an EndpointSlice to its Service.
-pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
+pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// What a tunnel proxy is asked for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Desired {
+pub(crate) struct Desired {
     /// The network to serve, or why there is none; `NetworkNotReady` leaves open whether it exists.
-    pub network: Result<Network, Problem>,
+    pub(crate) network: Result<Network, Problem>,
     /// Names on that network.
-    pub aliases: Vec<String>,
+    pub(crate) aliases: Vec<String>,
     /// What the client's image is built on.
-    pub base_image: Option<String>,
+    pub(crate) base_image: Option<String>,
     /// The tunnels, in the order of the spec.
-    pub tunnels: Vec<DesiredTunnel>,
+    pub(crate) tunnels: Vec<DesiredTunnel>,
 }
 
 /// A network of the runtime.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Network {
+pub(crate) struct Network {
     /// The runtime's id.
-    pub id: String,
+    pub(crate) id: String,
     /// The runtime's name.
-    pub name: String,
+    pub(crate) name: String,
 }
 
 /// A tunnel with its Services looked up.
 #[derive(Clone, Debug, PartialEq)]
-pub struct DesiredTunnel {
+pub(crate) struct DesiredTunnel {
     /// What the spec says.
-    pub spec: Tunnel,
+    pub(crate) spec: Tunnel,
     /// Who may use it; empty for everybody.
-    pub allowed_sources: Vec<IpNet>,
+    pub(crate) allowed_sources: Vec<IpNet>,
     /// The port of the server's Service: the usual one for containers too.
-    pub usual_port: Option<u16>,
+    pub(crate) usual_port: Option<u16>,
     /// Where the server listens.
-    pub endpoints: Vec<SocketAddr>,
+    pub(crate) endpoints: Vec<SocketAddr>,
     /// The name that its port has in the client's Service.
-    pub client_port_name: Option<String>,
+    pub(crate) client_port_name: Option<String>,
     /// Why it can't carry anything at the moment.
-    pub problem: Option<Problem>,
+    pub(crate) problem: Option<Problem>,
 }
 
 /// Something that is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub(crate) struct Problem {
     /// For programs.
-    pub reason: Reason,
+    pub(crate) reason: Reason,
     /// For people.
-    pub message: String,
+    pub(crate) message: String,
     /// Whether it stays so until a person changes the spec or an object that it names.
-    pub is_fault: bool,
+    pub(crate) is_fault: bool,
 }
 
 impl Problem {
@@ -84,7 +84,11 @@ impl Problem {
 }
 
 /// Looks everything up that the spec names. Without `grants`, objects of every namespace may be used.
-pub fn desired(proxy: &ContainerNetworkTunnelProxy, children: &Children, grants: Option<&Grants>) -> Desired {
+pub(crate) fn desired(
+    proxy: &ContainerNetworkTunnelProxy,
+    children: &Children,
+    grants: Option<&Grants>,
+) -> Desired {
     let namespace = proxy.namespace().unwrap_or_default();
     let lookup = Lookup { namespace: &namespace, children, grants };
     Desired {
@@ -96,17 +100,17 @@ pub fn desired(proxy: &ContainerNetworkTunnelProxy, children: &Children, grants:
 }
 
 /// Namespace and name of the ContainerNetwork that an object of `namespace` names.
-pub fn network_path<'a>(namespace: &'a str, name: &'a str) -> (&'a str, &'a str) {
+pub(crate) fn network_path<'a>(namespace: &'a str, name: &'a str) -> (&'a str, &'a str) {
     name.split_once('/').unwrap_or((namespace, name))
 }
 
 /// The namespace and name of the Service that a tunnel leads to.
-pub fn server_of<'a>(namespace: &'a str, tunnel: &'a Tunnel) -> (&'a str, &'a str) {
+pub(crate) fn server_of<'a>(namespace: &'a str, tunnel: &'a Tunnel) -> (&'a str, &'a str) {
     (tunnel.server_service_namespace.as_deref().unwrap_or(namespace), &tunnel.server_service_name)
 }
 
 /// The namespace and name of the Service that containers use.
-pub fn client_of<'a>(namespace: &'a str, tunnel: &'a Tunnel) -> (&'a str, &'a str) {
+pub(crate) fn client_of<'a>(namespace: &'a str, tunnel: &'a Tunnel) -> (&'a str, &'a str) {
     (tunnel.client_service_namespace.as_deref().unwrap_or(namespace), &tunnel.client_service_name)
 }
 

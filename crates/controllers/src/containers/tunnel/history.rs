@@ -6,7 +6,7 @@ use super::host::protocol::{LinkState, TunnelState};
 use super::state::{CarriedTunnel, Phase, RuntimeState, State};
 
 /// Lines about everything that differs but for the figures.
-pub fn of(before: &State, now: &State) -> Vec<String> {
+pub(crate) fn of(before: &State, now: &State) -> Vec<String> {
     let mut lines = Vec::new();
     if before.runtime != now.runtime {
         match &now.runtime {

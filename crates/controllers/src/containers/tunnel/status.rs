@@ -30,19 +30,19 @@ const OWN_CONDITIONS: [ConditionType; 6] = [
 ];
 
 /// What a status is computed from.
-pub struct Input<'a> {
+pub(crate) struct Input<'a> {
     /// The object.
-    pub proxy: &'a ContainerNetworkTunnelProxy,
+    pub(crate) proxy: &'a ContainerNetworkTunnelProxy,
     /// What it asks for.
-    pub desired: &'a Desired,
+    pub(crate) desired: &'a Desired,
     /// What its worker tells.
-    pub state: &'a State,
+    pub(crate) state: &'a State,
     /// EndpointSlices that could not be written, and why.
-    pub failures: Vec<String>,
+    pub(crate) failures: Vec<String>,
     /// The file with the journal.
-    pub journal: String,
+    pub(crate) journal: String,
     /// The file with what the host end prints.
-    pub output: String,
+    pub(crate) output: String,
 }
 
 impl Shared for ContainerNetworkTunnelProxyStatus {
@@ -54,7 +54,7 @@ impl Shared for ContainerNetworkTunnelProxyStatus {
 }
 
 /// The status that follows `previous`.
-pub fn next(
+pub(crate) fn next(
     previous: &ContainerNetworkTunnelProxyStatus,
     input: &Input<'_>,
     now: Timestamp,
@@ -94,7 +94,7 @@ pub fn next(
 }
 
 /// The status of an object that waits for its clean-up.
-pub fn deleting(
+pub(crate) fn deleting(
     previous: &ContainerNetworkTunnelProxyStatus,
     state: &State,
     failures: &[String],
@@ -131,7 +131,7 @@ pub fn deleting(
 }
 
 /// What to tell of a change.
-pub fn notes(
+pub(crate) fn notes(
     previous: &ContainerNetworkTunnelProxyStatus,
     next: &ContainerNetworkTunnelProxyStatus,
 ) -> Vec<Note> {

@@ -18,7 +18,7 @@ const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const LONGEST: usize = 200;
 
 /// The slices that there should be: one for each tunnel that carries traffic and each family of addresses.
-pub(in crate::containers::tunnel) fn slices(
+pub(crate) fn slices(
     proxy: &ContainerNetworkTunnelProxy,
     desired: &Desired,
     state: &State,

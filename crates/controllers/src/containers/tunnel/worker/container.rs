@@ -19,7 +19,7 @@ use crate::framework::apply::digest;
 use causeway_base::well_known::{TUNNEL_CONTROL_PORT as CONTROL, TUNNEL_DATA_PORT as DATA};
 
 /// The kind that labels name.
-pub const KIND: &str = "ContainerNetworkTunnelProxy";
+pub(crate) const KIND: &str = "ContainerNetworkTunnelProxy";
 /// Where the client finds who it is.
 const IDENTITY: &str = "/etc/causeway/identity.pem";
 /// Digest of what the container was made from but for its image; another one makes another container.
@@ -31,20 +31,20 @@ const PORT_TRIES: u32 = 8;
 
 /// Whose container it is.
 #[derive(Clone, Debug)]
-pub struct Owner {
+pub(crate) struct Owner {
     /// The object's uid.
-    pub uid: String,
+    pub(crate) uid: String,
     /// Its namespace.
-    pub namespace: String,
+    pub(crate) namespace: String,
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// The data directory that this process works on.
-    pub instance: String,
+    pub(crate) instance: String,
 }
 
 impl Owner {
     /// The container's name: always the same for the same object, and no other object's.
-    pub fn container_name(&self) -> String {
+    pub(crate) fn container_name(&self) -> String {
         // Runtimes make host names of it, which end at 63 characters.
         let name: String = self.name.chars().take(40).collect();
         let uid: String = self.uid.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
@@ -59,29 +59,29 @@ impl Owner {
 
 /// What the container has to be.
 #[derive(Clone, Debug)]
-pub struct Wanted<'a> {
-    pub owner: &'a Owner,
-    pub image: &'a str,
-    pub network: &'a Network,
-    pub aliases: &'a [String],
+pub(crate) struct Wanted<'a> {
+    pub(crate) owner: &'a Owner,
+    pub(crate) image: &'a str,
+    pub(crate) network: &'a Network,
+    pub(crate) aliases: &'a [String],
     /// Makes the client's keys, with those of this directory.
-    pub program: &'a HostProgram,
-    pub directory: &'a Path,
+    pub(crate) program: &'a HostProgram,
+    pub(crate) directory: &'a Path,
     /// Whether a container that is there but for its image is kept, since streams may pass through it.
-    pub keeps_older_image: bool,
+    pub(crate) keeps_older_image: bool,
 }
 
 /// The container that is there.
 #[derive(Clone, Debug)]
-pub struct Ensured {
-    pub client: ClientState,
+pub(crate) struct Ensured {
+    pub(crate) client: ClientState,
     /// It is of an older image and has to be replaced when no stream is open.
-    pub is_outdated: bool,
+    pub(crate) is_outdated: bool,
 }
 
 /// Makes the container be there and run; one that does already is left alone. The ports on the host are those of the
 /// ledger, unless others have taken them meanwhile.
-pub async fn ensure(
+pub(crate) async fn ensure(
     runtime: &Runtime,
     wanted: &Wanted<'_>,
     ledger: &mut Ledger,
@@ -115,7 +115,7 @@ pub async fn ensure(
 }
 
 /// Removes the container; it is gone for certain when this returns, and one that is gone already is fine.
-pub async fn remove(runtime: &Runtime, owner: &Owner) -> causeway_containers::Result<()> {
+pub(crate) async fn remove(runtime: &Runtime, owner: &Owner) -> causeway_containers::Result<()> {
     let found = runtime.container(&owner.container_name()).await;
     match found {
         Ok(container) if is_ours(&container, owner) => runtime.remove(&container.id).await,

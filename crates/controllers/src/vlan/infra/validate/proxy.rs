@@ -93,10 +93,11 @@ impl Check {
             ..ProxyServerSpec::default()
         };
         for finding in check_backends(&child, &path) {
-            // DNS answers with names, and has no ports.
-            let is_of_port = finding.path.starts_with("spec.infraComponents.proxy.ports");
+            // DNS answers with the names, and has no ports and no Services.
+            let is_name =
+                [".hostname", ".alternateHostnames["].iter().any(|field| finding.path.contains(field));
             let touches: &[Component] =
-                if is_of_port { &[Component::Proxy] } else { &[Component::Proxy, Component::Dns] };
+                if is_name { &[Component::Proxy, Component::Dns] } else { &[Component::Proxy] };
             self.problems.push(Problem {
                 field: finding.path,
                 message: finding.message,

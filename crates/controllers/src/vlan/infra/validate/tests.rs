@@ -133,3 +133,14 @@ fn resolvers_for_clients_are_bare_addresses() {
     infra.spec.network_config.dns_servers = vec!["10.0.0.53".into(), "tls://10.0.0.54".into()];
     assert_eq!(problems(&infra)[0].0, "spec.networkConfig.dnsServers[1]");
 }
+
+#[test]
+fn a_wrong_port_of_the_proxy_leaves_dns_alone() {
+    let wrong = json!([{ "name": "oauth-openshift", "port": 18000 }]);
+    let infra =
+        fixture::infra(&json!({ "dns": { "baseDomain": "example.com" }, "proxy": { "backends": wrong } }));
+    let valid = validate(&infra, &Observed::default());
+    assert!(valid.problems[0].message.contains("spec.xdsPort"), "{:?}", valid.problems);
+    assert!(matches!(valid.dns, Wish::On(_)), "{:?}", valid.dns);
+    assert_eq!(valid.proxy, Wish::Unclear);
+}
