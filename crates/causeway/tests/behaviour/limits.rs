@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use causeway_ir::{AcceptProxyProtocol, Limit};
+use causeway_ir::{AcceptProxyProtocol, Limit, ProxyVersion};
 use causeway_testkit::eventually;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -102,6 +102,8 @@ async fn a_client_behind_a_proxy_has_its_own_limit() {
     let mut plan = one(&[backend.address]);
     plan.limits.connections_per_source = Limit::new(LIMIT);
     plan.listeners[0].accept_proxy_protocol = Some(AcceptProxyProtocol::default());
+    // The backend echoes the header too, so that all of the opening comes back.
+    plan.clusters[0].send_proxy_protocol = Some(ProxyVersion::V1);
     let proxy = Proxy::start(Engine::Native, plan).await;
     let from = |client: &str| format!("PROXY TCP4 {client} 192.0.2.9 1000 443\r\nhello").into_bytes();
     let _other = admitted(&proxy, "in", &from("192.0.2.2")).await.expect("there is room");
