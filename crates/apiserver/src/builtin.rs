@@ -7,8 +7,7 @@ mod config;
 mod crds;
 pub(crate) mod definitions;
 mod events;
-mod field;
-mod fields;
+mod json;
 mod kind;
 mod list_types;
 mod metadata;
@@ -19,13 +18,14 @@ mod policy;
 mod print;
 mod quantity;
 mod rbac;
+mod selectable;
 mod services;
 mod storage;
 mod syntax;
 mod workloads;
 
-pub(crate) use fields::field_value;
 pub(crate) use metadata::validate_metadata;
+pub(crate) use selectable::field_value;
 pub(crate) use services::{ClusterIpWish, cluster_ip_wanted};
 
 use crate::resource::Resource;

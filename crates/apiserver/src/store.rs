@@ -93,7 +93,7 @@ pub(crate) enum Expect {
 
 /// What a write leaves behind.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum Mutation {
     Put(Value),
     /// Removes the object; the value is its last state, which watchers are shown.
     Delete(Value),
@@ -209,10 +209,10 @@ impl Store {
         &self,
         key: Key,
         expect: Expect,
-        outcome: Outcome,
+        mutation: Mutation,
     ) -> Result<Arc<Stored>, WriteError> {
         let (answer_tx, answer_rx) = oneshot::channel();
-        let request = Request { key, expect, outcome, answer_tx };
+        let request = Request { key, expect, mutation, answer_tx };
         self.request_tx.send(request).await.map_err(|_| WriteError::Closed)?;
         answer_rx.await.map_err(|_| WriteError::Closed)?
     }

@@ -5,18 +5,18 @@ mod addresses;
 mod backoff;
 mod env;
 mod fields;
-mod guest;
 mod image;
 mod launch;
 mod mounts;
 mod orphans;
 mod probe;
 mod runtime;
-mod slot;
+mod runtime_container;
 mod sources;
 mod status;
 mod stop;
 mod token;
+mod tracked;
 mod volume;
 mod worker;
 
@@ -46,7 +46,9 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::{addresses::Addresses, guest::CONTAINER as GUEST_LABEL, runtime::Containers};
+pub(crate) use self::{
+    addresses::Addresses, runtime::Containers, runtime_container::CONTAINER as CONTAINER_LABEL,
+};
 use self::{
     fields::Host,
     sources::{Kind, SourceRef},

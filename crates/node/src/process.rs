@@ -5,6 +5,6 @@ pub(crate) mod attempt;
 pub(crate) mod durable;
 mod instance;
 
-pub(crate) use attempt::{Exit, Guest, Launch};
+pub(crate) use attempt::{Exit, Launch, RuntimeContainer};
 pub(crate) use causeway_containers::Identity;
 pub(crate) use instance::Instance;

@@ -15,6 +15,7 @@ use crate::object::namespace;
 
 /// Which question is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(clippy::enum_variant_names, reason = "these are the kinds' own names")]
 pub(crate) enum ReviewKind {
     TokenReview,
     SelfSubjectReview,

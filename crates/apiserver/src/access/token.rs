@@ -73,7 +73,7 @@ pub(super) struct Binding {
     pub secret: Option<Ref>,
 }
 
-/// One particular object, not just whoever has its name now.
+/// One particular object, not another of the same name that came later.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Ref {
     pub name: String,

@@ -5,7 +5,7 @@ mod v1;
 use serde_json::{Value, json};
 
 use super::check::{Errors, join};
-use super::field::{child, fill, fill_empty, int, is_set, items, made, text};
+use super::json::{child, fill, fill_empty, int, is_set, items, made, text};
 use super::kind::Kind;
 use super::print;
 use super::syntax;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::field::{entries, int, is_set, items, text};
+use super::json::{entries, int, is_set, items, text};
 use super::syntax::{self, Complaints};
 use crate::error::{FieldError, FieldErrorKind};
 

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::check::Errors;
-use super::field::{entries, fill_empty, flag, is_set, made, text};
+use super::json::{entries, fill_empty, flag, is_set, made, text};
 use super::kind::Kind;
 use super::print;
 use super::syntax;

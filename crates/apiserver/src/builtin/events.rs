@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::check::Errors;
-use super::field::{fill, is_set, text};
+use super::json::{fill, is_set, text};
 use super::kind::Kind;
 use super::print;
 use super::syntax;

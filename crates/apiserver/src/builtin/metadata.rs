@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::check::{Errors, IMMUTABLE, join};
-use super::field::{entries, flag, items, text};
+use super::json::{entries, flag, items, text};
 use super::syntax::{self, NameRule};
 use crate::error::FieldError;
 use crate::object;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::field::{fill_empty, made};
+use super::json::{fill_empty, made};
 use super::kind::Kind;
 use super::print;
 use crate::object;

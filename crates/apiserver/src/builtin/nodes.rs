@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::check::{Errors, join};
-use super::field::{child, fill, is_set, items, text};
+use super::json::{child, fill, is_set, items, text};
 use super::kind::Kind;
 use super::print;
 use super::syntax;

@@ -8,7 +8,7 @@ pub(super) mod validation;
 use serde_json::{Value, json};
 
 use super::check::Errors;
-use super::field::{child, fill_empty, items, text};
+use super::json::{child, fill_empty, items, text};
 use super::kind::Kind;
 use super::print;
 use crate::error::FieldError;

@@ -4,7 +4,7 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::check::{Errors, join};
-use super::field::{child, fill, fill_empty, int, is_set, items, items_mut, text, texts};
+use super::json::{child, fill, fill_empty, int, is_set, items, items_mut, text, texts};
 use super::kind::Kind;
 use super::print;
 use super::syntax;

@@ -25,7 +25,7 @@ pub(super) use workloads::{
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::field::{entries, items, text};
+use super::json::{entries, items, text};
 use crate::object;
 use crate::resource::ColumnDef;
 use crate::table;
@@ -89,7 +89,7 @@ fn selector(selector: &Value) -> String {
         .collect();
     for rule in items(selector, "matchExpressions") {
         let key = text(rule, "key");
-        let mut values = super::field::texts(rule, "values");
+        let mut values = super::json::texts(rule, "values");
         values.sort_unstable();
         let term = match text(rule, "operator") {
             "In" => format!("{key} in ({})", values.join(",")),

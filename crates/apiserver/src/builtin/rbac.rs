@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::check::{Errors, join};
-use super::field::{child, fill_empty, items, items_mut, text};
+use super::json::{child, fill_empty, items, items_mut, text};
 use super::kind::Kind;
 use super::print;
 use super::syntax;

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use super::field::{child, fill, fill_empty, int, items, items_mut, text, texts};
+use super::json::{child, fill, fill_empty, int, items, items_mut, text, texts};
 use super::kind::Kind;
 use super::print;
 use crate::error::FieldError;

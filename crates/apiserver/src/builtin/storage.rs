@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::check::Errors;
-use super::field::{child, fill, fill_empty, made, text, texts};
+use super::json::{child, fill, fill_empty, made, text, texts};
 use super::kind::Kind;
 use super::print;
 use super::quantity;

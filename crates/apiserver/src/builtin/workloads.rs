@@ -5,7 +5,7 @@ mod validation;
 use serde_json::{Value, json};
 
 use super::check::Errors;
-use super::field::{child, fill, fill_empty, items_mut, made, text};
+use super::json::{child, fill, fill_empty, items_mut, made, text};
 use super::kind::Kind;
 use super::pods::defaults;
 use super::print;

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::rest::is_finished;
 use crate::server::Server;
-use crate::store::{Expect, Key, Outcome, WriteError};
+use crate::store::{Expect, Key, Mutation, WriteError};
 
 /// Changes an object until `change` says there is nothing to do (false) or the write went through. An object that is
 /// being deleted and has nothing left to wait for is removed.
@@ -19,8 +19,8 @@ pub(super) async fn edit(
         if !change(&mut value) {
             return Ok(());
         }
-        let outcome = if is_finished(&value) { Outcome::Delete(value) } else { Outcome::Put(value) };
-        match server.store.write(key.clone(), Expect::Revision(stored.revision), outcome).await {
+        let mutation = if is_finished(&value) { Mutation::Delete(value) } else { Mutation::Put(value) };
+        match server.store.write(key.clone(), Expect::Revision(stored.revision), mutation).await {
             Ok(stored) => {
                 server.after_write(&stored);
                 return Ok(());

@@ -7,7 +7,7 @@ mod tests;
 
 use serde_json::{Map, Value};
 
-use super::typed::Place;
+use super::typed::Position;
 use crate::error::{ApiError, Reason};
 use crate::schema::Node;
 
@@ -22,7 +22,7 @@ pub(crate) fn strategic_merge(target: &Value, patch: &Value, schema: &Node) -> R
         return Err(ApiError::bad_request("invalid JSON document"));
     };
     let mut result = target.clone();
-    merge_map(&mut result, patch, Place::root(schema))?;
+    merge_map(&mut result, patch, Position::root(schema))?;
     Ok(Value::Object(result))
 }
 
@@ -34,7 +34,7 @@ fn rejected(message: String) -> ApiError {
 fn merge_map(
     original: &mut Map<String, Value>,
     patch: &Map<String, Value>,
-    place: Place<'_>,
+    place: Position<'_>,
 ) -> Result<(), ApiError> {
     match patch.get(PATCH).map(|directive| directive.as_str().unwrap_or_default()) {
         None | Some("merge") => {}
@@ -93,7 +93,7 @@ fn merge_field(
     original: &mut Map<String, Value>,
     key: &str,
     value: &Value,
-    place: Place<'_>,
+    place: Position<'_>,
 ) -> Result<(), ApiError> {
     match (original.get_mut(key), value) {
         (_, Value::Null) => original.retain(|name, _| name != key),
@@ -113,7 +113,7 @@ fn merge_field(
     Ok(())
 }
 
-fn has_strategy(place: Place<'_>, strategy: &str) -> bool {
+fn has_strategy(place: Position<'_>, strategy: &str) -> bool {
     place
         .node()
         .and_then(|node| node.patch_strategy.as_deref())

@@ -15,13 +15,13 @@ use crate::schema::{ListType, MapType, Node, Type};
 
 /// A position in a schema.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct Position<'a> {
     node: Option<&'a Node>,
     /// A whole Kubernetes object, whose metadata has Kubernetes' own schema whatever the schema says.
     object: bool,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Position<'a> {
     /// The top of an object's schema.
     pub(super) fn root(schema: &'a Node) -> Self {
         Self { node: Some(schema), object: true }
@@ -31,21 +31,21 @@ impl<'a> Place<'a> {
         self.node
     }
 
-    pub(super) fn field(self, name: &str) -> Place<'a> {
+    pub(super) fn field(self, name: &str) -> Position<'a> {
         if self.object && name == "metadata" {
-            return Place { node: Some(&OBJECT_META), object: false };
+            return Position { node: Some(&OBJECT_META), object: false };
         }
         let node = self.node.and_then(|node| node.field(name));
-        Place { node, object: node.is_some_and(|node| node.embedded_resource) }
+        Position { node, object: node.is_some_and(|node| node.embedded_resource) }
     }
 
-    pub(super) fn items(self) -> Place<'a> {
+    pub(super) fn items(self) -> Position<'a> {
         let node = self.node.and_then(|node| node.items.as_deref());
-        Place { node, object: node.is_some_and(|node| node.embedded_resource) }
+        Position { node, object: node.is_some_and(|node| node.embedded_resource) }
     }
 
     /// Where a step of a path leads.
-    pub(super) fn step(self, element: &Element) -> Place<'a> {
+    pub(super) fn step(self, element: &Element) -> Position<'a> {
         match element {
             Element::Field(name) => self.field(name),
             _ => self.items(),

@@ -12,7 +12,7 @@ use crate::error::ApiError;
 use crate::object;
 use crate::resource::Resource;
 use crate::server::Server;
-use crate::store::{Expect, Key, Outcome, Stored, WriteError};
+use crate::store::{Expect, Key, Mutation, Stored, WriteError};
 
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 pub(crate) const ORPHAN: &str = "orphan";
@@ -128,8 +128,8 @@ pub(crate) async fn remove(
         if options.dry_run || (!done && marked == live) {
             return Ok(if done { Deleted::Gone(shown) } else { Deleted::Terminating(shown) });
         }
-        let outcome = if done { Outcome::Delete(marked) } else { Outcome::Put(marked) };
-        match server.store.write(key.clone(), Expect::Revision(stored.revision), outcome).await {
+        let mutation = if done { Mutation::Delete(marked) } else { Mutation::Put(marked) };
+        match server.store.write(key.clone(), Expect::Revision(stored.revision), mutation).await {
             Ok(stored) => {
                 server.after_write(&stored);
                 let value = read::view(resource, &stored);

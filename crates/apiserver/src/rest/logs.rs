@@ -29,7 +29,7 @@ pub struct LogOptions {
     pub tail_lines: Option<u64>,
 }
 
-/// Whoever has the logs of a kind's objects.
+/// The part of this process that keeps the logs of a kind's objects.
 pub trait ObjectLogs: Send + Sync {
     /// Opens the log of one object, which exists.
     fn open(

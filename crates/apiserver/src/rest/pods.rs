@@ -26,7 +26,7 @@ pub struct PodLogOptions {
     pub limit_bytes: Option<u64>,
 }
 
-/// Whoever runs the pods and has their logs.
+/// The part of this process that runs pods and keeps their logs.
 pub trait PodLogs: Send + Sync {
     fn open(
         &self,

@@ -12,7 +12,7 @@ use crate::error::{ApiError, Cause, FieldError};
 use crate::patch::{Manager, Operation, keep_times_if_unchanged, track_update};
 use crate::request::FieldValidation;
 use crate::resource::Resource;
-use crate::store::{Expect, GroupResource, Key, Outcome, Stored, WriteError};
+use crate::store::{Expect, GroupResource, Key, Mutation, Stored, WriteError};
 use crate::{builtin, object};
 
 /// How often a patch is tried again when another writer was faster.
@@ -96,7 +96,7 @@ async fn put(call: &Call<'_>, key: Key, expect: Expect, mut value: Value) -> Res
     let stored = call
         .server
         .store
-        .write(key, expect, Outcome::Put(value))
+        .write(key, expect, Mutation::Put(value))
         .await
         .map_err(|e| write_error(call.resource, &name, e))?;
     call.server.after_write(&stored);
@@ -186,8 +186,8 @@ pub(super) async fn update(
         }
         let mut kept = new;
         to_storage(call.resource, &mut kept);
-        let outcome = if removed { Outcome::Delete(kept) } else { Outcome::Put(kept) };
-        match call.server.store.write(key.clone(), Expect::Revision(stored.revision), outcome).await {
+        let mutation = if removed { Mutation::Delete(kept) } else { Mutation::Put(kept) };
+        match call.server.store.write(key.clone(), Expect::Revision(stored.revision), mutation).await {
             Ok(stored) => {
                 call.server.after_write(&stored);
                 return Ok(Answer::Saved(stored));

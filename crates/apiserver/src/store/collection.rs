@@ -79,10 +79,10 @@ pub(crate) fn frame(kind: ChangeKind, json: &[u8]) -> Bytes {
     line.freeze()
 }
 
-type Place = (Arc<str>, Arc<str>);
+type NamespacedName = (Arc<str>, Arc<str>);
 
 pub(super) struct Collection {
-    objects: BTreeMap<Place, Arc<Stored>>,
+    objects: BTreeMap<NamespacedName, Arc<Stored>>,
     history: VecDeque<Arc<Change>>,
     history_bytes: usize,
     /// Changes after this revision are all in `history`.
@@ -182,12 +182,12 @@ impl Collection {
     }
 }
 
-fn place(key: &Key) -> Place {
+fn place(key: &Key) -> NamespacedName {
     (key.namespace.clone(), key.name.clone())
 }
 
 fn range<'a>(
-    objects: &'a BTreeMap<Place, Arc<Stored>>,
+    objects: &'a BTreeMap<NamespacedName, Arc<Stored>>,
     namespace: Option<&str>,
 ) -> Box<dyn Iterator<Item = &'a Arc<Stored>> + 'a> {
     match namespace {

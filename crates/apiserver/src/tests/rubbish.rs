@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 const DEPTH: usize = 7;
 
 /// A way down into an object: field names, and `0` for the first item of a list.
-type Place = Vec<String>;
+type FieldPath = Vec<String>;
 
 /// Places of a schema, not more than a few hundred of each kind.
-fn places(node: &Node, above: &[String], depth: usize, found: &mut Vec<Place>) {
+fn places(node: &Node, above: &[String], depth: usize, found: &mut Vec<FieldPath>) {
     found.push(above.to_vec());
     if depth == 0 {
         return;

@@ -306,7 +306,7 @@ impl World {
             return Ok(None);
         }
         for (port, host) in &mut held.ports {
-            // Whoever stands in for the container binds it for good; this only asks whether it could.
+            // The test that plays the container binds the port; this only asks whether that would work.
             let probe = TcpListener::bind(*host).map_err(|error| {
                 let said = format!("driver failed programming external connectivity: Bind for {host} failed: port is already allocated ({port}: {error})");
                 (500, said)

@@ -85,7 +85,7 @@ pub(super) fn resource(
     let value = match (set, list, name) {
         (Some(value), ..) => value,
         // Without a limit a container may use the whole machine.
-        (None, "limits", "cpu") => Quantity::from_units(host.cpus.into()),
+        (None, "limits", "cpu") => Quantity::from_units(host.cpus),
         (None, "limits", "memory") => Quantity::from_units(host.memory),
         _ => Quantity::from_units(0),
     };

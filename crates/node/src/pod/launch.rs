@@ -105,7 +105,7 @@ pub(super) fn prepare(
         image: container.image.clone().unwrap_or_default(),
         spec_hash: spec_hash(container),
         restart_count: number,
-        guest: None,
+        runtime_container: None,
     };
     Ok((launch, mounts))
 }

@@ -112,7 +112,7 @@ impl Containers {
         Ok(runtime)
     }
 
-    /// Removes containers whose pod is gone and whose keeper died.
+    /// Removes containers whose pod is gone and whose shim died.
     async fn sweep(&self, runtime: &Runtime) {
         let live: HashSet<String> = match PodDir::all(&self.data_dir) {
             Ok(dirs) => dirs.into_iter().map(|dir| dir.uid).collect(),
@@ -132,7 +132,7 @@ impl Containers {
         }
     }
 
-    /// Removes what is left of a pod's containers; usually their keepers have done so.
+    /// Removes what is left of a pod's containers; usually their shims have done so.
     pub(crate) async fn remove_pod(&self, uid: &str) {
         let Some(runtime) = self.connected.lock().await.clone() else { return };
         let ours = [(labels::INSTANCE, self.instance.as_str()), (labels::OWNER, uid)];

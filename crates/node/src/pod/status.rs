@@ -11,7 +11,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-use super::slot::{Ended, Role, Waiting};
+use super::tracked::{Ended, Role, Waiting};
 
 /// The condition that says why a pod cannot run on this node.
 pub(super) const RUNNABLE: &str = "causeway.dev/Runnable";

@@ -37,13 +37,14 @@ pub(crate) struct Launch {
     pub spec_hash: String,
     pub restart_count: i32,
     /// A container of a runtime in place of a process of this machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub guest: Option<Guest>,
+    // The alias is what earlier versions wrote, whose shims may still run.
+    #[serde(default, alias = "guest", skip_serializing_if = "Option::is_none")]
+    pub runtime_container: Option<RuntimeContainer>,
 }
 
 /// A container of a runtime, which the shim looks after as it does after a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Guest {
+pub(crate) struct RuntimeContainer {
     /// The runtime's socket.
     pub socket: PathBuf,
     pub spec: ContainerSpec,

@@ -19,7 +19,7 @@ use crate::config::ShimCommand;
 
 const START_LIMIT: Duration = Duration::from_secs(30);
 /// A runtime may have to lay out an image on a busy disk.
-const GUEST_START_LIMIT: Duration = Duration::from_mins(3);
+const CONTAINER_START_LIMIT: Duration = Duration::from_mins(3);
 
 /// Why an attempt could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -92,7 +92,7 @@ impl Instance {
             BufReader::new(stdout).read_line(&mut answer).await?;
             Ok::<_, io::Error>(answer)
         };
-        let limit = if launch.guest.is_some() { GUEST_START_LIMIT } else { START_LIMIT };
+        let limit = if launch.runtime_container.is_some() { CONTAINER_START_LIMIT } else { START_LIMIT };
         match timeout(limit, talk).await {
             Ok(Ok(answer)) if answer.trim() == "started" => {}
             Ok(Ok(answer)) => return Err(not_started(answer.trim())),
@@ -124,7 +124,7 @@ impl Instance {
 
     /// The address of a container that has one of its own.
     pub(crate) fn address(&self) -> Option<IpAddr> {
-        self.launch.guest.as_ref()?;
+        self.launch.runtime_container.as_ref()?;
         self.attempt.address().ok().flatten()
     }
 

@@ -47,7 +47,7 @@ pub(super) async fn run(client: Client, recorder: Recorder, shutdown: Cancellati
     controller
         .with_config(Config::default().concurrency(4))
         .owns(Api::<Pod>::all(client.clone()), watcher::Config::default())
-        // Orphans have no owner to tell, so whoever selects them is asked.
+        // An orphan names no owner, so every ReplicaSet that selects it is looked at.
         .watches(Api::<Pod>::all(client), watcher::Config::default(), move |pod| selecting(&store, &pod))
         .graceful_shutdown_on(async move { shutdown.cancelled().await })
         .run(reconcile, on_error, context)

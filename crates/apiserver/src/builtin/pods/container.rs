@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::builtin::check::{Errors, join};
-use crate::builtin::field::{entries, int, is_set, items, text};
+use crate::builtin::json::{entries, int, is_set, items, text};
 use crate::builtin::quantity::{self, COMPLAINT};
 use crate::builtin::syntax;
 use crate::error::{FieldError, FieldErrorKind};

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::builtin::field::{child, fill, fill_empty, flag, items_mut, made, text};
+use crate::builtin::json::{child, fill, fill_empty, flag, items_mut, made, text};
 use crate::builtin::quantity;
 
 const CONTAINER_LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
@@ -160,7 +160,7 @@ fn is_latest(image: &str) -> bool {
 
 /// The quality of service that a pod's requests and limits give it.
 pub(crate) fn qos_class(spec: &Value) -> &'static str {
-    use crate::builtin::field::items;
+    use crate::builtin::json::items;
     let (mut any, mut guaranteed) = (false, true);
     for container in ["containers", "initContainers"].into_iter().flat_map(|l| items(spec, l)) {
         for resource in ["cpu", "memory"] {

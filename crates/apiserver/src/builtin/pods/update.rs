@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::builtin::check::Errors;
-use crate::builtin::field::{int, is_set, items, text};
+use crate::builtin::json::{int, is_set, items, text};
 use crate::builtin::syntax;
 
 const MUTABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\

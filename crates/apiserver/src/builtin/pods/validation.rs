@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::container::{self, Scope};
 use crate::builtin::check::{Errors, join};
-use crate::builtin::field::{flag, int, is_set, items, text};
+use crate::builtin::json::{flag, int, is_set, items, text};
 use crate::builtin::metadata;
 use crate::builtin::syntax;
 

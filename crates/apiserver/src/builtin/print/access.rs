@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{AGE, NAME, age, col, name, wide};
-use crate::builtin::field::{items, text};
+use crate::builtin::json::{items, text};
 use crate::object::meta;
 use crate::resource::ColumnDef;
 

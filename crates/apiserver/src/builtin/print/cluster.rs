@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{AGE, NAME, age, col, name, or, wide};
-use crate::builtin::field::{flag, items, text, texts};
+use crate::builtin::json::{flag, items, text, texts};
 use crate::object;
 use crate::resource::ColumnDef;
 

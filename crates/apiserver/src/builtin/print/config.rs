@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{AGE, NAME, age, col, name};
-use crate::builtin::field::{entries, items, text};
+use crate::builtin::json::{entries, items, text};
 use crate::resource::ColumnDef;
 
 const DATA: ColumnDef = col("Data", "string", "How many entries there are.");

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{col, name, or, since, wide};
-use crate::builtin::field::{int, text};
+use crate::builtin::json::{int, text};
 use crate::resource::ColumnDef;
 
 pub(crate) const EVENT: &[ColumnDef] = &[

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{AGE, NAME, SELECTOR, age, col, first, labels, name, or, selector};
-use crate::builtin::field::{int, items, text, texts};
+use crate::builtin::json::{int, items, text, texts};
 use crate::resource::ColumnDef;
 
 pub(crate) const SERVICE: &[ColumnDef] = &[

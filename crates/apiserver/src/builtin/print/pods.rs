@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{AGE, NAME, age, col, name, or, since, wide};
-use crate::builtin::field::{flag, items, text};
+use crate::builtin::json::{flag, items, text};
 use crate::object::is_terminating;
 use crate::resource::ColumnDef;
 

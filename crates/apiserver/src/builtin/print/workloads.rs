@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{AGE, CONTAINERS, IMAGES, NAME, SELECTOR, age, col, count, first, labels, name, selector};
-use crate::builtin::field::{int, items, text};
+use crate::builtin::json::{int, items, text};
 use crate::resource::ColumnDef;
 
 const READY: ColumnDef = col("Ready", "string", "Pods that are ready, of the pods wanted.");

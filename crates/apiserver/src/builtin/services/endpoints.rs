@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use crate::builtin::check::{Errors, join};
-use crate::builtin::field::{fill, fill_empty, int, items, items_mut, text, texts};
+use crate::builtin::json::{fill, fill_empty, int, items, items_mut, text, texts};
 use crate::builtin::syntax;
 use crate::error::{FieldError, FieldErrorKind};
 use crate::resource::Strategy;

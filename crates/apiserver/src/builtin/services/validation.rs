@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::builtin::check::{Errors, join};
-use crate::builtin::field::{int, is_set, items, text, texts};
+use crate::builtin::json::{int, is_set, items, text, texts};
 use crate::builtin::syntax;
 use crate::error::FieldError;
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Workload;
 use crate::builtin::check::{Errors, join, selects};
-use crate::builtin::field::{entries, int, is_set, items, text};
+use crate::builtin::json::{entries, int, is_set, items, text};
 use crate::builtin::pods::validation as pods;
 use crate::builtin::syntax;
 use crate::error::FieldError;

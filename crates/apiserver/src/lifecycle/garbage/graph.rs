@@ -18,14 +18,14 @@ pub(super) struct Graph {
 /// One object.
 pub(super) struct Node {
     pub uid: String,
-    pub owners: Vec<Owner>,
+    pub owners: Vec<OwnerReference>,
     /// `foregroundDeletion` or `orphan`, once the object is being deleted.
     pub waits_for: Option<&'static str>,
     pub terminating: bool,
 }
 
 /// One owner reference.
-pub(super) struct Owner {
+pub(super) struct OwnerReference {
     pub uid: String,
     pub blocks: bool,
 }
@@ -80,11 +80,11 @@ impl Graph {
     }
 
     fn insert(&mut self, key: Key, value: &Value) {
-        let owners: Vec<Owner> = value["metadata"]["ownerReferences"]
+        let owners: Vec<OwnerReference> = value["metadata"]["ownerReferences"]
             .as_array()
             .into_iter()
             .flatten()
-            .map(|o| Owner {
+            .map(|o| OwnerReference {
                 uid: o["uid"].as_str().unwrap_or_default().to_owned(),
                 blocks: o["blockOwnerDeletion"].as_bool().unwrap_or(false),
             })

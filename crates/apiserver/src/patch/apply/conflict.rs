@@ -2,7 +2,7 @@
 
 use crate::error::{ApiError, Cause, Details, Reason};
 use crate::patch::fields::Set;
-use crate::patch::managed::{Operation, Owner};
+use crate::patch::managed::{ManagedEntry, Operation};
 
 /// The fields of one owner that are in the way.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(super) struct Conflict {
 
 impl Conflict {
     /// `None` when the owner loses nothing.
-    pub(super) fn between(owner: &Owner, changed: &Set) -> Option<Self> {
+    pub(super) fn between(owner: &ManagedEntry, changed: &Set) -> Option<Self> {
         let fields = owner.fields.intersection(changed);
         (!fields.is_empty()).then(|| Self { owner: describe(owner), fields })
     }
@@ -26,7 +26,7 @@ impl Conflict {
     }
 }
 
-fn describe(owner: &Owner) -> String {
+fn describe(owner: &ManagedEntry) -> String {
     let mut text = format!("{:?}", owner.manager);
     if !owner.subresource.is_empty() {
         text = format!("{text} with subresource {:?}", owner.subresource);

@@ -14,7 +14,7 @@ use super::{exec, grpc, http};
 use crate::{
     config::Config,
     pod::{image::Entrypoint, mounts::Mounts},
-    process::{Guest, Launch},
+    process::{Launch, RuntimeContainer},
 };
 
 /// A check with everything resolved.
@@ -33,7 +33,7 @@ pub(crate) enum Check {
     Exec(exec::Command),
     /// A command inside a container of a runtime.
     Inside {
-        guest: Box<Guest>,
+        container: Box<RuntimeContainer>,
         command: Vec<String>,
     },
     Sleep(Duration),
@@ -74,9 +74,9 @@ impl Check {
         let host = |host: &Option<String>| {
             host.clone().filter(|host| !host.is_empty()).unwrap_or_else(|| target.address.to_string())
         };
-        if let (Some(action), Some(guest)) = (exec, &target.launch.guest) {
+        if let (Some(action), Some(container)) = (exec, &target.launch.runtime_container) {
             let command = action.command.clone().unwrap_or_default();
-            return Ok(Self::Inside { guest: Box::new(guest.clone()), command });
+            return Ok(Self::Inside { container: Box::new(container.clone()), command });
         }
         if let Some(action) = exec {
             let command: Vec<String> =
@@ -134,7 +134,7 @@ impl Check {
             },
             Self::Grpc { host, port, service } => grpc::check(host, *port, service).await,
             Self::Exec(command) => command.run().await,
-            Self::Inside { guest, command } => exec::inside(guest, command).await,
+            Self::Inside { container, command } => exec::inside(container, command).await,
             Self::Sleep(time) => {
                 tokio::time::sleep(*time).await;
                 Ok(())

@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::Stdio};
 
 use causeway_containers::{Choice, Runtime};
 
-use crate::process::Guest;
+use crate::process::RuntimeContainer;
 
 /// A resolved command.
 #[derive(Clone, Debug)]
@@ -43,10 +43,11 @@ impl Command {
 }
 
 /// Runs a command inside a container of a runtime.
-pub(super) async fn inside(guest: &Guest, command: &[String]) -> Result<(), String> {
-    let runtime =
-        Runtime::connect(&Choice::Socket(guest.socket.clone())).await.map_err(|error| error.to_string())?;
-    let ended = runtime.exec(&guest.spec.name, command).await.map_err(|error| error.report())?;
+pub(super) async fn inside(container: &RuntimeContainer, command: &[String]) -> Result<(), String> {
+    let runtime = Runtime::connect(&Choice::Socket(container.socket.clone()))
+        .await
+        .map_err(|error| error.to_string())?;
+    let ended = runtime.exec(&container.spec.name, command).await.map_err(|error| error.report())?;
     if ended.code == 0 {
         return Ok(());
     }

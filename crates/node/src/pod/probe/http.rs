@@ -14,7 +14,7 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use crate::any_certificate::AnyCertificate;
+use crate::unverified::UnverifiedServer;
 
 /// A request with everything resolved.
 #[derive(Clone, Debug)]
@@ -107,7 +107,7 @@ fn client_config() -> Result<Arc<ClientConfig>, String> {
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyCertificate))
+        .with_custom_certificate_verifier(Arc::new(UnverifiedServer))
         .with_no_client_auth();
     Ok(CONFIG.get_or_init(|| Arc::new(config)).clone())
 }

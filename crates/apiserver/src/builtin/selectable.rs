@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::field::{items, text};
+use super::json::{items, text};
 use crate::object;
 use crate::resource::Resource;
 

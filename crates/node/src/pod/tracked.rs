@@ -73,7 +73,7 @@ pub(super) struct Stop {
 
 /// One container.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct TrackedContainer {
     pub name: String,
     pub role: Role,
     pub run: Option<Run>,
@@ -91,10 +91,10 @@ pub(super) struct Slot {
     pub replaced: bool,
 }
 
-impl Slot {
+impl TrackedContainer {
     /// A container as disk and API remember it.
     pub(super) fn load(config: &Config, dir: &PodDir, pod: &Pod, name: &str, role: Role) -> io::Result<Self> {
-        let mut slot = Self {
+        let mut tracked = Self {
             name: name.to_owned(),
             role,
             run: None,
@@ -121,7 +121,7 @@ impl Slot {
         };
         if let Some((number, instance)) = next()? {
             let exit = instance.exit();
-            slot.backoff = RestartBackoff::new(config, number as u32);
+            tracked.backoff = RestartBackoff::new(config, number as u32);
             if exit.is_none() {
                 // As it was before the node went away, until a probe says otherwise.
                 let statuses = pod
@@ -129,17 +129,17 @@ impl Slot {
                     .iter()
                     .flat_map(|s| s.container_statuses.iter().chain(&s.init_container_statuses).flatten());
                 let before = statuses.into_iter().find(|status| status.name == name);
-                slot.ready = before.is_some_and(|status| status.ready);
-                slot.started = before.is_some_and(|status| status.started == Some(true));
+                tracked.ready = before.is_some_and(|status| status.ready);
+                tracked.started = before.is_some_and(|status| status.started == Some(true));
             }
-            slot.run = Some(Run { instance, number, exit });
+            tracked.run = Some(Run { instance, number, exit });
         }
         if let Some((number, instance)) = next()?
             && let Some(exit) = instance.exit()
         {
-            slot.last = Some(Ended { id: id(dir, name, number), started_at: instance.started_at, exit });
+            tracked.last = Some(Ended { id: id(dir, name, number), started_at: instance.started_at, exit });
         }
-        Ok(slot)
+        Ok(tracked)
     }
 
     pub(super) fn is_running(&self) -> bool {
@@ -147,8 +147,8 @@ impl Slot {
     }
 
     /// Whether it last ran as a container of a runtime.
-    pub(super) fn is_guest(&self) -> bool {
-        self.run.as_ref().is_some_and(|run| run.instance.launch.guest.is_some())
+    pub(super) fn is_runtime_container(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.instance.launch.runtime_container.is_some())
     }
 
     pub(super) fn exit(&self) -> Option<&Exit> {
@@ -207,7 +207,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for TrackedContainer {
     fn drop(&mut self) {
         self.abort_tasks();
     }

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     layout::PodDir,
-    process::{Guest, Launch},
+    process::{Launch, RuntimeContainer},
 };
 
 /// Networks of the runtime that the pod is on, with commas between; the runtime's default without it.
@@ -81,7 +81,7 @@ pub(super) fn prepare(inputs: &Inputs<'_>, pod: &Pod, container: &Container) -> 
         image: spec.image.clone(),
         spec_hash: launch::spec_hash(container),
         restart_count: inputs.number,
-        guest: Some(Guest { socket: inputs.socket.to_owned(), spec }),
+        runtime_container: Some(RuntimeContainer { socket: inputs.socket.to_owned(), spec }),
     })
 }
 
