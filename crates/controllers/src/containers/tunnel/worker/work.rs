@@ -10,15 +10,15 @@ use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, timeout};
 
 use super::container::{self, Owner, Wanted};
-use super::{Order, RETRY, Reporter, Surroundings};
+use super::{Context, Order, RETRY, Reporter};
 use crate::containers::runtime::Availability;
-use crate::containers::tunnel::desired::{Desired, Network, Problem, plan::plan};
+use crate::containers::tunnel::desired::{Desired, plan::plan};
 use crate::containers::tunnel::directory::{self, Directory};
 use crate::containers::tunnel::host::{self, Follower, HostProgram, Seen, protocol::LinkState};
 use crate::containers::tunnel::ledger::Ledger;
-use crate::containers::tunnel::state::{
-    CarriedTunnel, ClientState, HostState, Phase, RuntimeState, State, Trouble,
-};
+use crate::containers::tunnel::problem::Problem;
+use crate::containers::tunnel::state::{CarriedTunnel, ClientState, HostState, Phase, RuntimeState, State};
+use crate::containers::tunnel::validate::Network;
 use crate::framework::report;
 
 /// How long a host end that is adopted may take to say how it stands, before things go on without.
@@ -50,21 +50,21 @@ pub(super) struct Work {
 
 impl Work {
     pub(super) fn new(
-        surroundings: Surroundings,
+        context: Context,
         owner: Owner,
         directory: Directory,
         ledger: Ledger,
         order_rx: watch::Receiver<Order>,
         reporter: Reporter,
     ) -> Self {
-        let availability_rx = surroundings.runtime.availability();
-        let events_rx = surroundings.runtime.events();
+        let availability_rx = context.runtime.availability();
+        let events_rx = context.runtime.events();
         Self {
             owner,
             directory,
             kept: ledger.clone(),
             ledger,
-            program: surroundings.program,
+            program: context.program,
             order_rx,
             availability_rx,
             events_rx,
@@ -90,12 +90,12 @@ impl Work {
             is_ours |= outcome.is_ok();
             let outcome = match outcome {
                 Ok(()) => self.serve(&desired).await,
-                Err(trouble) => Err(trouble),
+                Err(problem) => Err(problem),
             };
             match outcome {
                 Ok(()) => retries.reset(),
-                Err(trouble) => {
-                    self.state().trouble = Some(trouble);
+                Err(problem) => {
+                    self.state().problem = Some(problem);
                     if !self.is_up() {
                         self.state().client = None;
                     }
@@ -108,7 +108,7 @@ impl Work {
 
     /// Makes the directory the object's own: what an object of the same name left in it goes, what an operator before
     /// this one left running is adopted.
-    async fn take_over(&mut self) -> Result<(), Trouble> {
+    async fn take_over(&mut self) -> Result<(), Problem> {
         let owner = self.directory.owner().map_err(|error| unusable(&error))?;
         if owner.as_deref() != Some(self.owner.uid.as_str()) {
             self.end_host(Duration::ZERO).await?;
@@ -140,7 +140,7 @@ impl Work {
     }
 
     /// Does what is desired as long as nothing changes that needs another look.
-    async fn serve(&mut self, desired: &Desired) -> Result<(), Trouble> {
+    async fn serve(&mut self, desired: &Desired) -> Result<(), Problem> {
         let is_up = self.is_up();
         // Once, so that no change is missed while something is waited for below.
         let runtime = self.runtime();
@@ -177,7 +177,7 @@ impl Work {
     }
 
     /// Lets go of a network; one that is gone for certain would be held by the container.
-    async fn leave_network(&mut self, problem: &Problem, runtime: Option<&Runtime>) -> Result<(), Trouble> {
+    async fn leave_network(&mut self, problem: &Problem, runtime: Option<&Runtime>) -> Result<(), Problem> {
         self.directory.journal.say(&format!("waiting: {}", problem.message));
         self.end_host(Duration::ZERO).await?;
         match runtime.filter(|_| !is_doubt(problem)) {
@@ -203,7 +203,7 @@ impl Work {
         runtime: &Runtime,
         desired: &Desired,
         network: &Network,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), Problem> {
         let image = match self.state().image.clone() {
             Some(image) => image,
             None => self.image(runtime, desired).await?,
@@ -229,23 +229,23 @@ impl Work {
         let ensured = container::ensure(runtime, &wanted, &mut self.ledger, &mut say).await;
         let ensured = match ensured {
             Ok(ensured) => ensured,
-            Err(trouble) => {
+            Err(problem) => {
                 // Whatever it was, the image may be gone too: it is looked for again.
                 self.state().image = None;
                 self.keep_if_changed()?;
-                return Err(trouble);
+                return Err(problem);
             }
         };
         self.is_outdated = ensured.is_outdated;
         self.ledger.client = Some((ensured.client.clone(), network.clone()));
         self.keep_if_changed()?;
         self.state().client = Some(ensured.client);
-        self.state().trouble = None;
+        self.state().problem = None;
         self.enter(Phase::Linked);
         Ok(())
     }
 
-    async fn image(&mut self, runtime: &Runtime, desired: &Desired) -> Result<String, Trouble> {
+    async fn image(&mut self, runtime: &Runtime, desired: &Desired) -> Result<String, Problem> {
         if self.host.is_none() {
             self.enter(Phase::BuildingImage);
         }
@@ -254,14 +254,14 @@ impl Work {
         let image =
             client_image::ensure(runtime, &options, |line| journal.say(line)).await.map_err(|error| {
                 let reason = Reason::ImageBuildFailed;
-                Trouble { reason, is_permanent: error.is_permanent(), why: error.report() }
+                Problem { reason, is_permanent: error.is_permanent(), message: error.report() }
             })?;
         self.state().image = Some(image.clone());
         Ok(image)
     }
 
     /// Gives the host end its plan; one that does not run yet is started.
-    pub(super) fn carry(&mut self, desired: &Desired) -> Result<(), Trouble> {
+    pub(super) fn carry(&mut self, desired: &Desired) -> Result<(), Problem> {
         let Some((client, _)) = &self.ledger.client else { return Ok(()) };
         let (dial, authority) = (dial(client), self.directory.authority());
         let plan = plan(desired, dial, authority, &mut self.ledger);
@@ -280,7 +280,7 @@ impl Work {
     }
 
     /// Takes over what the host end says, and remembers the ports that tunnels got.
-    pub(super) fn observe(&mut self, seen: &Seen) -> Result<(), Trouble> {
+    pub(super) fn observe(&mut self, seen: &Seen) -> Result<(), Problem> {
         self.state().link = seen.link();
         self.state().host =
             seen.status.as_ref().map(|status| HostState { pid: status.pid, since: status.started_at });
@@ -298,13 +298,13 @@ impl Work {
         self.keep_if_changed()?;
         match &status.plan_error {
             Some(error) => {
-                Err(Trouble::transient(format!("the host end does not follow its newest plan: {error}")))
+                Err(Problem::not_ready(format!("the host end does not follow its newest plan: {error}")))
             }
             None => Ok(()),
         }
     }
 
-    pub(super) fn keep_if_changed(&mut self) -> Result<(), Trouble> {
+    pub(super) fn keep_if_changed(&mut self) -> Result<(), Problem> {
         if self.kept == self.ledger {
             return Ok(());
         }
@@ -314,11 +314,11 @@ impl Work {
     }
 
     /// Ends the host end, wherever it came from; it is gone for certain when this returns well.
-    pub(super) async fn end_host(&mut self, drain: Duration) -> Result<(), Trouble> {
+    pub(super) async fn end_host(&mut self, drain: Duration) -> Result<(), Problem> {
         self.host = None;
         host::end(self.directory.path(), drain)
             .await
-            .map_err(|error| Trouble::transient(format!("can't end the host end: {error}")))?;
+            .map_err(|error| Problem::not_ready(format!("can't end the host end: {error}")))?;
         self.plan = None;
         self.network = None;
         let state = self.state();
@@ -330,8 +330,8 @@ impl Work {
     }
 
     /// Removes the container; it is gone for certain when this returns well.
-    pub(super) async fn remove_container(&mut self, runtime: &Runtime) -> Result<(), Trouble> {
-        container::remove(runtime, &self.owner).await.map_err(|error| Trouble::transient(error.report()))?;
+    pub(super) async fn remove_container(&mut self, runtime: &Runtime) -> Result<(), Problem> {
+        container::remove(runtime, &self.owner).await.map_err(|error| Problem::not_ready(error.report()))?;
         self.ledger.has_container = false;
         self.ledger.client = None;
         self.keep_if_changed()
@@ -370,15 +370,15 @@ impl Work {
     /// Tells what the host end says now.
     pub(super) fn look(&mut self) {
         let seen = self.host.as_ref().map(|host| host.seen().borrow().clone());
-        if let Some(Err(trouble)) = seen.map(|seen| self.observe(&seen)) {
-            self.state().trouble = Some(trouble);
+        if let Some(Err(problem)) = seen.map(|seen| self.observe(&seen)) {
+            self.state().problem = Some(problem);
         }
         self.tell();
     }
 
     /// Waits for another order or another runtime.
     async fn wait(&mut self, phase: Phase) {
-        self.state().trouble = None;
+        self.state().problem = None;
         self.enter(phase);
         tokio::select! {
             _ = self.order_rx.changed() => {}
@@ -418,6 +418,6 @@ pub(super) fn is_doubt(problem: &Problem) -> bool {
     problem.reason == Reason::NetworkNotReady
 }
 
-pub(super) fn unusable(error: &directory::Error) -> Trouble {
-    Trouble { reason: Reason::NotReady, why: report::chain(error), is_permanent: true }
+pub(super) fn unusable(error: &directory::Error) -> Problem {
+    Problem::permanent(Reason::NotReady, report::chain(error))
 }
