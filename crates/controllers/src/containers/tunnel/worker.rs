@@ -4,8 +4,10 @@
 //!
 //! Dropped, a worker leaves everything running: the next one adopts it.
 
+mod client;
 pub(super) mod container;
 mod finish;
+mod host_end;
 mod tend;
 mod work;
 

@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 use tokio::time::{Instant, timeout};
 
 use super::Order;
-use super::work::{Work, is_doubt};
+use super::work::{Work, leaves_network_open};
 use crate::containers::tunnel::desired::Desired;
 use crate::containers::tunnel::host::Follower;
 use crate::containers::tunnel::problem::Problem;
@@ -26,17 +26,17 @@ impl Work {
         let mut down_since = Instant::now();
         loop {
             let seen = seen_rx.borrow_and_update().clone();
-            self.observe(&seen)?;
+            self.take_status(&seen)?;
             self.tell();
             if self.is_up() {
                 down_since = Instant::now();
                 self.was_up = true;
             }
-            if desired.network.as_ref().is_err_and(|problem| !self.is_up() || !is_doubt(problem)) {
+            if desired.network.as_ref().is_err_and(|problem| !self.is_up() || !leaves_network_open(problem)) {
                 return Ok(());
             }
             let is_idle = seen.status.as_ref().is_some_and(|status| status.streams == 0);
-            if self.is_outdated && is_idle && self.runtime().is_some() && self.make_way().await {
+            if self.is_outdated && is_idle && self.runtime().is_some() && self.end_host_if_idle().await {
                 return Ok(());
             }
             tokio::select! {
@@ -53,8 +53,8 @@ impl Work {
                     }
                 }
                 event = self.events_rx.recv() => {
-                    if let Some(outcome) = self.heed(event).await {
-                        return outcome;
+                    if let Some(result) = self.handle_event(event).await {
+                        return result;
                     }
                 }
                 _ = self.availability_rx.changed() => {
@@ -74,7 +74,7 @@ impl Work {
     }
 
     /// What an event means: nothing, another look, or problem.
-    async fn heed(
+    async fn handle_event(
         &mut self,
         event: Result<Event, broadcast::error::RecvError>,
     ) -> Option<Result<(), Problem>> {
