@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use super::{
     Component,
     observe::{ChildReport, Observed},
-    validate::{Valid, Wish},
+    validate::{Requested, Valid},
 };
 use crate::framework::{
     apply::{Action, Report},
@@ -33,10 +33,10 @@ const OWN_CONDITIONS: [ConditionType; 5] = [
 /// Where a component stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Not wanted, and gone.
-    Off,
+    /// Not enabled, and gone.
+    Disabled,
     /// Its part of the spec has problems; what runs is left as it is.
-    Unclear,
+    Invalid,
     /// Its child could not be written or removed.
     Failed {
         /// The condition reason.
@@ -65,13 +65,13 @@ impl Shared for InfraStatus {
 
 /// Where each component stands, in the order of [`Component::ALL`].
 pub fn component_states(infra: &Infra, valid: &Valid, observed: &Observed, report: &Report) -> [State; 3] {
-    let wishes = [Wanting::of(&valid.dhcp), Wanting::of(&valid.dns), Wanting::of(&valid.proxy)];
+    let requested = [without_spec(&valid.dhcp), without_spec(&valid.dns), without_spec(&valid.proxy)];
     Component::ALL.map(|component| {
         let name = component.child_name(&infra.name_any());
         let child = format!("{} {name}", component.kind().kind);
         let seen = observed.children[component as usize].as_ref();
-        match (wishes[component as usize], report.of(component.kind(), &name)) {
-            (Wanting::Unclear, _) => State::Unclear,
+        match (&requested[component as usize], report.of(component.kind(), &name)) {
+            (Requested::Invalid, _) => State::Invalid,
             (_, Some(Err(error))) => State::Failed {
                 reason: match error.category() {
                     Category::Conflict => Reason::Conflict,
@@ -79,33 +79,24 @@ pub fn component_states(infra: &Infra, valid: &Valid, observed: &Observed, repor
                 },
                 message: report::chain(error),
             },
-            (Wanting::Off, _) => State::Off,
-            (Wanting::On, Some(Ok(Action::Applied(applied)))) => {
+            (Requested::Disabled, _) => State::Disabled,
+            (Requested::Enabled(()), Some(Ok(Action::Applied(applied)))) => {
                 by_child(&child, Some(&ChildReport::of(applied)))
             }
-            (Wanting::On, Some(Ok(Action::Waiting))) => State::Waiting {
+            (Requested::Enabled(()), Some(Ok(Action::Waiting))) => State::Waiting {
                 reason: Reason::Progressing,
                 message: format!("{child} is being deleted and is made again afterwards"),
             },
-            (Wanting::On, _) => by_child(&child, seen),
+            (Requested::Enabled(()), _) => by_child(&child, seen),
         }
     })
 }
 
-#[derive(Clone, Copy)]
-enum Wanting {
-    Off,
-    Unclear,
-    On,
-}
-
-impl Wanting {
-    fn of<T>(wish: &Wish<T>) -> Self {
-        match wish {
-            Wish::Off => Self::Off,
-            Wish::Unclear => Self::Unclear,
-            Wish::On(_) => Self::On,
-        }
+fn without_spec<T>(requested: &Requested<T>) -> Requested<()> {
+    match requested {
+        Requested::Disabled => Requested::Disabled,
+        Requested::Invalid => Requested::Invalid,
+        Requested::Enabled(_) => Requested::Enabled(()),
     }
 }
 
@@ -163,11 +154,11 @@ pub fn next(
     for (component, state) in Component::ALL.into_iter().zip(states) {
         let kind = condition_type(component);
         match state {
-            State::Off => gone.push(kind),
+            State::Disabled => gone.push(kind),
             State::Ready => {
                 set(kind, Status::True, Reason::Ready, format!("{} is ready", component.title()));
             }
-            State::Unclear => {
+            State::Invalid => {
                 let own: Vec<_> = valid.problems.iter().filter(|p| p.touches.contains(&component)).collect();
                 let reason = own.first().map_or(Reason::InvalidSpec, |problem| problem.reason);
                 let fields: Vec<_> = own.iter().map(|problem| problem.field.as_str()).collect();
@@ -231,11 +222,15 @@ fn summary(states: &[State; 3], bad: Option<Reason>, problems: String) -> (Statu
 /// The addresses in effect. Those of a component whose spec has problems stay: its child still has them.
 fn addresses(previous: &InfraStatus, valid: &Valid) -> ServerAddresses {
     let old = previous.addresses.clone().unwrap_or_default();
-    fn pick<T>(wish: &Wish<T>, old: Option<String>, new: impl FnOnce(&T) -> String) -> Option<String> {
-        match wish {
-            Wish::Off => None,
-            Wish::Unclear => old,
-            Wish::On(part) => Some(new(part)),
+    fn pick<T>(
+        requested: &Requested<T>,
+        old: Option<String>,
+        new: impl FnOnce(&T) -> String,
+    ) -> Option<String> {
+        match requested {
+            Requested::Disabled => None,
+            Requested::Invalid => old,
+            Requested::Enabled(part) => Some(new(part)),
         }
     }
     ServerAddresses {

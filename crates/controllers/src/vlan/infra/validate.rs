@@ -32,15 +32,15 @@ pub struct Problem {
     pub touches: Vec<Component>,
 }
 
-/// A component's place in the spec.
+/// What the spec asks of a component.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Wish<T> {
+pub enum Requested<T> {
     /// Left out or disabled: the child is removed.
-    Off,
-    /// Wanted, but its part of the spec has problems: the child stays as it is.
-    Unclear,
-    /// Wanted like this.
-    On(T),
+    Disabled,
+    /// Enabled, but its part of the spec has problems: the child stays as it is.
+    Invalid,
+    /// Enabled like this.
+    Enabled(T),
 }
 
 /// The network, parsed.
@@ -106,14 +106,14 @@ pub struct Proxy {
 /// A spec that was looked at.
 #[derive(Clone, Debug)]
 pub struct Valid {
-    /// The network; none if it cannot be parsed, and then every wanted component is unclear.
+    /// The network; none if it cannot be parsed, and then every enabled component is invalid.
     pub network: Option<Network>,
     /// The DHCP server.
-    pub dhcp: Wish<Dhcp>,
+    pub dhcp: Requested<Dhcp>,
     /// The DNS server.
-    pub dns: Wish<Dns>,
+    pub dns: Requested<Dns>,
     /// The proxy.
-    pub proxy: Wish<Proxy>,
+    pub proxy: Requested<Proxy>,
     /// What is wrong.
     pub problems: Vec<Problem>,
 }
@@ -145,20 +145,25 @@ pub fn validate(infra: &Infra, observed: &Observed) -> Valid {
 
     let problems = check.problems;
     Valid {
-        dhcp: wish(dhcp.is_some(), dhcp_part, Component::Dhcp, &problems),
-        dns: wish(dns.is_some(), dns_part, Component::Dns, &problems),
-        proxy: wish(proxy.is_some(), proxy_part, Component::Proxy, &problems),
+        dhcp: requested(dhcp.is_some(), dhcp_part, Component::Dhcp, &problems),
+        dns: requested(dns.is_some(), dns_part, Component::Dns, &problems),
+        proxy: requested(proxy.is_some(), proxy_part, Component::Proxy, &problems),
         network,
         problems,
     }
 }
 
-fn wish<T>(wanted: bool, part: Option<T>, component: Component, problems: &[Problem]) -> Wish<T> {
+fn requested<T>(
+    is_enabled: bool,
+    part: Option<T>,
+    component: Component,
+    problems: &[Problem],
+) -> Requested<T> {
     let touched = problems.iter().any(|problem| problem.touches.contains(&component));
     match part {
-        _ if !wanted => Wish::Off,
-        Some(part) if !touched => Wish::On(part),
-        _ => Wish::Unclear,
+        _ if !is_enabled => Requested::Disabled,
+        Some(part) if !touched => Requested::Enabled(part),
+        _ => Requested::Invalid,
     }
 }
 

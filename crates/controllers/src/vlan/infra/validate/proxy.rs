@@ -64,7 +64,7 @@ impl Check {
         if is_complete {
             self.child(spec, &merged, &ports);
         }
-        // Texts that are no addresses were reported with the others; the proxy is unclear then.
+        // Texts that are no addresses were reported with the others; the proxy is invalid then.
         let additional = spec.additional_server_ips.iter().filter_map(|text| bare_address(text));
         let additional = additional.collect();
         Some(Proxy { address: address?, additional, backends: merged, ports, spec: spec.clone() })
