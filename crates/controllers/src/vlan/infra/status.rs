@@ -17,6 +17,7 @@ use crate::framework::{
     apply::{Action, Report},
     error::Category,
     events::{Note, Severity},
+    finding::Finding,
     report,
     status::{Shared, transitions},
 };
@@ -132,23 +133,17 @@ pub fn next(
     now: &Time,
 ) -> InfraStatus {
     let mut conditions = previous.conditions.clone();
-    let mut set = |kind, status, reason, message: String| {
-        let message = report::cut(&message, report::NOTE_LIMIT);
-        conditions::set(&mut conditions, kind, status, reason, message, generation, now)
-    };
+    let mut set = |kind, finding: Finding| finding.set(&mut conditions, kind, generation, now);
 
-    let problems: Vec<_> = valid.problems.iter().map(|p| format!("{}: {}", p.field, p.message)).collect();
+    let problems: Vec<_> = valid.problems.iter().map(|found| found.problem.to_string()).collect();
     let problems = problems.join("; ");
     let bad = valid.problems.first().map(|problem| problem.reason);
-    match bad {
-        Some(reason) => set(ConditionType::Accepted, Status::False, reason, problems.clone()),
-        None => {
-            set(ConditionType::Accepted, Status::True, Reason::Accepted, "the spec makes sense".to_owned())
-        }
+    let accepted = match bad {
+        Some(reason) => Finding::no(reason, problems.clone()),
+        None => Finding::yes(Reason::Accepted, "the spec makes sense"),
     };
-
-    let (status, reason, message) = summary(states, bad, problems);
-    set(ConditionType::Ready, status, reason, message);
+    set(ConditionType::Accepted, accepted);
+    set(ConditionType::Ready, summary(states, bad, problems));
 
     let mut gone = Vec::new();
     for (component, state) in Component::ALL.into_iter().zip(states) {
@@ -156,17 +151,18 @@ pub fn next(
         match state {
             State::Disabled => gone.push(kind),
             State::Ready => {
-                set(kind, Status::True, Reason::Ready, format!("{} is ready", component.title()));
+                set(kind, Finding::yes(Reason::Ready, format!("{} is ready", component.title())));
             }
             State::Invalid => {
-                let own: Vec<_> = valid.problems.iter().filter(|p| p.touches.contains(&component)).collect();
+                let own: Vec<_> =
+                    valid.problems.iter().filter(|found| found.components.contains(&component)).collect();
                 let reason = own.first().map_or(Reason::InvalidSpec, |problem| problem.reason);
-                let fields: Vec<_> = own.iter().map(|problem| problem.field.as_str()).collect();
+                let fields: Vec<_> = own.iter().map(|found| found.problem.path.as_str()).collect();
                 let message = format!("left as it is until the spec is corrected: see {}", fields.join(", "));
-                set(kind, Status::False, reason, message);
+                set(kind, Finding::no(reason, message));
             }
             State::Failed { reason, message } | State::Waiting { reason, message } => {
-                set(kind, Status::False, *reason, message.clone());
+                set(kind, Finding::no(*reason, message));
             }
         }
     }
@@ -186,9 +182,9 @@ pub fn next(
     }
 }
 
-fn summary(states: &[State; 3], bad: Option<Reason>, problems: String) -> (Status, Reason, String) {
+fn summary(states: &[State; 3], bad: Option<Reason>, problems: String) -> Finding {
     if let Some(reason) = bad {
-        return (Status::False, reason, problems);
+        return Finding::no(reason, problems);
     }
     let named = || Component::ALL.into_iter().zip(states);
     let failed: Vec<_> = named()
@@ -199,7 +195,7 @@ fn summary(states: &[State; 3], bad: Option<Reason>, problems: String) -> (Statu
         .collect();
     if let Some((reason, _)) = failed.first() {
         let messages: Vec<_> = failed.iter().map(|(_, message)| message.as_str()).collect();
-        return (Status::False, *reason, messages.join("; "));
+        return Finding::no(*reason, messages.join("; "));
     }
     let waiting: Vec<_> = named()
         .filter_map(|(component, state)| match state {
@@ -208,7 +204,7 @@ fn summary(states: &[State; 3], bad: Option<Reason>, problems: String) -> (Statu
         })
         .collect();
     if !waiting.is_empty() {
-        return (Status::False, Reason::ComponentsNotReady, format!("waiting for {}", waiting.join(", ")));
+        return Finding::no(Reason::ComponentsNotReady, format!("waiting for {}", waiting.join(", ")));
     }
     let ready: Vec<_> =
         named().filter(|(_, state)| **state == State::Ready).map(|(c, _)| c.title()).collect();
@@ -216,7 +212,7 @@ fn summary(states: &[State; 3], bad: Option<Reason>, problems: String) -> (Statu
         [] => "no component is wanted".to_owned(),
         ready => format!("ready: {}", ready.join(", ")),
     };
-    (Status::True, Reason::ReconciliationSucceeded, message)
+    Finding::yes(Reason::ReconciliationSucceeded, message)
 }
 
 /// The addresses in effect. Those of a component whose spec has problems stay: its child still has them.

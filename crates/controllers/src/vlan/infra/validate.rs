@@ -1,5 +1,5 @@
 //! Turns an Infra's spec into values that `desired` can use without a second thought, or into problems that name a field
-//! and what to write instead. A problem touches only the components that need the field; the others go on.
+//! and what to write instead. A problem stops only the components that need the field; the others go on.
 
 mod network;
 mod proxy;
@@ -10,6 +10,7 @@ use causeway_api::{
     Backend, DhcpComponent, DnsComponent, Infra, PortDefaults, ProxyComponent, StaticEntry,
     conditions::Reason,
 };
+use causeway_ir::Problem;
 use ipnet::IpNet;
 use kube::ResourceExt;
 
@@ -19,17 +20,15 @@ use super::{
     observe::Observed,
 };
 
-/// Something in the spec that cannot be carried out.
+/// Something in the spec that cannot be carried out, and what that keeps from being brought up to date.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// Path of the field.
-    pub field: String,
-    /// What is wrong and what to write.
-    pub message: String,
+pub struct ComponentProblem {
+    /// The field, what is wrong with it and what to write.
+    pub problem: Problem,
     /// The condition reason.
     pub reason: Reason,
     /// The components that cannot be brought up to date because of it.
-    pub touches: Vec<Component>,
+    pub components: Vec<Component>,
 }
 
 /// What the spec asks of a component.
@@ -115,7 +114,7 @@ pub struct Valid {
     /// The proxy.
     pub proxy: Requested<Proxy>,
     /// What is wrong.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ComponentProblem>,
 }
 
 /// Looks at the spec.
@@ -157,9 +156,9 @@ fn requested<T>(
     is_enabled: bool,
     part: Option<T>,
     component: Component,
-    problems: &[Problem],
+    problems: &[ComponentProblem],
 ) -> Requested<T> {
-    let touched = problems.iter().any(|problem| problem.touches.contains(&component));
+    let touched = problems.iter().any(|problem| problem.components.contains(&component));
     match part {
         _ if !is_enabled => Requested::Disabled,
         Some(part) if !touched => Requested::Enabled(part),
@@ -168,23 +167,23 @@ fn requested<T>(
 }
 
 struct Check {
-    problems: Vec<Problem>,
+    problems: Vec<ComponentProblem>,
 }
 
 impl Check {
-    fn problem(&mut self, touches: &[Component], field: impl Into<String>, message: impl Into<String>) {
-        self.problem_because(Reason::InvalidSpec, touches, field, message);
+    fn problem(&mut self, components: &[Component], field: impl Into<String>, message: impl Into<String>) {
+        self.problem_because(Reason::InvalidSpec, components, field, message);
     }
 
     fn problem_because(
         &mut self,
         reason: Reason,
-        touches: &[Component],
+        components: &[Component],
         field: impl Into<String>,
         message: impl Into<String>,
     ) {
-        let field = format!("spec.{}", field.into());
-        self.problems.push(Problem { field, message: message.into(), reason, touches: touches.to_vec() });
+        let problem = Problem { path: format!("spec.{}", field.into()), message: message.into() };
+        self.problems.push(ComponentProblem { problem, reason, components: components.to_vec() });
     }
 
     fn domain(
@@ -214,7 +213,7 @@ impl Check {
     fn server(&mut self, chosen: &Chosen, server: Server, component: Component) -> Option<IpAddr> {
         let address = chosen.server(server);
         let field = format!("infraComponents.{}.serverIP", component.field());
-        let known = self.problems.iter().any(|problem| problem.field == format!("spec.{field}"));
+        let known = self.problems.iter().any(|known| known.problem.path == format!("spec.{field}"));
         if address.is_none() && !known {
             let message = "no free address is left in spec.networkConfig.cidr: widen it, shorten the DHCP range, or write an address";
             self.problem_because(Reason::AddressesExhausted, &[component], field, message);

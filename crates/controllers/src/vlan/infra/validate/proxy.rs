@@ -1,10 +1,11 @@
 //! The proxy of an Infra: its backends after the spec's changes, the names they claim, and where they lead.
 
 use causeway_api::{Backend, Infra, PortDefaults, ProxyComponent, ProxyServerSpec};
+use causeway_ir::Problem;
 use causeway_translate::proxy::{Entry, bare_address, check_backends};
 use kube::ResourceExt;
 
-use super::{Check, Network, Problem, Proxy};
+use super::{Check, ComponentProblem, Network, Proxy};
 use crate::vlan::infra::{
     Component,
     addresses::{Chosen, Server},
@@ -96,13 +97,12 @@ impl Check {
             // DNS answers with the names, and has no ports and no Services.
             let is_name =
                 [".hostname", ".alternateHostnames["].iter().any(|field| finding.path.contains(field));
-            let touches: &[Component] =
+            let components: &[Component] =
                 if is_name { &[Component::Proxy, Component::Dns] } else { &[Component::Proxy] };
-            self.problems.push(Problem {
-                field: finding.path,
-                message: finding.message,
+            self.problems.push(ComponentProblem {
+                problem: Problem { path: finding.path, message: finding.message },
                 reason: finding.reason,
-                touches: touches.to_vec(),
+                components: components.to_vec(),
             });
         }
     }

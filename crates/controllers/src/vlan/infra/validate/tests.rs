@@ -5,7 +5,7 @@ use crate::vlan::infra::fixture;
 
 fn problems(infra: &Infra) -> Vec<(String, String)> {
     let valid = validate(infra, &Observed::default());
-    valid.problems.into_iter().map(|problem| (problem.field, problem.message)).collect()
+    valid.problems.into_iter().map(|found| (found.problem.path, found.problem.message)).collect()
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_wrong_port_of_the_proxy_leaves_dns_alone() {
     let infra =
         fixture::infra(&json!({ "dns": { "baseDomain": "example.com" }, "proxy": { "backends": wrong } }));
     let valid = validate(&infra, &Observed::default());
-    assert!(valid.problems[0].message.contains("spec.xdsPort"), "{:?}", valid.problems);
+    assert!(valid.problems[0].problem.message.contains("spec.xdsPort"), "{:?}", valid.problems);
     assert!(matches!(valid.dns, Requested::Enabled(_)), "{:?}", valid.dns);
     assert_eq!(valid.proxy, Requested::Invalid);
 }
