@@ -18,20 +18,20 @@ use crate::framework::{apply::Wanted, children::ChildKind};
 
 /// The children as they should be.
 #[derive(Clone, Debug, Default)]
-pub struct Desired {
+pub(crate) struct Desired {
     /// The DHCP server.
-    pub dhcp: Option<DHCPServer>,
+    pub(crate) dhcp: Option<DHCPServer>,
     /// The DNS server.
-    pub dns: Option<DNSServer>,
+    pub(crate) dns: Option<DNSServer>,
     /// The proxy.
-    pub proxy: Option<ProxyServer>,
+    pub(crate) proxy: Option<ProxyServer>,
     /// Children that are neither changed nor removed, because their part of the spec has problems.
-    pub keep: Vec<(ChildKind, String)>,
+    pub(crate) keep: Vec<(ChildKind, String)>,
 }
 
 impl Desired {
     /// The children for the applier.
-    pub fn wanted(&self) -> Vec<Wanted> {
+    pub(crate) fn wanted(&self) -> Vec<Wanted> {
         let dhcp = self.dhcp.iter().map(|child| Wanted::new(Component::Dhcp.kind(), child));
         let dns = self.dns.iter().map(|child| Wanted::new(Component::Dns.kind(), child));
         let proxy = self.proxy.iter().map(|child| Wanted::new(Component::Proxy.kind(), child));
@@ -40,7 +40,7 @@ impl Desired {
 }
 
 /// What the Infra's spec asks for.
-pub fn desired(infra: &Infra, valid: &Valid, observed: &Observed) -> Desired {
+pub(crate) fn desired(infra: &Infra, valid: &Valid, observed: &Observed) -> Desired {
     let name = infra.name_any();
     let mut desired = Desired::default();
     for (component, is_invalid) in [

@@ -33,7 +33,7 @@ const OWN_CONDITIONS: [ConditionType; 5] = [
 
 /// Where a component stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub(crate) enum State {
     /// Not enabled, and gone.
     Disabled,
     /// Its part of the spec has problems; what runs is left as it is.
@@ -65,7 +65,12 @@ impl Shared for InfraStatus {
 }
 
 /// Where each component stands, in the order of [`Component::ALL`].
-pub fn component_states(infra: &Infra, valid: &Valid, observed: &Observed, report: &Report) -> [State; 3] {
+pub(crate) fn component_states(
+    infra: &Infra,
+    valid: &Valid,
+    observed: &Observed,
+    report: &Report,
+) -> [State; 3] {
     let requested = [without_spec(&valid.dhcp), without_spec(&valid.dns), without_spec(&valid.proxy)];
     Component::ALL.map(|component| {
         let name = component.child_name(&infra.name_any());
@@ -125,7 +130,7 @@ fn by_child(child: &str, report: Option<&ChildReport>) -> State {
 }
 
 /// The status that follows `previous`.
-pub fn next(
+pub(crate) fn next(
     previous: &InfraStatus,
     valid: &Valid,
     states: &[State; 3],
@@ -240,7 +245,7 @@ fn addresses(previous: &InfraStatus, valid: &Valid) -> ServerAddresses {
 
 /// The Events that a change of status is worth: each condition that moved, once, with the summary left to the others
 /// unless it is good news.
-pub fn notes(previous: &InfraStatus, next: &InfraStatus) -> Vec<Note> {
+pub(crate) fn notes(previous: &InfraStatus, next: &InfraStatus) -> Vec<Note> {
     let mut notes = Vec::new();
     for condition in transitions(&previous.conditions, &next.conditions) {
         let is_true = condition.status == Status::True.as_str();

@@ -22,18 +22,18 @@ use super::{
 
 /// Something in the spec that cannot be carried out, and what that keeps from being brought up to date.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ComponentProblem {
+pub(crate) struct ComponentProblem {
     /// The field, what is wrong with it and what to write.
-    pub problem: Problem,
+    pub(crate) problem: Problem,
     /// The condition reason.
-    pub reason: Reason,
+    pub(crate) reason: Reason,
     /// The components that cannot be brought up to date because of it.
-    pub components: Vec<Component>,
+    pub(crate) components: Vec<Component>,
 }
 
 /// What the spec asks of a component.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Requested<T> {
+pub(crate) enum Requested<T> {
     /// Left out or disabled: the child is removed.
     Disabled,
     /// Enabled, but its part of the spec has problems: the child stays as it is.
@@ -44,81 +44,81 @@ pub enum Requested<T> {
 
 /// The network, parsed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Network {
+pub(crate) struct Network {
     /// The network.
-    pub cidr: IpNet,
+    pub(crate) cidr: IpNet,
     /// Its router.
-    pub gateway: IpAddr,
+    pub(crate) gateway: IpAddr,
     /// Name of the attachment definition.
-    pub attachment: String,
+    pub(crate) attachment: String,
     /// Namespace of the attachment definition.
-    pub attachment_namespace: String,
+    pub(crate) attachment_namespace: String,
     /// Resolvers for other names.
-    pub resolvers: Vec<String>,
+    pub(crate) resolvers: Vec<String>,
 }
 
 /// A DHCP server that can be made.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Dhcp {
+pub(crate) struct Dhcp {
     /// Its address.
-    pub address: IpAddr,
+    pub(crate) address: IpAddr,
     /// What it hands out.
-    pub range: (IpAddr, IpAddr),
+    pub(crate) range: (IpAddr, IpAddr),
     /// Resolvers that clients are told.
-    pub resolvers: Vec<String>,
+    pub(crate) resolvers: Vec<String>,
     /// The component as written.
-    pub spec: DhcpComponent,
+    pub(crate) spec: DhcpComponent,
 }
 
 /// A DNS server that can be made.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Dns {
+pub(crate) struct Dns {
     /// Its address.
-    pub address: IpAddr,
+    pub(crate) address: IpAddr,
     /// The domain it knows.
-    pub domain: String,
+    pub(crate) domain: String,
     /// The proxy's address, if there is a proxy.
-    pub proxy: Option<IpAddr>,
+    pub(crate) proxy: Option<IpAddr>,
     /// The names it answers.
-    pub entries: Vec<StaticEntry>,
+    pub(crate) entries: Vec<StaticEntry>,
     /// Where the pod network is sent, if that is written.
-    pub internal_proxy: Option<String>,
+    pub(crate) internal_proxy: Option<String>,
     /// The component as written.
-    pub spec: DnsComponent,
+    pub(crate) spec: DnsComponent,
 }
 
 /// A proxy that can be made.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Proxy {
+pub(crate) struct Proxy {
     /// The first replica's address.
-    pub address: IpAddr,
+    pub(crate) address: IpAddr,
     /// The other replicas' addresses.
-    pub additional: Vec<IpAddr>,
+    pub(crate) additional: Vec<IpAddr>,
     /// The services behind it.
-    pub backends: Vec<Backend>,
+    pub(crate) backends: Vec<Backend>,
     /// What its ports do with unmatched connections.
-    pub ports: Vec<PortDefaults>,
+    pub(crate) ports: Vec<PortDefaults>,
     /// The component as written.
-    pub spec: ProxyComponent,
+    pub(crate) spec: ProxyComponent,
 }
 
 /// A spec that was looked at.
 #[derive(Clone, Debug)]
-pub struct Valid {
+pub(crate) struct Valid {
     /// The network; none if it cannot be parsed, and then every enabled component is invalid.
-    pub network: Option<Network>,
+    pub(crate) network: Option<Network>,
     /// The DHCP server.
-    pub dhcp: Requested<Dhcp>,
+    pub(crate) dhcp: Requested<Dhcp>,
     /// The DNS server.
-    pub dns: Requested<Dns>,
+    pub(crate) dns: Requested<Dns>,
     /// The proxy.
-    pub proxy: Requested<Proxy>,
+    pub(crate) proxy: Requested<Proxy>,
     /// What is wrong.
-    pub problems: Vec<ComponentProblem>,
+    pub(crate) problems: Vec<ComponentProblem>,
 }
 
 /// Looks at the spec.
-pub fn validate(infra: &Infra, observed: &Observed) -> Valid {
+pub(crate) fn validate(infra: &Infra, observed: &Observed) -> Valid {
     let components = infra.spec.infra_components.clone().unwrap_or_default();
     let dhcp = components.dhcp.filter(|dhcp| dhcp.enabled);
     // The domain is written under `dns` and counts for the proxy too, also while the DNS server is turned off.

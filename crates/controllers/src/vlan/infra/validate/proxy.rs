@@ -13,7 +13,7 @@ use crate::vlan::infra::{
 };
 
 impl Check {
-    pub fn proxy(
+    pub(crate) fn proxy(
         &mut self,
         infra: &Infra,
         parsed: Option<(&Network, &Chosen)>,
@@ -128,7 +128,7 @@ impl Check {
 }
 
 /// The names that lead to the proxy: those of its backends, and every application's.
-pub fn proxied_names(proxy: &Proxy, domain: &str) -> Vec<String> {
+pub(crate) fn proxied_names(proxy: &Proxy, domain: &str) -> Vec<String> {
     let mut names = vec![format!("*.apps.{domain}")];
     for backend in &proxy.backends {
         let of_backend = std::iter::once(&backend.hostname).chain(&backend.alternate_hostnames);
