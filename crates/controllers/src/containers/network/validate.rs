@@ -16,7 +16,7 @@ pub(crate) struct Valid {
     /// How long it lives.
     pub(crate) mode: NetworkMode,
     /// Whether IPv6 is asked for.
-    pub ipv6: bool,
+    pub(crate) ipv6: bool,
 }
 
 /// Reads a spec, or says what is wrong with it.

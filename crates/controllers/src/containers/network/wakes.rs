@@ -16,7 +16,7 @@ use tokio::{
     time::{Interval, MissedTickBehavior},
 };
 
-use super::known::Known;
+use super::tracked::TrackedObjects;
 use crate::containers::{
     leftovers::Sweeper,
     runtime::{Availability, ContainerRuntime},
@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_secs(15);
 
 /// Waits for things to happen.
 pub(crate) struct Wakes {
-    known: Arc<Known>,
+    tracked: Arc<TrackedObjects>,
     sweeper: Arc<Sweeper<ContainerNetwork>>,
     availability_rx: watch::Receiver<Availability>,
     events_rx: broadcast::Receiver<Event>,
@@ -40,7 +40,7 @@ impl Wakes {
     /// Starts to listen; inside of tokio.
     pub(crate) fn new(
         runtime: &ContainerRuntime,
-        known: Arc<Known>,
+        tracked: Arc<TrackedObjects>,
         sweeper: Sweeper<ContainerNetwork>,
     ) -> Self {
         let mut look = tokio::time::interval(LOOK);
@@ -49,7 +49,7 @@ impl Wakes {
         let mut availability_rx = runtime.availability();
         availability_rx.mark_changed();
         Self {
-            known,
+            tracked,
             sweeper: Arc::new(sweeper),
             availability_rx,
             events_rx,
@@ -74,16 +74,16 @@ impl Wakes {
                 changed.ok()?;
                 self.sweep_is_due = true;
                 self.sweep();
-                Some(self.known.all())
+                Some(self.tracked.all())
             }
             event = self.events_rx.recv() => match event {
                 Ok(event) => Some(self.concerned(&event)),
-                Err(RecvError::Lagged(_)) => Some(self.known.all()),
+                Err(RecvError::Lagged(_)) => Some(self.tracked.all()),
                 Err(RecvError::Closed) => None,
             },
             _ = self.look.tick() => {
                 self.sweep();
-                Some(self.known.all())
+                Some(self.tracked.all())
             }
             Some(ended) = self.sweeps.join_next() => {
                 let again = ended.unwrap_or(true);
@@ -98,7 +98,7 @@ impl Wakes {
     fn concerned(&mut self, event: &Event) -> Vec<ObjectRef<ContainerNetwork>> {
         match event {
             Event::Network { name, action: NetworkAction::Created | NetworkAction::Removed, .. } => {
-                self.known.of(name)
+                self.tracked.of(name)
             }
             // Podman names the container and not always the network, and tells nothing of networks that a container
             // joins as it starts and leaves as it ends.
@@ -108,7 +108,7 @@ impl Wakes {
                 ..
             } => {
                 self.sweep();
-                self.known.all()
+                self.tracked.all()
             }
             // The availability says it too.
             Event::Container { .. } | Event::Lost { .. } | Event::Back => Vec::new(),

@@ -1,5 +1,5 @@
 //! What is remembered of a tunnel proxy over restarts, flaps and re-creation: the ports of its container on the host, and
-//! the number and port of every tunnel. Pure; `home` keeps it on disk.
+//! the number and port of every tunnel. Pure; `directory` keeps it on disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,8 +7,8 @@ use causeway_api::{ContainerNetworkTunnelProxyStatus, Tunnel, TunnelProtocol};
 use causeway_ir::tunnel::{Port, TunnelId};
 use serde::{Deserialize, Serialize};
 
-use super::desired::Network;
 use super::state::ClientState;
+use super::validate::Network;
 
 /// Tunnels that are remembered after they were removed.
 const MOST_FORMER: usize = 1024;

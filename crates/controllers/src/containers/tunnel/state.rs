@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use causeway_api::conditions::Reason;
 use causeway_ir::tunnel::TunnelId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::host::protocol::{Counters, LinkState, TunnelState};
+use super::problem::Problem;
 
 /// How a tunnel proxy stands.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,7 +16,7 @@ pub(crate) struct State {
     /// What it is about to do.
     pub(crate) phase: Phase,
     /// What keeps it from getting further; it tries again.
-    pub(crate) trouble: Option<Trouble>,
+    pub(crate) problem: Option<Problem>,
     /// The container runtime.
     pub(crate) runtime: RuntimeState,
     /// The client's image, once it is there.
@@ -49,17 +49,6 @@ pub(crate) enum Phase {
     Ending,
     /// Nothing is left of it.
     Gone,
-}
-
-/// Something that went wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Trouble {
-    /// For programs.
-    pub(crate) reason: Reason,
-    /// For people.
-    pub(crate) why: String,
-    /// Whether it stays so until a person changes something.
-    pub(crate) is_permanent: bool,
 }
 
 /// What is known of the container runtime.
@@ -117,12 +106,5 @@ impl CarriedTunnel {
             | TunnelState::NoEndpoints { port } => Some(port),
             TunnelState::Pending | TunnelState::Failed { .. } => None,
         }
-    }
-}
-
-impl Trouble {
-    /// Trouble that may pass by itself.
-    pub(crate) fn transient(why: impl Into<String>) -> Self {
-        Self { reason: Reason::NotReady, why: why.into(), is_permanent: false }
     }
 }

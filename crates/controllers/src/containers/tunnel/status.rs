@@ -103,7 +103,7 @@ pub(crate) fn deleting(
 ) -> ContainerNetworkTunnelProxyStatus {
     let mut next = previous.clone();
     let mut problems = failures.to_vec();
-    problems.extend(state.trouble.as_ref().map(|trouble| trouble.why.clone()));
+    problems.extend(state.problem.as_ref().map(|problem| problem.message.clone()));
     let (reason, message) = if problems.is_empty() {
         (Reason::DeletionInProgress, "streams end and the container is removed".to_owned())
     } else {
@@ -184,7 +184,7 @@ fn tunnel_note(tunnel: &TunnelStatus) -> Option<Note> {
 }
 
 fn proxy_state(state: &State) -> TunnelProxyState {
-    if state.trouble.as_ref().is_some_and(|trouble| trouble.is_permanent) {
+    if state.problem.as_ref().is_some_and(|problem| problem.is_permanent) {
         return TunnelProxyState::Failed;
     }
     match state.phase {
@@ -254,7 +254,7 @@ fn tunnel(
 /// Whether a tunnel carries traffic, and why not.
 fn judge(wanted: &DesiredTunnel, carried: Option<&CarriedTunnel>) -> (TunnelState, Option<String>) {
     if let Some(problem) = &wanted.problem {
-        let state = if problem.is_fault { TunnelState::Failed } else { TunnelState::NotReady };
+        let state = if problem.is_permanent { TunnelState::Failed } else { TunnelState::NotReady };
         return (state, Some(problem.message.clone()));
     }
     match carried.map(|carried| &carried.state) {

@@ -18,10 +18,10 @@ pub(crate) fn runtime_available(state: &State) -> Finding {
 }
 
 pub(crate) fn image_built(desired: &Desired, state: &State) -> Finding {
-    match (&state.image, state.phase, &state.trouble) {
+    match (&state.image, state.phase, &state.problem) {
         (Some(image), ..) => Finding::yes(Reason::Ready, image),
-        (None, _, Some(trouble)) if trouble.reason == Reason::ImageBuildFailed => {
-            Finding::no(Reason::ImageBuildFailed, &trouble.why)
+        (None, _, Some(problem)) if problem.reason == Reason::ImageBuildFailed => {
+            Finding::no(Reason::ImageBuildFailed, &problem.message)
         }
         (None, Phase::BuildingImage, _) => {
             let base = desired.base_image.as_deref().unwrap_or("nothing");
@@ -83,8 +83,8 @@ pub(crate) fn ready(input: &Input<'_>, tunnels: &[TunnelStatus]) -> Finding {
     if runtime.status == Status::False {
         return runtime;
     }
-    if let Some(trouble) = &state.trouble {
-        return Finding::no(trouble.reason, &trouble.why);
+    if let Some(problem) = &state.problem {
+        return Finding::no(problem.reason, &problem.message);
     }
     if link.status == Status::False {
         return link;

@@ -11,10 +11,11 @@ use causeway_containers::{
     Attachment, Container, ContainerSpec, ErrorKind, File, PortSpec, Protocol, Runtime, labels,
 };
 
-use crate::containers::tunnel::desired::Network;
 use crate::containers::tunnel::host::HostProgram;
 use crate::containers::tunnel::ledger::Ledger;
-use crate::containers::tunnel::state::{ClientState, Trouble};
+use crate::containers::tunnel::problem::Problem;
+use crate::containers::tunnel::state::ClientState;
+use crate::containers::tunnel::validate::Network;
 use crate::framework::apply::digest;
 use causeway_base::well_known::{TUNNEL_CONTROL_PORT as CONTROL, TUNNEL_DATA_PORT as DATA};
 
@@ -86,7 +87,7 @@ pub(crate) async fn ensure(
     wanted: &Wanted<'_>,
     ledger: &mut Ledger,
     say: &mut impl FnMut(&str),
-) -> Result<Ensured, Trouble> {
+) -> Result<Ensured, Problem> {
     let name = wanted.owner.container_name();
     let mut tries = 0;
     loop {
@@ -100,7 +101,7 @@ pub(crate) async fn ensure(
                 let client = client_state(&container, wanted.network, ports)?;
                 return Ok(Ensured { client, is_outdated: !has_label(&container, &spec, IMAGE) });
             }
-            Err(Setback::PortTaken(why)) if tries < PORT_TRIES => {
+            Err(StartError::PortTaken(why)) if tries < PORT_TRIES => {
                 tries += 1;
                 say(&format!(
                     "the ports {} and {} of the host are taken, trying others: {why}",
@@ -108,8 +109,8 @@ pub(crate) async fn ensure(
                 ));
                 ledger.host_ports = None;
             }
-            Err(Setback::PortTaken(why)) => return Err(Trouble::transient(why)),
-            Err(Setback::Trouble(trouble)) => return Err(trouble),
+            Err(StartError::PortTaken(why)) => return Err(Problem::not_ready(why)),
+            Err(StartError::Problem(problem)) => return Err(problem),
         }
     }
 }
@@ -125,18 +126,18 @@ pub(crate) async fn remove(runtime: &Runtime, owner: &Owner) -> causeway_contain
     }
 }
 
-enum Setback {
+enum StartError {
     PortTaken(String),
-    Trouble(Trouble),
+    Problem(Problem),
 }
 
-impl From<causeway_containers::Error> for Setback {
+impl From<causeway_containers::Error> for StartError {
     fn from(error: causeway_containers::Error) -> Self {
         match error.kind() {
             ErrorKind::PortTaken => Self::PortTaken(error.report()),
-            _ => Self::Trouble(Trouble {
+            _ => Self::Problem(Problem {
                 reason: Reason::NotReady,
-                why: error.report(),
+                message: error.report(),
                 is_permanent: error.kind() == ErrorKind::Refused,
             }),
         }
@@ -149,7 +150,7 @@ async fn step(
     wanted: &Wanted<'_>,
     spec: &ContainerSpec,
     say: &mut impl FnMut(&str),
-) -> Result<Container, Setback> {
+) -> Result<Container, StartError> {
     let found = match runtime.container(&spec.name).await {
         Ok(container) => Some(container),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -158,9 +159,9 @@ async fn step(
     let mut id = None;
     if let Some(container) = found {
         if !is_ours(&container, wanted.owner) {
-            return Err(Setback::Trouble(Trouble {
+            return Err(StartError::Problem(Problem {
                 reason: Reason::Conflict,
-                why: format!(
+                message: format!(
                     "a container named {} exists that was not made for this object: remove or rename it",
                     spec.name
                 ),
@@ -186,7 +187,7 @@ async fn step(
         None => create(runtime, spec, say).await?,
     };
     let content = wanted.program.identity(wanted.directory).await.map_err(|error| {
-        Setback::Trouble(Trouble::transient(format!("can't make the client's key: {error}")))
+        StartError::Problem(Problem::not_ready(format!("can't make the client's key: {error}")))
     })?;
     let file = File { path: IDENTITY.into(), content, mode: 0o400, uid: 0, gid: 0 };
     runtime.copy_into(&id, &[file]).await?;
@@ -200,7 +201,7 @@ async fn step(
     let container = runtime.container(&id).await?;
     if !container.is_running() {
         let why = container.error.clone().unwrap_or_else(|| last_words(&container));
-        return Err(Setback::Trouble(Trouble::transient(format!(
+        return Err(StartError::Problem(Problem::not_ready(format!(
             "container {} ended at once: {why}",
             spec.name
         ))));
@@ -250,13 +251,13 @@ fn address_on<'a>(container: &'a Container, network: &Network) -> Option<&'a cau
 }
 
 /// What is told of a container that runs.
-fn client_state(container: &Container, network: &Network, ports: (u16, u16)) -> Result<ClientState, Trouble> {
+fn client_state(container: &Container, network: &Network, ports: (u16, u16)) -> Result<ClientState, Problem> {
     let address = address_on(container, network);
     let addresses: Vec<_> =
         address.into_iter().flat_map(|address| [address.ipv4, address.ipv6]).flatten().collect();
     if addresses.is_empty() {
         let why = format!("container {} has no address on network {} yet", container.name, network.name);
-        return Err(Trouble::transient(why));
+        return Err(Problem::not_ready(why));
     }
     let port = |port, asked| container.published(port, Protocol::Tcp).map_or(asked, |host| host.port());
     Ok(ClientState {
@@ -311,13 +312,13 @@ impl Wanted<'_> {
 
 /// Two ports of loopback that nobody has at the moment. They are asked for by number, because a port that the runtime
 /// chooses changes whenever the container is started again.
-fn free_ports() -> Result<(u16, u16), Trouble> {
+fn free_ports() -> Result<(u16, u16), Problem> {
     let bind = || TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let find = || {
         let (first, second) = (bind()?, bind()?);
         Ok::<_, io::Error>((first.local_addr()?.port(), second.local_addr()?.port()))
     };
-    find().map_err(|error| Trouble::transient(format!("can't find free ports on 127.0.0.1: {error}")))
+    find().map_err(|error| Problem::not_ready(format!("can't find free ports on 127.0.0.1: {error}")))
 }
 
 #[cfg(test)]

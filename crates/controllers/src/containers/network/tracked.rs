@@ -1,4 +1,4 @@
-//! The objects that were looked at since the start, so that what happens in the runtime finds the ones that it concerns.
+//! The objects that were reconciled since the start, so that an event of the runtime wakes the ones that it concerns.
 
 use std::{collections::HashMap, sync::Mutex};
 
@@ -8,14 +8,14 @@ use kube::runtime::reflector::ObjectRef;
 
 /// Objects by UID.
 #[derive(Default)]
-pub(crate) struct Known(Mutex<HashMap<String, Entry>>);
+pub(crate) struct TrackedObjects(Mutex<HashMap<String, Entry>>);
 
 struct Entry {
     object: ObjectRef<ContainerNetwork>,
     network: String,
 }
 
-impl Known {
+impl TrackedObjects {
     /// An object, and the name of its network in the runtime.
     pub(crate) fn insert(&self, object: &ContainerNetwork, network: &str) {
         let entry = Entry { object: ObjectRef::from_obj(object), network: network.to_owned() };
@@ -27,7 +27,7 @@ impl Known {
         lock(&self.0).remove(uid);
     }
 
-    /// Whether the object of this UID was looked at and is not gone.
+    /// Whether the object of this UID was reconciled and is not gone.
     pub(crate) fn contains(&self, uid: &str) -> bool {
         lock(&self.0).contains_key(uid)
     }
