@@ -5,8 +5,6 @@
 #![warn(missing_docs)]
 // Every `printcolumn(…)` has the same keys; the lint takes that for a mistake.
 #![allow(clippy::duplicated_attributes)]
-// The derives of schemas repeat a kind's `pub` structs inside functions; the lint means those.
-#![allow(unreachable_pub)]
 
 pub mod conditions;
 mod container_network;

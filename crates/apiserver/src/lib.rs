@@ -1,6 +1,8 @@
 //! An embedded Kubernetes API server for one machine: objects, watches, patches, access control, custom resources,
 //! kept on disk. A crate of its own so that the store and the schema engine stay away from everyone else.
 
+#![warn(unreachable_pub)]
+
 mod accept;
 mod access;
 mod admission;

@@ -7,7 +7,7 @@
 //! driven by its [`Driver`]. The other end's streams come to the [`Handler`], which turns them into a [`Stream`]
 //! (any caller's `AsyncRead + AsyncWrite`, or joined to a socket by [`Stream::relay`]) or a [`Flow`] of datagrams.
 
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 mod connection;
 mod dialer;

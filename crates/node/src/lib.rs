@@ -30,6 +30,8 @@
 //!   others keep the old network until they are.
 //! - The API server and Services listen on the host's loopback, which containers do not reach.
 
+#![warn(unreachable_pub)]
+
 mod config;
 mod endpoints;
 mod events;

@@ -22,7 +22,7 @@ const MOST_DEPARTED: usize = 256;
 pub(super) struct Workers {
     context: Context,
     wakes: Arc<Wakes>,
-    workers: Mutex<HashMap<String, Worker>>,
+    by_uid: Mutex<HashMap<String, Worker>>,
     /// Uids of the objects that went last: a reconcile that began before must not start a worker again.
     departed: Mutex<VecDeque<String>>,
 }
@@ -30,7 +30,7 @@ pub(super) struct Workers {
 impl Workers {
     /// None yet; those to come wake their objects by `wakes`.
     pub(super) fn new(context: Context, wakes: Arc<Wakes>) -> Self {
-        Self { context, wakes, workers: Mutex::default(), departed: Mutex::default() }
+        Self { context, wakes, by_uid: Mutex::default(), departed: Mutex::default() }
     }
 
     /// Gives the object's worker an order, and says how things stand with it. One that is not there yet is started.
@@ -41,7 +41,7 @@ impl Workers {
         order: Order,
         last_status: impl FnOnce() -> ContainerNetworkTunnelProxyStatus,
     ) -> State {
-        let mut workers = lock(&self.workers);
+        let mut workers = lock(&self.by_uid);
         if let Some(worker) = workers.get(uid(proxy)) {
             worker.order(order);
             return worker.state();
@@ -67,7 +67,7 @@ impl Workers {
 
     /// Nothing is left of the object; its worker, if one is still there, is given back.
     pub(super) fn depart(&self, proxy: &ContainerNetworkTunnelProxy) -> Option<Worker> {
-        let mut workers = lock(&self.workers);
+        let mut workers = lock(&self.by_uid);
         let mut departed = lock(&self.departed);
         departed.push_back(uid(proxy).to_owned());
         if departed.len() > MOST_DEPARTED {
@@ -79,12 +79,12 @@ impl Workers {
 
     /// Forgets all workers; what they made goes on, for the next operator to adopt.
     pub(super) fn leave_all(&self) {
-        drop(std::mem::take(&mut *lock(&self.workers)));
+        drop(std::mem::take(&mut *lock(&self.by_uid)));
     }
 
     /// Removes everything that was made, and waits for that.
     pub(super) async fn end_all(&self, drain: Duration) {
-        let workers = std::mem::take(&mut *lock(&self.workers));
+        let workers = std::mem::take(&mut *lock(&self.by_uid));
         join_all(workers.into_values().map(|worker| worker.end(drain))).await;
     }
 }
