@@ -3,6 +3,8 @@
 //! Rounds alternate between the two, so that a busy machine disturbs both alike. Everything stays on loopback and in
 //! one temporary directory; children are ended by their id.
 
+#![warn(unreachable_pub)]
+
 mod compare;
 mod cpu;
 mod etcd;

@@ -6,11 +6,11 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 const HEADER: &str = "# Generated from crates/api by `cargo xtask crds`; change the types there.\n";
 
 /// `GROUP_PLURAL`, as other generators name these files.
-pub fn file_name(crd: &CustomResourceDefinition) -> String {
+pub(crate) fn file_name(crd: &CustomResourceDefinition) -> String {
     format!("{}_{}", crd.spec.group, crd.spec.names.plural)
 }
 
-pub fn to_yaml(crd: &CustomResourceDefinition) -> anyhow::Result<String> {
+pub(crate) fn to_yaml(crd: &CustomResourceDefinition) -> anyhow::Result<String> {
     let name = file_name(crd);
     // Through a JSON value, so that keys have one order whatever the types' fields have.
     let value = serde_json::to_value(crd).with_context(|| format!("serializing {name}"))?;
@@ -18,7 +18,7 @@ pub fn to_yaml(crd: &CustomResourceDefinition) -> anyhow::Result<String> {
     Ok(format!("{HEADER}{}\n", yaml.trim_end()))
 }
 
-pub fn to_json(crd: &CustomResourceDefinition) -> anyhow::Result<String> {
+pub(crate) fn to_json(crd: &CustomResourceDefinition) -> anyhow::Result<String> {
     let mut text = serde_json::to_string(crd).with_context(|| format!("serializing {}", file_name(crd)))?;
     text.push('\n');
     Ok(text)

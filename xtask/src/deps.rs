@@ -8,18 +8,18 @@ use serde::Deserialize;
 
 /// What `cargo metadata` says of the workspace.
 #[derive(Debug, Deserialize)]
-pub struct Metadata {
+pub(crate) struct Metadata {
     pub packages: Vec<Package>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct Package {
+pub(crate) struct Package {
     pub name: String,
     pub dependencies: Vec<Dependency>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct Dependency {
+pub(crate) struct Dependency {
     pub name: String,
     /// `None` is a normal dependency; `dev` and `build` are named.
     pub kind: Option<String>,
@@ -113,7 +113,7 @@ const TESTKIT: &str = "causeway-testkit";
 const CLUSTER: &str = "causeway-apiserver";
 
 /// Asks cargo for the workspace's crates.
-pub fn read(root: &Path) -> anyhow::Result<Metadata> {
+pub(crate) fn read(root: &Path) -> anyhow::Result<Metadata> {
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
         .current_dir(root)
@@ -125,7 +125,7 @@ pub fn read(root: &Path) -> anyhow::Result<Metadata> {
 }
 
 /// One sentence per forbidden arrow.
-pub fn violations(packages: &[Package]) -> Vec<String> {
+pub(crate) fn violations(packages: &[Package]) -> Vec<String> {
     let members: Vec<&str> = packages.iter().map(|p| p.name.as_str()).collect();
     packages.iter().flat_map(|p| violations_of(p, &members)).collect()
 }

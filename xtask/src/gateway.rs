@@ -23,7 +23,7 @@ const ANNOTATIONS: [(&str, &str); 3] = [
 ];
 
 /// The definitions that the embedded server has from the start.
-pub fn crds() -> Vec<CustomResourceDefinition> {
+pub(crate) fn crds() -> Vec<CustomResourceDefinition> {
     let route = [("Hostnames", "string", ".spec.hostnames")];
     vec![
         finish(

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 const DIRECTORIES: &[&str] = &["deploy/crds", "crates/apiserver/crds"];
 
 /// Every generated file, by its path in the repository.
-pub fn files() -> anyhow::Result<BTreeMap<String, String>> {
+pub(crate) fn files() -> anyhow::Result<BTreeMap<String, String>> {
     let mut files = BTreeMap::new();
     for crd in causeway_api::crds() {
         files.insert(
@@ -30,7 +30,7 @@ pub fn files() -> anyhow::Result<BTreeMap<String, String>> {
 }
 
 /// Writes what differs, removes what is no longer generated, and says which paths it touched.
-pub fn write(root: &Path, files: &BTreeMap<String, String>) -> anyhow::Result<Vec<String>> {
+pub(crate) fn write(root: &Path, files: &BTreeMap<String, String>) -> anyhow::Result<Vec<String>> {
     for directory in DIRECTORIES {
         fs::create_dir_all(root.join(directory)).with_context(|| format!("making {directory}"))?;
     }
@@ -46,7 +46,7 @@ pub fn write(root: &Path, files: &BTreeMap<String, String>) -> anyhow::Result<Ve
 }
 
 /// Paths that are missing, differ, or should not be there.
-pub fn stale(root: &Path, files: &BTreeMap<String, String>) -> anyhow::Result<Vec<String>> {
+pub(crate) fn stale(root: &Path, files: &BTreeMap<String, String>) -> anyhow::Result<Vec<String>> {
     let mut stale: Vec<String> = files
         .iter()
         .filter(|(path, text)| fs::read_to_string(root.join(path)).ok().as_ref() != Some(*text))

@@ -1,5 +1,7 @@
 //! Chores of the repository: `cargo xtask crds | deps | check-generated`.
 
+#![warn(unreachable_pub)]
+
 mod crds;
 mod deps;
 mod gateway;

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::json;
 
-pub fn crd() -> anyhow::Result<CustomResourceDefinition> {
+pub(crate) fn crd() -> anyhow::Result<CustomResourceDefinition> {
     serde_json::from_value(json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

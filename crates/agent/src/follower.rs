@@ -205,9 +205,10 @@ impl<F: Followed> Follower<F> {
                     format!("the API server does not answer ({})", self.object.trouble().unwrap_or_default())
                 }
             };
-            match &good {
-                Some(_) => tracing::warn!("{why}; going on with the last state on disk"),
-                None => tracing::warn!("{why} and there is no last state; waiting"),
+            if good.is_some() {
+                tracing::warn!("{why}; going on with the last state on disk");
+            } else {
+                tracing::warn!("{why} and there is no last state; waiting");
             }
         }
         good

@@ -107,6 +107,11 @@ pub struct ProxyServerSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub connection_limit: Option<i32>,
+    /// Connections at a time for each client address at each proxy; further ones are refused. For `engine: Native`: Envoy
+    /// can't count by address. Left out: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub connections_per_source: Option<i32>,
     /// How much the proxy logs.
     #[serde(default)]
     pub log_level: LogLevel,
@@ -434,6 +439,7 @@ impl Default for ProxyServerSpec {
             admin_port: default_admin_port(),
             drain_seconds: default_drain_seconds(),
             connection_limit: None,
+            connections_per_source: None,
             log_level: LogLevel::default(),
         }
     }

@@ -9,12 +9,12 @@
 use kube::core::{Reason, Rule};
 
 /// The address in a `serverIP` that may carry a prefix length.
-pub fn bare(address: &str) -> String {
+pub(crate) fn bare(address: &str) -> String {
     format!("({address}.contains('/') ? {address}.substring(0, {address}.indexOf('/')) : {address})")
 }
 
 /// The two are one address, however they are spelled.
-pub fn same(a: &str, b: &str) -> String {
+pub(crate) fn same(a: &str, b: &str) -> String {
     format!("cidr({a} + ({a}.contains(':') ? '/128' : '/32')).containsIP(ip({b}))")
 }
 
@@ -42,27 +42,27 @@ fn beside(address: &str, other: &str, after: bool) -> String {
 }
 
 /// The rule holds only once `guard` does.
-pub fn when(guard: &str, rule: &str) -> String {
+pub(crate) fn when(guard: &str, rule: &str) -> String {
     format!("!({guard}) || ({rule})")
 }
 
 /// `address` lies in `cidr`.
-pub fn inside(cidr: &str, address: &str) -> String {
+pub(crate) fn inside(cidr: &str, address: &str) -> String {
     when(&format!("isCIDR({cidr}) && isIP({address})"), &format!("cidr({cidr}).containsIP(ip({address}))"))
 }
 
 /// The two are different addresses.
-pub fn differ(a: &str, b: &str) -> String {
+pub(crate) fn differ(a: &str, b: &str) -> String {
     when(&format!("isIP({a}) && isIP({b})"), &format!("!{}", same(a, b)))
 }
 
 /// `start` does not come after `end`.
-pub fn ordered(start: &str, end: &str) -> String {
+pub(crate) fn ordered(start: &str, end: &str) -> String {
     when(&format!("isIP({start}) && isIP({end})"), &format!("!{}", beside(end, start, true)))
 }
 
 /// `address` is not one of `start` to `end`.
-pub fn outside(start: &str, end: &str, address: &str) -> String {
+pub(crate) fn outside(start: &str, end: &str, address: &str) -> String {
     when(
         &format!("isIP({start}) && isIP({end}) && isIP({address})"),
         &format!("{} || {}", beside(start, address, false), beside(end, address, true)),
@@ -70,23 +70,23 @@ pub fn outside(start: &str, end: &str, address: &str) -> String {
 }
 
 /// An optional field may not change, nor come or go.
-pub fn fixed(field: &str) -> String {
+pub(crate) fn fixed(field: &str) -> String {
     format!(
         "has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
     )
 }
 
 /// A rule with its message and the field it blames, relative to where it is attached.
-pub fn rule(text: impl Into<String>, field: &str, message: &str) -> Rule {
+pub(crate) fn rule(text: impl Into<String>, field: &str, message: &str) -> Rule {
     Rule::new(text).message(message).field_path(field)
 }
 
 /// As [`rule`], for a field that is missing.
-pub fn required(text: impl Into<String>, field: &str, message: &str) -> Rule {
+pub(crate) fn required(text: impl Into<String>, field: &str, message: &str) -> Rule {
     rule(text, field, message).reason(Reason::FieldValueRequired)
 }
 
 /// As [`rule`], for a change that is not allowed.
-pub fn forbidden(text: impl Into<String>, field: &str, message: &str) -> Rule {
+pub(crate) fn forbidden(text: impl Into<String>, field: &str, message: &str) -> Rule {
     rule(text, field, message).reason(Reason::FieldValueForbidden)
 }

@@ -25,12 +25,12 @@ fn list(items: Schema, max: u32) -> Schema {
 }
 
 /// One IPv4 or IPv6 address.
-pub fn ip(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn ip(_: &mut SchemaGenerator) -> Schema {
     text(45, "isIP(self)", "must be an IPv4 or IPv6 address, for example 192.168.100.5 or fd00:100::5")
 }
 
 /// An address that may carry the prefix length of its network.
-pub fn ip_with_prefix(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn ip_with_prefix(_: &mut SchemaGenerator) -> Schema {
     text(
         49,
         "isIP(self) || isCIDR(self)",
@@ -39,7 +39,7 @@ pub fn ip_with_prefix(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// A network.
-pub fn cidr(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn cidr(_: &mut SchemaGenerator) -> Schema {
     text(
         49,
         "isCIDR(self) && cidr(self.substring(0, self.indexOf('/')) + (self.contains(':') ? '/128' : '/32'))\
@@ -49,17 +49,17 @@ pub fn cidr(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// Addresses, each with an optional prefix length, without repeats.
-pub fn ip_with_prefix_set(generator: &mut SchemaGenerator) -> Schema {
+pub(crate) fn ip_with_prefix_set(generator: &mut SchemaGenerator) -> Schema {
     set(ip_with_prefix(generator), 16)
 }
 
 /// Addresses in order of preference.
-pub fn ip_list(generator: &mut SchemaGenerator) -> Schema {
+pub(crate) fn ip_list(generator: &mut SchemaGenerator) -> Schema {
     list(ip(generator), 16)
 }
 
 /// Addresses or networks that may connect.
-pub fn source_set(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn source_set(_: &mut SchemaGenerator) -> Schema {
     let source = text(
         49,
         "isIP(self) || isCIDR(self)",
@@ -69,7 +69,7 @@ pub fn source_set(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// Upstream resolvers in order of preference.
-pub fn resolver_list(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn resolver_list(_: &mut SchemaGenerator) -> Schema {
     let bare = "self.replace('tls://', '')";
     let rule = format!(
         "isIP({bare}) || \
@@ -90,7 +90,7 @@ fn hostname_rule(wildcard: bool) -> String {
 }
 
 /// A DNS name, one label or more.
-pub fn hostname(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn hostname(_: &mut SchemaGenerator) -> Schema {
     text(
         253,
         &hostname_rule(false),
@@ -99,7 +99,7 @@ pub fn hostname(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// A DNS name whose first label may be `*`.
-pub fn wildcard_hostname(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn wildcard_hostname(_: &mut SchemaGenerator) -> Schema {
     text(
         253,
         &hostname_rule(true),
@@ -108,12 +108,12 @@ pub fn wildcard_hostname(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// DNS names, each of which may be a wildcard, without repeats.
-pub fn wildcard_hostname_set(generator: &mut SchemaGenerator) -> Schema {
+pub(crate) fn wildcard_hostname_set(generator: &mut SchemaGenerator) -> Schema {
     set(wildcard_hostname(generator), 8)
 }
 
 /// A DNS name of at least two labels, no wildcard.
-pub fn fqdn(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn fqdn(_: &mut SchemaGenerator) -> Schema {
     text(
         253,
         &format!("self.matches('^{LABEL}([.]{LABEL})+$') && !isIP(self)"),
@@ -122,7 +122,7 @@ pub fn fqdn(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// A name or an address.
-pub fn hostname_or_ip(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn hostname_or_ip(_: &mut SchemaGenerator) -> Schema {
     text(
         253,
         &format!("isIP(self) || self.matches('^{LABEL}([.]{LABEL})*$')"),
@@ -131,14 +131,14 @@ pub fn hostname_or_ip(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// DNS names of a container on its network, without repeats. They reach a runtime's command line and API.
-pub fn alias_set(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn alias_set(_: &mut SchemaGenerator) -> Schema {
     let rule = format!("self.matches('^{LABEL}([.]{LABEL})*$')");
     let message = "must be a lower-case DNS name without commas or spaces, for example host-services";
     set(text(253, &rule, message), 32)
 }
 
 /// A name that is one DNS label: a namespace, a Service, an entry of a list.
-pub fn label(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn label(_: &mut SchemaGenerator) -> Schema {
     text(
         63,
         &format!("self.matches('^{LABEL}$')"),
@@ -147,7 +147,7 @@ pub fn label(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// The name of an object.
-pub fn object_name(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn object_name(_: &mut SchemaGenerator) -> Schema {
     text(
         253,
         &format!("self.matches('^{LABEL}([.]{LABEL})*$')"),
@@ -156,7 +156,7 @@ pub fn object_name(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// The name of an object, with its namespace in front where that differs.
-pub fn object_path(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn object_path(_: &mut SchemaGenerator) -> Schema {
     text(
         317,
         &format!("self.matches('^({LABEL}/)?{LABEL}([.]{LABEL})*$')"),
@@ -165,12 +165,12 @@ pub fn object_path(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// A length of time.
-pub fn duration(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn duration(_: &mut SchemaGenerator) -> Schema {
     timed("1s")
 }
 
 /// A length of time of at least a minute.
-pub fn lease_duration(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn lease_duration(_: &mut SchemaGenerator) -> Schema {
     timed("1m")
 }
 
@@ -185,7 +185,7 @@ fn timed(least: &str) -> Schema {
 }
 
 /// A container image.
-pub fn image(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn image(_: &mut SchemaGenerator) -> Schema {
     text(
         512,
         "self.matches('^[a-zA-Z0-9][-a-zA-Z0-9._/:@]*$')",
@@ -194,7 +194,7 @@ pub fn image(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// A port by number or by name. The numbers bound an integer, length and pattern a string.
-pub fn port_or_name(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn port_or_name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "x-kubernetes-int-or-string": true,
         "anyOf": [{ "type": "integer" }, { "type": "string" }],
@@ -206,6 +206,6 @@ pub fn port_or_name(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// An object of any shape.
-pub fn free_object(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn free_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 /// One clause of an `Accept` header.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Clause<'a> {
+pub(crate) struct Clause<'a> {
     /// Lower-case words are expected: `application/json`, `*/*`.
     pub media_type: &'a str,
     params: Vec<(&'a str, &'a str)>,
@@ -13,24 +13,24 @@ pub struct Clause<'a> {
 
 impl<'a> Clause<'a> {
     /// A parameter's value, empty when absent.
-    pub fn param(&self, name: &str) -> &'a str {
+    pub(crate) fn param(&self, name: &str) -> &'a str {
         self.params.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
     }
 
     /// Whether this clause can be answered with JSON.
-    pub fn takes_json(&self) -> bool {
+    pub(crate) fn takes_json(&self) -> bool {
         matches!(self.media_type, "application/json" | "application/*" | "*/*")
     }
 
     /// The kind, group and version that `as`, `g` and `v` ask for; `None` when none is named.
-    pub fn conversion(&self) -> Option<(&'a str, &'a str, &'a str)> {
+    pub(crate) fn conversion(&self) -> Option<(&'a str, &'a str, &'a str)> {
         let asked = (self.param("as"), self.param("g"), self.param("v"));
         (asked != ("", "", "")).then_some(asked)
     }
 }
 
 /// The clauses of a header, the most wanted first; what the client refuses (`q=0`) is left out.
-pub fn parse(accept: &str) -> Vec<Clause<'_>> {
+pub(crate) fn parse(accept: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<(u32, Clause<'_>)> = accept
         .split(',')
         .map(str::trim)

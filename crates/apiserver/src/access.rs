@@ -17,11 +17,11 @@ mod rule;
 pub(crate) mod tests;
 mod token;
 
-pub use attributes::Attributes;
-pub use certificate::PeerCertificate;
-pub use defaults::default_roles;
-pub use objects::Objects;
-pub use reviews::ReviewKind;
+pub(crate) use attributes::Attributes;
+pub(crate) use certificate::PeerCertificate;
+pub(crate) use defaults::default_roles;
+pub(crate) use objects::Objects;
+pub(crate) use reviews::ReviewKind;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ use policy::PolicyCache;
 use token::ServiceAccountTokens;
 
 /// The group whose members may do everything, whatever the roles say.
-pub const SYSTEM_MASTERS: &str = "system:masters";
+pub(crate) const SYSTEM_MASTERS: &str = "system:masters";
 const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 const ANONYMOUS: &str = "system:anonymous";
@@ -102,20 +102,20 @@ fn service_account_groups(namespace: &str) -> Vec<String> {
 }
 
 /// Authentication and authorization over the objects in the store.
-pub struct Access {
+pub(crate) struct Access {
     objects: Arc<dyn Objects>,
     tokens: ServiceAccountTokens,
     policy: PolicyCache,
 }
 
 impl Access {
-    pub fn new(pki: &Pki, objects: Arc<dyn Objects>) -> Self {
+    pub(crate) fn new(pki: &Pki, objects: Arc<dyn Objects>) -> Self {
         Self { tokens: ServiceAccountTokens::new(pki.token_key()), policy: PolicyCache::default(), objects }
     }
 
     /// The user that a request's credentials prove, after impersonation. Without credentials only the probe and
     /// version paths have a user, `system:anonymous`; anything else is 401.
-    pub fn authenticate(
+    pub(crate) fn authenticate(
         &self,
         headers: &HeaderMap,
         peer: Option<&PeerCertificate>,
@@ -161,7 +161,7 @@ impl Access {
     }
 
     /// Whether `user` may do what `attributes` say; otherwise 403 in Kubernetes' words.
-    pub fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Result<(), ApiError> {
+    pub(crate) fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Result<(), ApiError> {
         let mut attributes = *attributes;
         // A namespace counts as inside itself, so that a RoleBinding can let its members read it.
         let of_namespace = attributes.group.is_empty() && attributes.resource == "namespaces";
@@ -174,7 +174,7 @@ impl Access {
 
     /// ClusterRoles with an `aggregationRule` whose stored `rules` do not show what they aggregate, with the rules
     /// they should have. Decisions do not depend on it; `kubectl describe clusterrole` does.
-    pub fn stale_aggregates(&self) -> Vec<Value> {
+    pub(crate) fn stale_aggregates(&self) -> Vec<Value> {
         policy::stale_aggregates(&self.objects.objects(policy::RBAC, "clusterroles"))
     }
 

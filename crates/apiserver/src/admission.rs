@@ -10,7 +10,7 @@ use crate::rest::Call;
 use crate::server::Server;
 
 /// Keeps a CRD until its objects are gone.
-pub const CRD_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+pub(crate) const CRD_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 impl Server {
     /// Completes or refuses a new or changed object.

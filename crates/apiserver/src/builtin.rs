@@ -5,10 +5,9 @@ mod autoscaling;
 mod check;
 mod config;
 mod crds;
-pub mod definitions;
+pub(crate) mod definitions;
 mod events;
-mod field;
-mod fields;
+mod json;
 mod kind;
 mod list_types;
 mod metadata;
@@ -19,19 +18,20 @@ mod policy;
 mod print;
 mod quantity;
 mod rbac;
+mod selectable;
 mod services;
 mod storage;
 mod syntax;
 mod workloads;
 
-pub use fields::field_value;
-pub use metadata::validate_metadata;
-pub use services::{ClusterIpWish, cluster_ip_wanted};
+pub(crate) use metadata::validate_metadata;
+pub(crate) use selectable::field_value;
+pub(crate) use services::{ClusterIpWish, cluster_ip_wanted};
 
 use crate::resource::Resource;
 
 /// Every built-in resource, in every served version.
-pub fn resources() -> Vec<Resource> {
+pub(crate) fn resources() -> Vec<Resource> {
     [
         namespaces::kinds(),
         config::kinds(),

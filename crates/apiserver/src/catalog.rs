@@ -9,23 +9,23 @@ use crate::resource::Resource;
 
 /// A lookup table that is swapped whole when a CRD comes or goes.
 #[derive(Default)]
-pub struct Catalog {
+pub(crate) struct Catalog {
     current: RwLock<Arc<Listing>>,
 }
 
 /// One moment's resources, in discovery order.
 #[derive(Default, Clone)]
-pub struct Listing {
+pub(crate) struct Listing {
     by_path: BTreeMap<(String, String, String), Arc<Resource>>,
 }
 
 impl Listing {
-    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Resource>> {
+    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Resource>> {
         self.by_path.get(&(group.to_owned(), version.to_owned(), plural.to_owned())).cloned()
     }
 
     /// Any version of a resource, its storage version if that is served.
-    pub fn find_any_version(&self, group: &str, plural: &str) -> Option<Arc<Resource>> {
+    pub(crate) fn find_any_version(&self, group: &str, plural: &str) -> Option<Arc<Resource>> {
         let mut found = None;
         for resource in self.iter().filter(|r| r.group == group && r.plural == plural) {
             if resource.version == resource.storage_version {
@@ -36,24 +36,24 @@ impl Listing {
         found
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {
         self.by_path.values()
     }
 }
 
 impl Catalog {
-    pub fn new(resources: Vec<Resource>) -> Self {
+    pub(crate) fn new(resources: Vec<Resource>) -> Self {
         let catalog = Self::default();
         catalog.update(|listing| resources.into_iter().for_each(|r| insert(listing, r)));
         catalog
     }
 
-    pub fn listing(&self) -> Arc<Listing> {
+    pub(crate) fn listing(&self) -> Arc<Listing> {
         read(&self.current).clone()
     }
 
     /// Replaces every version of one resource; an empty list removes it.
-    pub fn replace(&self, group: &str, plural: &str, versions: Vec<Resource>) {
+    pub(crate) fn replace(&self, group: &str, plural: &str, versions: Vec<Resource>) {
         self.update(|listing| {
             listing.by_path.retain(|(g, _, p), _| g != group || p != plural);
             for resource in versions {

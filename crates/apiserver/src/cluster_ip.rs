@@ -23,13 +23,18 @@ const RESERVATION: Duration = Duration::from_secs(30);
 
 /// Gives out addresses that no stored Service has.
 #[derive(Default)]
-pub struct ClusterIps {
+pub(crate) struct ClusterIps {
     reserved: Mutex<HashMap<IpAddr, Instant>>,
 }
 
 impl ClusterIps {
     /// Fills in `spec.clusterIP` and `spec.clusterIPs` as the Service wishes.
-    pub fn assign(&self, store: &Store, service: &mut Value, old: Option<&Value>) -> Result<(), FieldError> {
+    pub(crate) fn assign(
+        &self,
+        store: &Store,
+        service: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), FieldError> {
         let kept = old.map(|old| old["spec"]["clusterIP"].clone()).filter(Value::is_string);
         let address = match (cluster_ip_wanted(service), kept) {
             (ClusterIpWish::Allocate, Some(kept)) => kept,

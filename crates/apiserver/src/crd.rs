@@ -18,22 +18,22 @@ use crate::resource::{Columns, PathColumn, Plain, Resource, Scale, Strategy, Sub
 use crate::schema::{Node, Schema};
 use crate::store::GroupResource;
 
-pub use names::name_conflict;
-pub use status::accepted_status;
-pub use validate::validate;
+pub(crate) use names::name_conflict;
+pub(crate) use status::accepted_status;
+pub(crate) use validate::validate;
 
 /// Where CRDs themselves are kept.
-pub fn collection() -> GroupResource {
+pub(crate) fn collection() -> GroupResource {
     GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions")
 }
 
 /// Whether the status says that the CRD's resources are served.
-pub fn is_accepted(crd: &Value) -> bool {
+pub(crate) fn is_accepted(crd: &Value) -> bool {
     status::condition(&crd["status"], "Established").is_some_and(|c| c["status"] == "True")
 }
 
 /// What the kind `CustomResourceDefinition` does beyond its schema.
-pub struct Definition;
+pub(crate) struct Definition;
 
 impl Strategy for Definition {
     fn default(&self, object: &mut Value) {
@@ -46,7 +46,7 @@ impl Strategy for Definition {
 }
 
 /// Fills in what a writer may leave out: the singular and list names, and the conversion strategy.
-pub fn default(crd: &mut Value) {
+pub(crate) fn default(crd: &mut Value) {
     if !crd["spec"].is_object() {
         return;
     }
@@ -67,7 +67,7 @@ pub fn default(crd: &mut Value) {
 
 /// One resource for each served version. Expects a CRD that passed `validate`; its patterns and rules are compiled
 /// when they are first needed.
-pub fn resources(crd: &Value) -> Result<Vec<Resource>, Vec<FieldError>> {
+pub(crate) fn resources(crd: &Value) -> Result<Vec<Resource>, Vec<FieldError>> {
     let spec = &crd["spec"];
     let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let storage_version = versions

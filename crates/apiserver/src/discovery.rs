@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::accept;
 use crate::catalog::Listing;
 
-pub use resources::REVIEWS;
+pub(crate) use resources::REVIEWS;
 
 use resources::{Entry, entries};
 
@@ -18,7 +18,7 @@ const JSON: &str = "application/json";
 
 /// Answers a discovery path (`["api"]`, `["apis", "apps", "v1"]`) with a content type and a document; `None` when
 /// there is no such group or version.
-pub fn respond(path: &[&str], accept: &str, listing: &Listing) -> Option<(String, Value)> {
+pub(crate) fn respond(path: &[&str], accept: &str, listing: &Listing) -> Option<(String, Value)> {
     let legacy = |document| Some((JSON.to_owned(), document));
     match path {
         ["api"] => match aggregated::wanted(accept) {

@@ -3,7 +3,7 @@
 
 mod field;
 
-pub use field::{FieldError, FieldErrorKind};
+pub(crate) use field::{FieldError, FieldErrorKind};
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
@@ -69,7 +69,7 @@ pub struct Cause {
 }
 
 /// Group and plural, the way Kubernetes names a resource in its messages: `deployments.apps`.
-pub fn qualified(group: &str, plural: &str) -> String {
+pub(crate) fn qualified(group: &str, plural: &str) -> String {
     if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
 }
 

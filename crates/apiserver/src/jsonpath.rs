@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// A parsed path.
 #[derive(Debug, Clone, PartialEq)]
-pub struct JsonPath {
+pub(crate) struct JsonPath {
     steps: Vec<Step>,
 }
 
@@ -43,7 +43,7 @@ enum Comparison {
 /// Why a path is not one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message} at position {position} of {path:?}")]
-pub struct Error {
+pub(crate) struct Error {
     pub path: String,
     pub position: usize,
     pub message: &'static str,
@@ -51,7 +51,7 @@ pub struct Error {
 
 impl JsonPath {
     /// Accepts `.a.b`, `a.b`, `$.a`, `{.a}`, `['a.b/c']`, `.a\.b`, `[0]`, `[-1]`, `[*]`, `..a` and filters.
-    pub fn parse(text: &str) -> Result<Self, Error> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         let trimmed = text.trim();
         let inner = trimmed.strip_prefix('{').and_then(|t| t.strip_suffix('}')).unwrap_or(trimmed);
         let inner = inner.strip_prefix('$').unwrap_or(inner);
@@ -61,14 +61,14 @@ impl JsonPath {
     }
 
     /// Every value that the path leads to, in the object's order.
-    pub fn find<'v>(&self, object: &'v Value) -> Vec<&'v Value> {
+    pub(crate) fn find<'v>(&self, object: &'v Value) -> Vec<&'v Value> {
         let mut found = Vec::new();
         walk(&self.steps, object, &mut found);
         found
     }
 
     /// The names along the path, when it consists of fields only.
-    pub fn fields(&self) -> Option<Vec<&str>> {
+    pub(crate) fn fields(&self) -> Option<Vec<&str>> {
         self.steps
             .iter()
             .map(|step| match step {

@@ -24,7 +24,7 @@ pub enum Error {
 }
 
 /// A kubeconfig for the administrator of the server at `server` (`https://127.0.0.1:6443`).
-pub fn render(pki: &Pki, server: &str) -> Result<String, Error> {
+pub(crate) fn render(pki: &Pki, server: &str) -> Result<String, Error> {
     let admin = pki
         .client_certificate(ADMIN, &[SYSTEM_MASTERS], ADMIN_LIFETIME)
         .map_err(|source| Error::MakeCertificate { source })?;
@@ -56,7 +56,7 @@ users:
 }
 
 /// Writes the administrator's kubeconfig to `path` (mode 0600, replaced in one step) and returns its text.
-pub fn write(path: &Path, pki: &Pki, server: &str) -> Result<String, Error> {
+pub(crate) fn write(path: &Path, pki: &Pki, server: &str) -> Result<String, Error> {
     let text = render(pki, server)?;
     file::replace(path, file::PRIVATE, text.as_bytes())
         .map_err(|source| Error::WriteFile { path: path.to_owned(), source })?;

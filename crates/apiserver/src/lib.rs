@@ -1,32 +1,42 @@
 //! An embedded Kubernetes API server for one machine: objects, watches, patches, access control, custom resources,
 //! kept on disk. A crate of its own so that the store and the schema engine stay away from everyone else.
 
+#![warn(unreachable_pub)]
+
 mod accept;
-pub mod access;
+mod access;
 mod admission;
 mod bootstrap;
-pub mod builtin;
-pub mod catalog;
+mod builtin;
+mod catalog;
 mod cluster_ip;
 mod crd;
 mod discovery;
-pub mod error;
+mod error;
 mod jsonpath;
-pub mod kubeconfig;
+mod kubeconfig;
 mod lifecycle;
 mod metrics;
 mod node_port;
 mod object;
 mod openapi;
 mod patch;
-pub mod pki;
+mod pki;
 mod request;
-pub mod resource;
-pub mod rest;
-pub mod schema;
+mod resource;
+mod rest;
+mod schema;
 mod selector;
-pub mod serve;
-pub mod server;
-pub mod store;
+mod serve;
+mod server;
+mod store;
 mod table;
+#[cfg(test)]
+mod tests;
 mod wire;
+
+pub use access::User;
+pub use error::{ApiError, Reason};
+pub use rest::logs::{LogOptions, ObjectLogs};
+pub use rest::pods::{PodLogOptions, PodLogs};
+pub use server::{Server, StartError, Storage};

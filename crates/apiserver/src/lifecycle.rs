@@ -2,7 +2,7 @@
 //! objects every namespace has, aggregated roles, old Events.
 
 mod aggregation;
-mod definitions;
+mod custom_resources;
 mod edit;
 mod events;
 mod garbage;
@@ -22,10 +22,10 @@ use crate::store::Change;
 const RETRY: Duration = Duration::from_secs(2);
 
 /// Starts all of it; ends with the server's shutdown.
-pub fn spawn(server: &Arc<Server>, tracker: &TaskTracker) {
+pub(crate) fn spawn(server: &Arc<Server>, tracker: &TaskTracker) {
     tracker.spawn(garbage::run(server.clone()));
     tracker.spawn(follow(server.clone(), namespaces::sweep, namespaces::concerns));
-    tracker.spawn(follow(server.clone(), definitions::sweep, definitions::concerns));
+    tracker.spawn(follow(server.clone(), custom_resources::sweep, custom_resources::concerns));
     tracker.spawn(follow(server.clone(), aggregation::sweep, aggregation::concerns));
     tracker.spawn(events::run(server.clone()));
 }

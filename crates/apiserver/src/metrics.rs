@@ -32,7 +32,7 @@ struct ResourceLabels {
 }
 
 /// The server's metrics and the registry they are rendered from.
-pub struct Metrics {
+pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
     durations: Family<VerbLabels, Histogram, fn() -> Histogram>,
@@ -43,7 +43,7 @@ pub struct Metrics {
 }
 
 /// Counts a watch for as long as it is open.
-pub struct OpenWatch(Gauge);
+pub(crate) struct OpenWatch(Gauge);
 
 impl Drop for OpenWatch {
     fn drop(&mut self) {
@@ -72,24 +72,24 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    pub fn request_done(&self, verb: &str, resource: &str, code: u16, took: Duration) {
+    pub(crate) fn request_done(&self, verb: &str, resource: &str, code: u16, took: Duration) {
         let labels = RequestLabels { verb: verb.to_owned(), resource: resource.to_owned(), code };
         self.requests.get_or_create(&labels).inc();
         self.durations.get_or_create(&VerbLabels { verb: verb.to_owned() }).observe(took.as_secs_f64());
     }
 
     /// Serves another registry beside the server's own.
-    pub fn add(&self, registry: Registry) {
+    pub(crate) fn add(&self, registry: Registry) {
         lock(&self.others).push(registry);
     }
 
-    pub fn watch_opened(&self) -> OpenWatch {
+    pub(crate) fn watch_opened(&self) -> OpenWatch {
         self.watches.inc();
         OpenWatch(self.watches.clone())
     }
 
     /// The text that Prometheus scrapes.
-    pub fn render(&self, store: &Store) -> String {
+    pub(crate) fn render(&self, store: &Store) -> String {
         self.objects.clear();
         for resource in store.populated() {
             let name = crate::error::qualified(&resource.group, &resource.plural);

@@ -15,7 +15,7 @@ const LAST: u16 = 32767;
 
 /// Gives out ports that no stored Service has.
 #[derive(Default)]
-pub struct NodePorts {
+pub(crate) struct NodePorts {
     /// Held while a choice is made, and remembers it until the Service is stored.
     recent: Mutex<Vec<u16>>,
 }
@@ -25,7 +25,7 @@ const RECENT: usize = 64;
 
 impl NodePorts {
     /// Fills in `nodePort` for every port of a Service that is open to the node's network.
-    pub fn assign(&self, store: &Store, service: &mut Value) -> Result<(), FieldError> {
+    pub(crate) fn assign(&self, store: &Store, service: &mut Value) -> Result<(), FieldError> {
         let wanted = matches!(service["spec"]["type"].as_str(), Some("NodePort" | "LoadBalancer"))
             && service["spec"]["allocateLoadBalancerNodePorts"] != json!(false);
         if !wanted {

@@ -24,7 +24,7 @@ use crate::resource::Resource;
 
 /// A document, ready to be sent as `application/json`.
 #[derive(Debug, Clone)]
-pub struct Document {
+pub(crate) struct Document {
     pub body: Bytes,
     /// Without quotes.
     pub etag: String,
@@ -34,7 +34,7 @@ pub struct Document {
 
 /// Builds and keeps documents. One for a server.
 #[derive(Default)]
-pub struct Documents {
+pub(crate) struct Documents {
     cache: Mutex<Cache>,
 }
 
@@ -59,7 +59,7 @@ struct Kept {
 impl Documents {
     /// Answers a path below `/openapi` (`["openapi", "v3", "apis", "apps", "v1"]`); `None` when there is no such
     /// document. `hash` is the query parameter of that name, empty when absent.
-    pub fn respond(
+    pub(crate) fn respond(
         &self,
         path: &[&str],
         accept: &str,

@@ -47,20 +47,20 @@ pub enum Error {
 
 /// A certificate and its private key, both in PEM.
 #[derive(Clone)]
-pub struct PemPair {
+pub(crate) struct PemPair {
     pub certificate: String,
     pub key: String,
 }
 
 /// A certificate with its private key, ready for TLS.
-pub struct Serving {
+pub(crate) struct Serving {
     pub certificate: CertificateDer<'static>,
     pub key: PrivateKeyDer<'static>,
     pub not_after: jiff::Timestamp,
 }
 
 /// The certificate authority and the token key.
-pub struct Pki {
+pub(crate) struct Pki {
     issuer: Issuer<'static, KeyPair>,
     ca_pem: String,
     ca_der: CertificateDer<'static>,
@@ -69,7 +69,7 @@ pub struct Pki {
 
 impl Pki {
     /// Reads `dir`, making what is not there yet.
-    pub fn open(dir: &Path) -> Result<Self, Error> {
+    pub(crate) fn open(dir: &Path) -> Result<Self, Error> {
         file::create_private_dir(dir)
             .map_err(|source| Error::CreateDirectory { path: dir.to_owned(), source })?;
         let (ca_key_path, ca_path) = (dir.join(CA_KEY), dir.join(CA_CERTIFICATE));
@@ -105,7 +105,7 @@ impl Pki {
     }
 
     /// Keys that live as long as this process.
-    pub fn ephemeral() -> Result<Self, Error> {
+    pub(crate) fn ephemeral() -> Result<Self, Error> {
         let ca_key = new_key()?;
         let ca_pem = issue::authority(&ca_key, CA_LIFETIME)?;
         Self::assemble(ca_key, ca_pem, new_key()?, Path::new(CA_CERTIFICATE))
@@ -121,11 +121,11 @@ impl Pki {
     }
 
     /// The authority's certificate, for clients to trust.
-    pub fn ca_pem(&self) -> &str {
+    pub(crate) fn ca_pem(&self) -> &str {
         &self.ca_pem
     }
 
-    pub fn ca_der(&self) -> &CertificateDer<'static> {
+    pub(crate) fn ca_der(&self) -> &CertificateDer<'static> {
         &self.ca_der
     }
 
@@ -135,14 +135,19 @@ impl Pki {
     }
 
     /// A certificate that proves to this server that its holder is `name`, in `groups`.
-    pub fn client_certificate(&self, name: &str, groups: &[&str], ttl: Duration) -> Result<PemPair, Error> {
+    pub(crate) fn client_certificate(
+        &self,
+        name: &str,
+        groups: &[&str],
+        ttl: Duration,
+    ) -> Result<PemPair, Error> {
         let key = new_key()?;
         let certificate = issue::client(&self.issuer, &key, name, groups, ttl)?;
         Ok(PemPair { certificate, key: key.serialize_pem() })
     }
 
     /// A certificate for the server itself under the given DNS names and addresses.
-    pub fn serving_certificate(&self, names: &[String], ttl: Duration) -> Result<Serving, Error> {
+    pub(crate) fn serving_certificate(&self, names: &[String], ttl: Duration) -> Result<Serving, Error> {
         let key = new_key()?;
         let certificate = issue::serving(&self.issuer, &key, names, ttl)?;
         Ok(Serving {

@@ -6,7 +6,7 @@ use crate::error::ApiError;
 
 /// A path below `/api` or `/apis` that names a resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Target {
+pub(crate) struct Target {
     pub group: String,
     pub version: String,
     /// `None` for cluster-scoped requests and for lists across namespaces.
@@ -18,7 +18,7 @@ pub struct Target {
 
 impl Target {
     /// `None` if the path is not a resource path.
-    pub fn parse(path: &str) -> Option<Self> {
+    pub(crate) fn parse(path: &str) -> Option<Self> {
         let parts: Vec<String> = path.split('/').filter(|p| !p.is_empty()).map(decode).collect();
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let (group, version, rest) = match parts.as_slice() {
@@ -60,7 +60,7 @@ fn decode(part: &str) -> String {
 
 /// The options of a query that any verb may carry.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub(crate) struct Options {
     pub label_selector: String,
     pub field_selector: String,
     pub limit: u64,
@@ -86,7 +86,7 @@ pub struct Options {
 
 /// What happens to fields the schema does not know.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum FieldValidation {
+pub(crate) enum FieldValidation {
     Ignore,
     #[default]
     Warn,
@@ -94,7 +94,7 @@ pub enum FieldValidation {
 }
 
 impl Options {
-    pub fn parse(query: &str) -> Result<Self, ApiError> {
+    pub(crate) fn parse(query: &str) -> Result<Self, ApiError> {
         let mut o = Self::default();
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
             let value = value.into_owned();
@@ -145,17 +145,17 @@ impl Options {
     }
 
     /// The last value of an option that only one subresource knows.
-    pub fn other(&self, key: &str) -> Option<&str> {
+    pub(crate) fn other(&self, key: &str) -> Option<&str> {
         self.others.iter().rev().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
     /// Whether such an option is given and not switched off.
-    pub fn flag(&self, key: &str) -> bool {
+    pub(crate) fn flag(&self, key: &str) -> bool {
         self.other(key).is_some_and(|v| v != "false" && v != "0")
     }
 
     /// Such an option as a number from 0.
-    pub fn whole(&self, key: &str) -> Result<Option<u64>, ApiError> {
+    pub(crate) fn whole(&self, key: &str) -> Result<Option<u64>, ApiError> {
         match self.other(key) {
             None | Some("") => Ok(None),
             Some(text) => text.parse().map(Some).map_err(|_| {
@@ -178,7 +178,7 @@ fn number<T: std::str::FromStr>(key: &str, value: &str) -> Result<T, ApiError> {
 }
 
 /// The RBAC verb of a request.
-pub fn verb(method: &Method, target: &Target, options: &Options) -> Option<&'static str> {
+pub(crate) fn verb(method: &Method, target: &Target, options: &Options) -> Option<&'static str> {
     Some(match *method {
         Method::GET | Method::HEAD if options.watch && target.subresource.is_none() => "watch",
         Method::GET | Method::HEAD if target.name.is_some() => "get",

@@ -10,7 +10,7 @@ use crate::schema::Schema;
 
 /// Everything the REST handlers need to know about a kind and version.
 #[derive(Clone)]
-pub struct Resource {
+pub(crate) struct Resource {
     pub group: String,
     pub version: String,
     pub kind: String,
@@ -37,7 +37,7 @@ pub struct Resource {
 
 /// Which subresources a resource has.
 #[derive(Debug, Clone, Default)]
-pub struct Subresources {
+pub(crate) struct Subresources {
     pub status: bool,
     pub scale: Option<Scale>,
     /// Names of further subresources that other modules serve: `log`, `token`, `finalize`.
@@ -46,7 +46,7 @@ pub struct Subresources {
 
 /// Where a resource keeps the fields of its `scale` subresource, as paths without a leading dot.
 #[derive(Debug, Clone)]
-pub struct Scale {
+pub(crate) struct Scale {
     pub spec_replicas: String,
     pub status_replicas: String,
     pub label_selector: Option<String>,
@@ -54,7 +54,7 @@ pub struct Scale {
 
 /// How `kubectl get` shows a resource.
 #[derive(Clone)]
-pub enum Columns {
+pub(crate) enum Columns {
     /// From a CRD: JSONPath columns; `Name` comes first by itself, and `Age` is added if there is none at all.
     Paths(Vec<PathColumn>),
     /// From a built-in kind: column definitions and a function that gives one row's cells.
@@ -63,7 +63,7 @@ pub enum Columns {
 
 /// One `additionalPrinterColumns` entry.
 #[derive(Debug, Clone)]
-pub struct PathColumn {
+pub(crate) struct PathColumn {
     pub name: String,
     pub ty: String,
     pub format: String,
@@ -74,7 +74,7 @@ pub struct PathColumn {
 
 /// One column of a built-in kind's table.
 #[derive(Debug, Clone, Copy)]
-pub struct ColumnDef {
+pub(crate) struct ColumnDef {
     pub name: &'static str,
     pub ty: &'static str,
     pub format: &'static str,
@@ -83,7 +83,7 @@ pub struct ColumnDef {
 }
 
 /// What a kind does beyond its schema. The default is a custom resource's behaviour.
-pub trait Strategy: Send + Sync {
+pub(crate) trait Strategy: Send + Sync {
     /// Fills in what a schema default can't say. Runs on every write, after schema defaulting.
     fn default(&self, _object: &mut Value) {}
 
@@ -122,23 +122,23 @@ pub trait Strategy: Send + Sync {
 }
 
 /// A kind with no behaviour of its own.
-pub struct Plain;
+pub(crate) struct Plain;
 
 impl Strategy for Plain {}
 
 impl Resource {
     /// Whether stored objects have this resource's group and version.
-    pub fn is_stored_form(&self) -> bool {
+    pub(crate) fn is_stored_form(&self) -> bool {
         self.version == self.storage_version && self.group == self.storage_group
     }
 
     /// Whether the kind comes from a CRD.
-    pub fn is_custom(&self) -> bool {
+    pub(crate) fn is_custom(&self) -> bool {
         matches!(self.columns, Columns::Paths(_))
     }
 
     /// `apiVersion` of objects served through this resource.
-    pub fn api_version(&self) -> String {
+    pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 }

@@ -1,11 +1,11 @@
 //! The REST doors: who is asking, what for, may they; then the handler of the verb.
 
 mod body;
-pub mod delete;
-pub mod logs;
+pub(crate) mod delete;
+pub(crate) mod logs;
 mod names;
 mod patch;
-pub mod pods;
+pub(crate) mod pods;
 mod read;
 mod scale;
 mod watch;
@@ -34,15 +34,15 @@ use crate::store::{GroupResource, Key};
 use crate::table::{self, Form};
 use write::{Ownership, Part};
 
-pub use names::uid;
-pub use write::is_finished;
+pub(crate) use names::uid;
+pub(crate) use write::is_finished;
 
 /// Put into a request's extensions by callers inside this process, who need no credentials.
 #[derive(Debug, Clone)]
-pub struct Trusted(pub User);
+pub(crate) struct Trusted(pub User);
 
 /// One request about one resource.
-pub struct Call<'a> {
+pub(crate) struct Call<'a> {
     pub server: &'a Server,
     pub resource: &'a Resource,
     resource_arc: Arc<Resource>,
@@ -64,16 +64,16 @@ pub struct Call<'a> {
 }
 
 /// A time as Kubernetes objects carry it: whole seconds, UTC.
-pub fn timestamp(at: jiff::Timestamp) -> String {
+pub(crate) fn timestamp(at: jiff::Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 impl Call<'_> {
-    pub fn collection(&self) -> GroupResource {
+    pub(crate) fn collection(&self) -> GroupResource {
         GroupResource::new(&self.resource.storage_group, &self.resource.plural)
     }
 
-    pub fn key(&self, name: &str) -> Key {
+    pub(crate) fn key(&self, name: &str) -> Key {
         Key::new(&self.collection(), self.namespace.as_deref().unwrap_or_default(), name)
     }
 
@@ -111,7 +111,7 @@ fn text(headers: &HeaderMap, name: header::HeaderName) -> &str {
 }
 
 /// Answers one request.
-pub async fn handle(server: Arc<Server>, request: Request<Body>) -> Response {
+pub(crate) async fn handle(server: Arc<Server>, request: Request<Body>) -> Response {
     let started = Instant::now();
     let (parts, body) = request.into_parts();
     let mut seen = Seen::default();
@@ -165,7 +165,6 @@ async fn answer(
             &Attributes {
                 verb,
                 group: &target.group,
-                version: &target.version,
                 resource: &target.plural,
                 subresource: target.subresource.as_deref().unwrap_or_default(),
                 namespace: target.namespace.as_deref().unwrap_or_default(),

@@ -24,7 +24,7 @@ use serde_json::Value;
 use crate::error::{FieldError, FieldErrorKind};
 
 pub(crate) use format::{is_label, is_subdomain};
-pub use node::{ListType, MapType, Node, Type};
+pub(crate) use node::{ListType, MapType, Node, Type};
 
 pub(crate) use structural::check_structural;
 
@@ -33,7 +33,7 @@ use rules::Rules;
 
 /// A schema ready for use: the tree, its regular expressions and its CEL rules.
 #[derive(Debug, Default)]
-pub struct Schema {
+pub(crate) struct Schema {
     pub root: Arc<Node>,
     /// By pattern, compiled at first use: a server starts with hundreds of patterns and uses few of them.
     patterns: HashMap<String, OnceLock<Option<Regex>>>,
@@ -42,12 +42,9 @@ pub struct Schema {
 
 impl Schema {
     /// From the `openAPIV3Schema` of a CRD version; refuses one whose shape, patterns or CEL rules are wrong.
-    pub fn compile(openapi: &Value) -> Result<Self, Vec<FieldError>> {
-        Self::compile_at("openAPIV3Schema", openapi)
-    }
-
-    /// Like `compile`, with the place of the schema in a larger object for the error paths.
-    pub fn compile_at(path: &str, openapi: &Value) -> Result<Self, Vec<FieldError>> {
+    #[cfg(test)]
+    pub(crate) fn compile(openapi: &Value) -> Result<Self, Vec<FieldError>> {
+        let path = "openAPIV3Schema";
         let schema = Self::from_node(Arc::new(Node::parse(path, openapi)?));
         let mut errors = Vec::new();
         for pattern in schema.patterns.keys() {
@@ -61,7 +58,7 @@ impl Schema {
     }
 
     /// From a tree that is known to be good: patterns and rules are compiled when they are first needed.
-    pub fn from_node(root: Arc<Node>) -> Self {
+    pub(crate) fn from_node(root: Arc<Node>) -> Self {
         let mut patterns = HashMap::new();
         collect_patterns(&root, &mut patterns);
         let rules = Rules::collect(&root);
@@ -69,7 +66,7 @@ impl Schema {
     }
 
     /// Compiles the CEL rules at once and tells which of them are wrong; `path` is the place of the schema.
-    pub fn check_rules(&self, path: &str) -> Vec<FieldError> {
+    pub(crate) fn check_rules(&self, path: &str) -> Vec<FieldError> {
         let mut errors = Vec::new();
         if let Some(rules) = &self.rules {
             rules.compile_all(path, &self.root, &mut errors);
@@ -78,23 +75,23 @@ impl Schema {
     }
 
     /// Paths of the fields that the schema does not know: `spec.foo`, `spec.list[0].bar`.
-    pub fn unknown_fields(&self, object: &Value) -> Vec<String> {
+    pub(crate) fn unknown_fields(&self, object: &Value) -> Vec<String> {
         prune::unknown(&self.root, object)
     }
 
     /// Removes the fields that the schema does not know.
-    pub fn prune(&self, object: &mut Value) {
+    pub(crate) fn prune(&self, object: &mut Value) {
         prune::prune(&self.root, object);
     }
 
     /// Fills in the schema's defaults, and drops nulls where the schema allows none.
-    pub fn default(&self, object: &mut Value) {
+    pub(crate) fn default(&self, object: &mut Value) {
         default::apply(&self.root, object);
     }
 
     /// Everything wrong with `new`. With `old`, transition rules run too, and what has not changed is not judged
     /// again, so that an object older than a tightened schema can still be updated elsewhere.
-    pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    pub(crate) fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = Vec::new();
         check::Checker { schema: self, errors: &mut errors }.check(&self.root, new, old, &Path::Root);
         let Some(rules) = &self.rules else {

@@ -10,7 +10,7 @@ use crate::resource::Resource;
 
 /// All requirements must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LabelSelector(Vec<LabelRequirement>);
+pub(crate) struct LabelSelector(Vec<LabelRequirement>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct LabelRequirement {
@@ -29,7 +29,7 @@ enum LabelTest {
 }
 
 impl LabelSelector {
-    pub fn parse(text: &str) -> Result<Self, ApiError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, ApiError> {
         let mut requirements = Vec::new();
         for part in split_outside_parentheses(text) {
             let part = part.trim();
@@ -45,11 +45,11 @@ impl LabelSelector {
         Ok(Self(requirements))
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+    pub(crate) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.iter().all(|r| {
             let value = labels.get(&r.key);
             match &r.test {
@@ -128,7 +128,7 @@ fn parse_label(part: &str) -> Result<LabelRequirement, String> {
 
 /// All requirements must hold; each names a field by its path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FieldSelector(Vec<FieldRequirement>);
+pub(crate) struct FieldSelector(Vec<FieldRequirement>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FieldRequirement {
@@ -139,7 +139,7 @@ struct FieldRequirement {
 
 impl FieldSelector {
     /// `selectable` are the paths beside name and namespace that this kind offers.
-    pub fn parse(text: &str, selectable: &[String]) -> Result<Self, ApiError> {
+    pub(crate) fn parse(text: &str, selectable: &[String]) -> Result<Self, ApiError> {
         let selector = Self::read(text)?;
         let offered = |path: &str| {
             matches!(path, "metadata.name" | "metadata.namespace") || selectable.iter().any(|s| s == path)
@@ -153,7 +153,7 @@ impl FieldSelector {
     }
 
     /// Whatever fields it names.
-    pub fn read(text: &str) -> Result<Self, ApiError> {
+    pub(crate) fn read(text: &str) -> Result<Self, ApiError> {
         let mut requirements = Vec::new();
         for part in split_unescaped(text) {
             if part.trim().is_empty() {
@@ -174,17 +174,17 @@ impl FieldSelector {
         Ok(Self(requirements))
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The one name this selector can match, when it says so.
-    pub fn exact_name(&self) -> Option<&str> {
+    pub(crate) fn exact_name(&self) -> Option<&str> {
         self.0.iter().find(|r| r.equal && r.path == "metadata.name").map(|r| r.value.as_str())
     }
 
     /// `object` must be in the version of `resource`.
-    pub fn matches(&self, resource: &Resource, object: &Value) -> bool {
+    pub(crate) fn matches(&self, resource: &Resource, object: &Value) -> bool {
         self.0.iter().all(|r| (builtin::field_value(resource, object, &r.path) == r.value) == r.equal)
     }
 }

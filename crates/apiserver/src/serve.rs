@@ -1,17 +1,15 @@
 //! The HTTPS front: accepts connections, does TLS, hands requests to the router, drains at shutdown.
 //!
-//! Each request carries a [`ClientAddr`], and a [`PeerCertificate`] when the client proved one of our certificates,
-//! in its extensions.
+//! A request carries a [`PeerCertificate`] in its extensions when the client proved one of our certificates.
 
 mod connection;
 #[cfg(test)]
 mod tests;
 mod tls;
 
-pub use tls::ServerTls;
+pub(crate) use tls::ServerTls;
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,13 +24,9 @@ use crate::access::PeerCertificate;
 /// Between two tries to accept while the process is out of file descriptors.
 const ACCEPT: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_secs(1));
 
-/// Where a request came from.
-#[derive(Debug, Clone, Copy)]
-pub struct ClientAddr(pub SocketAddr);
-
 /// How long each step of a connection may take.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// From accept to the end of the TLS handshake.
     pub handshake: Duration,
     /// Waiting for the first request, and on HTTP/1.1 for the head of each further one.
@@ -52,7 +46,7 @@ impl Default for Limits {
 }
 
 /// Serves `router` over HTTPS until `shutdown`, then drains.
-pub async fn serve(
+pub(crate) async fn serve(
     listener: TcpListener,
     router: axum::Router,
     tls: Arc<ServerTls>,
@@ -62,7 +56,7 @@ pub async fn serve(
 }
 
 /// As [`serve`], with other limits.
-pub async fn serve_with_limits(
+pub(crate) async fn serve_with_limits(
     listener: TcpListener,
     router: axum::Router,
     tls: Arc<ServerTls>,

@@ -1,4 +1,4 @@
-//! The server as a whole: its parts, its start and its doors.
+//! The server as a whole: its parts, its start, and how it is reached.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -12,6 +12,7 @@ use causeway_base::lock::{read, write};
 use http::{HeaderValue, Request, header};
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
@@ -24,8 +25,9 @@ use crate::node_port::NodePorts;
 use crate::pki::{self, Pki};
 use crate::rest::logs::{LOG, ObjectLogs};
 use crate::rest::pods::PodLogs;
+use crate::serve::{ServerTls, serve};
 use crate::store::{OpenError, Store, Stored};
-use crate::{bootstrap, builtin, crd, lifecycle, object, openapi, rest};
+use crate::{bootstrap, builtin, crd, kubeconfig, lifecycle, object, openapi, rest};
 
 /// What requests from inside this process say they come from.
 const AGENT: &str = concat!("causeway/", env!("CARGO_PKG_VERSION"));
@@ -50,14 +52,16 @@ pub enum StartError {
     Pki(#[from] pki::Error),
     #[error("the objects every cluster has could not be written: {0}")]
     Bootstrap(String),
+    #[error(transparent)]
+    Kubeconfig(#[from] kubeconfig::Error),
 }
 
 /// A running API server.
 pub struct Server {
-    pub store: Arc<Store>,
-    pub catalog: Catalog,
-    pub access: Access,
-    pub pki: Arc<Pki>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) catalog: Catalog,
+    pub(crate) access: Access,
+    pub(crate) pki: Arc<Pki>,
     pub(crate) cluster_ips: ClusterIps,
     pub(crate) node_ports: NodePorts,
     pub(crate) metrics: Metrics,
@@ -75,6 +79,9 @@ pub struct Server {
 
 impl Server {
     /// Opens the store, writes what every cluster has, and starts the background work. Ends with `shutdown`.
+    ///
+    /// # Errors
+    /// When the directory is in use, unreadable or damaged, or can't be written.
     pub async fn start(storage: Storage<'_>, shutdown: CancellationToken) -> Result<Arc<Self>, StartError> {
         let (store, pki) = match storage {
             Storage::Memory => (Store::open(None)?, Pki::ephemeral()?),
@@ -112,8 +119,40 @@ impl Server {
         self.background.wait().await;
     }
 
+    /// Serves HTTPS on `listener` until `shutdown`, and then for as long as open requests take, bounded. Its certificate
+    /// is renewed in time and also holds for `names`, which may be addresses.
+    ///
+    /// # Errors
+    /// When the certificate can't be made. That shows at once, before anything is accepted.
+    ///
+    /// # Cancellation
+    /// Dropping the future refuses new connections; those that are open run on.
+    pub fn serve(
+        self: &Arc<Self>,
+        listener: TcpListener,
+        names: &[String],
+    ) -> Result<impl Future<Output = ()> + Send + use<>, StartError> {
+        let tls = Arc::new(ServerTls::new(self.pki.clone(), names)?);
+        Ok(serve(listener, self.router(), tls, self.shutdown.clone()))
+    }
+
+    /// Writes the kubeconfig of its administrator, readable by its owner only, for clients that reach the server by
+    /// this URL.
+    ///
+    /// # Errors
+    /// When the file can't be written.
+    pub fn write_kubeconfig(&self, path: &Path, url: &str) -> Result<(), StartError> {
+        kubeconfig::write(path, &self.pki, url)?;
+        Ok(())
+    }
+
+    /// The certificate of the authority that its own certificate is from.
+    pub fn ca_pem(&self) -> &str {
+        self.pki.ca_pem()
+    }
+
     /// The HTTP service; requests must carry credentials.
-    pub fn router(self: &Arc<Self>) -> Router {
+    pub(crate) fn router(self: &Arc<Self>) -> Router {
         let server = self.clone();
         Router::new().fallback(move |request: Request<Body>| rest::handle(server.clone(), request))
     }
@@ -142,6 +181,9 @@ impl Server {
     }
 
     /// Makes the `kubernetes` Service lead to the address the server listens on.
+    ///
+    /// # Errors
+    /// When that can't be stored.
     pub async fn advertise(self: &Arc<Self>, address: SocketAddr) -> Result<(), StartError> {
         bootstrap::advertise(self, address).await.map_err(StartError::Bootstrap)
     }

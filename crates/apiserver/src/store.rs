@@ -11,10 +11,10 @@ mod watcher;
 #[cfg(test)]
 mod tests;
 
-pub use collection::{Change, ChangeKind, Compacted, frame};
-pub use committer::WriteError;
-pub use disk::OpenError;
-pub use watcher::Watcher;
+pub(crate) use collection::{Change, ChangeKind, Compacted, frame};
+pub(crate) use committer::WriteError;
+pub(crate) use disk::OpenError;
+pub(crate) use watcher::Watcher;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -35,20 +35,20 @@ const QUEUE_CAPACITY: usize = 1024;
 
 /// Which collection an object belongs to, whatever the version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GroupResource {
+pub(crate) struct GroupResource {
     pub group: Arc<str>,
     pub plural: Arc<str>,
 }
 
 impl GroupResource {
-    pub fn new(group: &str, plural: &str) -> Self {
+    pub(crate) fn new(group: &str, plural: &str) -> Self {
         Self { group: group.into(), plural: plural.into() }
     }
 }
 
 /// Which object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
+pub(crate) struct Key {
     pub resource: GroupResource,
     /// Empty for cluster-scoped objects.
     pub namespace: Arc<str>,
@@ -56,14 +56,14 @@ pub struct Key {
 }
 
 impl Key {
-    pub fn new(resource: &GroupResource, namespace: &str, name: &str) -> Self {
+    pub(crate) fn new(resource: &GroupResource, namespace: &str, name: &str) -> Self {
         Self { resource: resource.clone(), namespace: namespace.into(), name: name.into() }
     }
 }
 
 /// One object at one revision. The JSON text is kept rather than a tree: lists and watches send it as it is.
 #[derive(Debug)]
-pub struct Stored {
+pub(crate) struct Stored {
     pub key: Key,
     pub revision: u64,
     pub json: Bytes,
@@ -72,28 +72,28 @@ pub struct Stored {
 
 impl Stored {
     /// The object as a tree, in its storage version.
-    pub fn value(&self) -> Value {
+    pub(crate) fn value(&self) -> Value {
         serde_json::from_slice(&self.json).expect("the store holds only JSON it serialised itself")
     }
 }
 
 /// A collection at one revision, in key order.
 #[derive(Debug)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     pub revision: u64,
     pub items: Vec<Arc<Stored>>,
 }
 
 /// What a write expects to find.
 #[derive(Debug, Clone, Copy)]
-pub enum Expect {
+pub(crate) enum Expect {
     Absent,
     Revision(u64),
 }
 
 /// What a write leaves behind.
 #[derive(Debug)]
-pub enum Outcome {
+pub(crate) enum Mutation {
     Put(Value),
     /// Removes the object; the value is its last state, which watchers are shown.
     Delete(Value),
@@ -108,7 +108,7 @@ struct State {
 }
 
 /// The store. Cheap to share; the last handle dropped stops the committer.
-pub struct Store {
+pub(crate) struct Store {
     state: Arc<RwLock<State>>,
     /// writers → committer
     request_tx: mpsc::Sender<Request>,
@@ -117,7 +117,7 @@ pub struct Store {
 
 impl Store {
     /// Opens the store in `file`, or keeps everything in memory without one.
-    pub fn open(file: Option<&Path>) -> Result<Self, OpenError> {
+    pub(crate) fn open(file: Option<&Path>) -> Result<Self, OpenError> {
         let mut state = State::default();
         let disk = match file {
             None => None,
@@ -143,15 +143,15 @@ impl Store {
     }
 
     /// The revision of the newest write that readers see.
-    pub fn revision(&self) -> u64 {
+    pub(crate) fn revision(&self) -> u64 {
         self.read(|state| state.revision)
     }
 
-    pub fn get(&self, key: &Key) -> Option<Arc<Stored>> {
+    pub(crate) fn get(&self, key: &Key) -> Option<Arc<Stored>> {
         self.read(|state| state.collections.get(&key.resource)?.get(key).cloned())
     }
 
-    pub fn list(&self, resource: &GroupResource, namespace: Option<&str>) -> Snapshot {
+    pub(crate) fn list(&self, resource: &GroupResource, namespace: Option<&str>) -> Snapshot {
         self.read(|state| Snapshot {
             revision: state.revision,
             items: state.collections.get(resource).map(|c| c.list(namespace)).unwrap_or_default(),
@@ -159,7 +159,7 @@ impl Store {
     }
 
     /// The collection as it was at `revision`, while its history reaches that far.
-    pub fn list_at(
+    pub(crate) fn list_at(
         &self,
         resource: &GroupResource,
         namespace: Option<&str>,
@@ -178,19 +178,19 @@ impl Store {
     }
 
     /// The revision of the last change in a collection; zero if there was none since the start.
-    pub fn collection_revision(&self, resource: &GroupResource) -> u64 {
+    pub(crate) fn collection_revision(&self, resource: &GroupResource) -> u64 {
         self.read(|state| state.collections.get(resource).map_or(0, Collection::last_revision))
     }
 
     /// Collections that hold at least one object.
-    pub fn populated(&self) -> Vec<GroupResource> {
+    pub(crate) fn populated(&self) -> Vec<GroupResource> {
         self.read(|state| {
             state.collections.iter().filter(|(_, c)| !c.is_empty()).map(|(r, _)| r.clone()).collect()
         })
     }
 
     /// Changes of one collection after `from`; `None` starts at the present.
-    pub fn watch(&self, resource: &GroupResource, from: Option<u64>) -> Result<Watcher, Compacted> {
+    pub(crate) fn watch(&self, resource: &GroupResource, from: Option<u64>) -> Result<Watcher, Compacted> {
         let mut state = write(&self.state);
         let State { revision, base, .. } = *state;
         let collection = state.collections.entry(resource.clone()).or_insert_with(|| Collection::new(base));
@@ -200,14 +200,19 @@ impl Store {
     }
 
     /// Every change of every collection from now on; a subscriber that lags must look at everything again.
-    pub fn feed(&self) -> broadcast::Receiver<Arc<Change>> {
+    pub(crate) fn feed(&self) -> broadcast::Receiver<Arc<Change>> {
         self.feed_tx.subscribe()
     }
 
     /// Writes one object; returns when it is durable and visible.
-    pub async fn write(&self, key: Key, expect: Expect, outcome: Outcome) -> Result<Arc<Stored>, WriteError> {
+    pub(crate) async fn write(
+        &self,
+        key: Key,
+        expect: Expect,
+        mutation: Mutation,
+    ) -> Result<Arc<Stored>, WriteError> {
         let (answer_tx, answer_rx) = oneshot::channel();
-        let request = Request { key, expect, outcome, answer_tx };
+        let request = Request { key, expect, mutation, answer_tx };
         self.request_tx.send(request).await.map_err(|_| WriteError::Closed)?;
         answer_rx.await.map_err(|_| WriteError::Closed)?
     }

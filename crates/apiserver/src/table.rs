@@ -9,20 +9,20 @@ use serde_json::{Map, Value, json};
 use crate::accept;
 use crate::resource::{Columns, Resource};
 
-pub use age::age;
+pub(crate) use age::age;
 
 use cells::PathCells;
 
 /// The version of `meta.k8s.io` that the client speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TableVersion {
+pub(crate) enum TableVersion {
     V1,
     V1Beta1,
 }
 
 /// What the client wants to be given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum Form {
     /// Objects and lists as they are.
     Whole,
     Table(TableVersion),
@@ -34,7 +34,7 @@ pub enum Form {
 
 /// How much of the object goes with each row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum IncludeObject {
+pub(crate) enum IncludeObject {
     None,
     #[default]
     Metadata,
@@ -43,7 +43,7 @@ pub enum IncludeObject {
 
 impl IncludeObject {
     /// Reads the query parameter `includeObject`; `None` for an unknown word.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         match text {
             "None" => Some(Self::None),
             "" | "Metadata" => Some(Self::Metadata),
@@ -63,7 +63,7 @@ impl TableVersion {
     }
 
     /// `apiVersion` of the documents.
-    pub fn api_version(self) -> &'static str {
+    pub(crate) fn api_version(self) -> &'static str {
         match self {
             Self::V1 => "meta.k8s.io/v1",
             Self::V1Beta1 => "meta.k8s.io/v1beta1",
@@ -73,7 +73,7 @@ impl TableVersion {
 
 /// The first form in the client's order of preference that can be given. `None` when it takes nothing that is
 /// offered: a conversion that does not exist, with no plain type to fall back to.
-pub fn form(accept: &str) -> Option<Form> {
+pub(crate) fn form(accept: &str) -> Option<Form> {
     let mut refused = false;
     for clause in accept::parse(accept) {
         let Some((kind, group, version)) = clause.conversion() else {
@@ -92,7 +92,7 @@ pub fn form(accept: &str) -> Option<Form> {
 
 /// A `Table` of some objects. `list_meta` is the list's metadata, or one object's. `headers` is false for the
 /// second and later events of a watch.
-pub fn render(
+pub(crate) fn render(
     version: TableVersion,
     resource: &Resource,
     items: &[Value],
@@ -129,14 +129,14 @@ pub fn render(
 }
 
 /// `PartialObjectMetadata` of one object.
-pub fn metadata(version: TableVersion, object: &Value) -> Value {
+pub(crate) fn metadata(version: TableVersion, object: &Value) -> Value {
     json!({
         "kind": "PartialObjectMetadata", "apiVersion": version.api_version(), "metadata": object["metadata"],
     })
 }
 
 /// `PartialObjectMetadataList` of some objects.
-pub fn metadata_list(version: TableVersion, items: &[Value], list_meta: &Value) -> Value {
+pub(crate) fn metadata_list(version: TableVersion, items: &[Value], list_meta: &Value) -> Value {
     let items: Vec<Value> = items.iter().map(|item| metadata(version, item)).collect();
     json!({
         "kind": "PartialObjectMetadataList", "apiVersion": version.api_version(),

@@ -17,7 +17,7 @@ use reader::{Reader, Token};
 use table::{Field, Message, Repeat, Table, Type};
 
 /// The media type of this form.
-pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
+pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
 const MAGIC: &[u8] = b"k8s\0";
 
@@ -81,7 +81,7 @@ impl From<Error> for ApiError {
 }
 
 /// Decodes a body of this form: the envelope says which kind it holds.
-pub fn decode(bytes: &[u8]) -> Result<Value, ApiError> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<Value, ApiError> {
     let Envelope { api_version, kind, raw } = Envelope::read(bytes)?;
     if kind.is_empty() || api_version.is_empty() {
         return Err(ApiError::bad_request("Object 'Kind' or 'apiVersion' is missing in the protobuf body"));

@@ -5,11 +5,8 @@
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::Arc;
 
-use causeway_apiserver::kubeconfig;
-use causeway_apiserver::serve::{ServerTls, serve};
-use causeway_apiserver::server::{Server, Storage};
+use causeway_apiserver::{Server, Storage};
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -53,9 +50,8 @@ async fn kubectl_stores_the_same_by_protobuf_and_by_json() {
     let server = Server::start(Storage::Memory, stop.clone()).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
-    kubeconfig::write(&config, &server.pki, &url).unwrap();
-    let tls = Arc::new(ServerTls::new(server.pki.clone(), &[]).unwrap());
-    let serving = tokio::spawn(serve(listener, server.router(), tls, stop.clone()));
+    server.write_kubeconfig(&config, &url).unwrap();
+    let serving = tokio::spawn(server.serve(listener, &[]).unwrap());
 
     tokio::task::spawn_blocking(move || {
         let kubectl = Kubectl(&config);

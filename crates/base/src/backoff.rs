@@ -34,7 +34,7 @@ impl Backoff {
     fn delay_at(self, failures: u32, fraction: f64) -> Duration {
         let ceiling = self.ceiling(failures);
         let floor = (self.first / 2).min(ceiling);
-        floor + (ceiling - floor).mul_f64(fraction)
+        floor + ceiling.saturating_sub(floor).mul_f64(fraction)
     }
 
     /// Counts the failures of one thing.

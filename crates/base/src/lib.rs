@@ -2,6 +2,8 @@
 //! full, one policy for poisoned locks, and names that two parts agree on without seeing each other.
 //! Nothing here knows Kubernetes' client, an async runtime or another crate of this workspace.
 
+#![warn(unreachable_pub)]
+
 pub mod backoff;
 pub mod file;
 pub mod lock;

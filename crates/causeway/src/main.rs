@@ -1,5 +1,6 @@
 //! `causeway`: the operator, the data planes, the command line and, on one machine, the control plane too.
 
+#![warn(unreachable_pub)]
 #![deny(clippy::print_stdout)]
 
 mod cli;

@@ -14,7 +14,7 @@ pub fn instance(directory: &Path) -> io::Result<String> {
     let fresh = fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned();
     let written = directory.join(format!("instance.{fresh}"));
     File::create(&written)?.write_all(fresh.as_bytes())?;
-    // Whoever comes second takes the first one's.
+    // Of two processes that make one at the same time, the second takes the first one's.
     let linked = match fs::hard_link(&written, &path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         other => other,

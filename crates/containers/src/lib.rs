@@ -4,6 +4,8 @@
 //! It knows nothing of Kubernetes. Every call has a time limit; nothing here waits for ever except
 //! [`Runtime::wait`], [`Runtime::events`] and followed logs, which is their job.
 
+#![warn(unreachable_pub)]
+
 mod archive;
 mod build;
 mod choice;

@@ -1,6 +1,6 @@
 //! The crossing from a container network to the host.
 
-pub mod leftovers;
-pub mod network;
-pub mod runtime;
+pub(crate) mod leftovers;
+pub(crate) mod network;
+pub(crate) mod runtime;
 pub mod tunnel;

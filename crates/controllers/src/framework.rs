@@ -3,14 +3,14 @@
 pub mod apply;
 pub mod children;
 pub mod error;
-pub mod events;
+pub(crate) mod events;
 pub mod finalizer;
 pub(crate) mod finding;
 pub mod health;
 pub(crate) mod kinds;
 pub mod leader;
 pub mod metrics;
-pub mod report;
+pub(crate) mod report;
 pub mod runner;
 pub mod scope;
-pub mod status;
+pub(crate) mod status;

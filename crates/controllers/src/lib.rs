@@ -2,11 +2,11 @@
 //! and in it one reconciler per kind. A crate of its own so that reconcilers can never reach into a data plane or the
 //! embedded API server.
 
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod containers;
 pub mod framework;
-pub mod grants;
+mod grants;
 pub mod operator;
 pub mod vlan;
 

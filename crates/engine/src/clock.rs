@@ -1,9 +1,7 @@
 //! Milliseconds since the process began to count: small enough to keep in an atomic or a cell. A task of a core reads
-//! the clock once each time it is woken; all that it notes meanwhile happened then.
+//! the clock once each time it is woken; all that it notes until it waits again happened then.
 
 use std::cell::Cell;
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::OnceLock;
 use std::time::Instant;
 
@@ -18,17 +16,12 @@ pub(crate) fn now() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_millis() as u64 + 1
 }
 
-/// When the task that runs was woken; only within [`per_wake`].
-pub(crate) fn woken() -> u64 {
-    WOKEN.get()
+/// Reads the clock for a task that was woken just now.
+pub(crate) fn wake() {
+    WOKEN.set(now());
 }
 
-/// Runs a task of a core, with one look at the clock for each time it is woken.
-pub(crate) async fn per_wake<F: Future>(task: F) -> F::Output {
-    let mut task = pin!(task);
-    poll_fn(|cx| {
-        WOKEN.set(now());
-        task.as_mut().poll(cx)
-    })
-    .await
+/// When the task that runs was woken: the last [`wake`] of this thread.
+pub(crate) fn woken() -> u64 {
+    WOKEN.get()
 }

@@ -34,6 +34,8 @@ pub enum CloseReason {
     SourceNotAllowed,
     /// The engine has as many connections as it may.
     ConnectionLimit,
+    /// The client's address has as many connections as it may.
+    SourceLimit,
     /// More new connections in a second than allowed.
     RateLimit,
     /// The route has as many connections as it may.
@@ -50,7 +52,7 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    pub(crate) const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::Finished,
         Self::ClientReset,
         Self::EndpointReset,
@@ -65,6 +67,7 @@ impl CloseReason {
         Self::Refused,
         Self::SourceNotAllowed,
         Self::ConnectionLimit,
+        Self::SourceLimit,
         Self::RateLimit,
         Self::RouteLimit,
         Self::ClusterLimit,
@@ -90,6 +93,7 @@ impl CloseReason {
             Self::Refused => "refused",
             Self::SourceNotAllowed => "sourceNotAllowed",
             Self::ConnectionLimit => "connectionLimit",
+            Self::SourceLimit => "sourceLimit",
             Self::RateLimit => "rateLimit",
             Self::RouteLimit => "routeLimit",
             Self::ClusterLimit => "clusterLimit",

@@ -1,6 +1,8 @@
 //! The engine: accepts, looks at the first bytes, matches, connects and copies. It is a crate of its own so
 //! that the data path can never depend on Kubernetes.
 
+#![warn(unreachable_pub)]
+
 mod access_log;
 pub mod admin;
 mod balance;

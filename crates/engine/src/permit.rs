@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::close_reason::CloseReason;
+use crate::limits::FromSource;
 use crate::listener::Listener;
 use crate::worker::Worker;
 
@@ -12,6 +13,7 @@ use crate::worker::Worker;
 pub(crate) struct Permit {
     worker: Rc<Worker>,
     listener: Arc<Listener>,
+    source: Option<FromSource>,
 }
 
 impl Permit {
@@ -24,7 +26,7 @@ impl Permit {
         listener.metrics.active.inc();
         let (metrics, limits) = (&worker.shared.metrics, &worker.shared.limits);
         let before = metrics.active.inc();
-        let permit = Self { worker: Rc::clone(worker), listener: Arc::clone(listener) };
+        let permit = Self { worker: Rc::clone(worker), listener: Arc::clone(listener), source: None };
         if before >= i64::from(limits.connections()) {
             return Err(CloseReason::ConnectionLimit);
         }
@@ -37,14 +39,18 @@ impl Permit {
     /// The same for a client whose address is known.
     ///
     /// # Errors
-    /// The same, and if the client may not connect.
+    /// The same, and if the client may not connect or has too many connections.
     pub(crate) fn take_for(
         client: IpAddr,
         worker: &Rc<Worker>,
         listener: &Arc<Listener>,
     ) -> Result<Self, CloseReason> {
-        let permit = Self::take(worker, listener)?;
-        if listener.allows(client) { Ok(permit) } else { Err(CloseReason::SourceNotAllowed) }
+        let mut permit = Self::take(worker, listener)?;
+        if !listener.allows(client) {
+            return Err(CloseReason::SourceNotAllowed);
+        }
+        permit.source = worker.shared.limits.enter(client)?;
+        Ok(permit)
     }
 }
 

@@ -35,6 +35,7 @@ pub(crate) async fn serve(socket: Rc<UdpSocket>, table: CurrentTable, stop: Stop
             received = socket.recv_from(&mut buffer) => received,
             () = stop.told.cancelled() => break,
         };
+        clock::wake();
         // An error here is one of an earlier answer that did not arrive.
         let Ok((count, client)) = received else { continue };
         let known = sessions.borrow().get(&client).cloned();
@@ -95,14 +96,14 @@ async fn begin(
             sessions.borrow_mut().insert(client, Rc::clone(&session));
             let (answered, socket, sessions, worker) =
                 (Rc::clone(&session), Rc::clone(socket), Rc::clone(sessions), Rc::clone(worker));
-            spawn_local(clock::per_wake(async move {
+            spawn_local(async move {
                 let _permit = permit;
                 let reason = answered.answer(client, &socket, &worker.workspace).await;
                 forget(&sessions, client, &answered);
                 answered.judge(reason);
                 record.bytes = answered.bytes();
                 record.close(reason, &listener, &worker.shared);
-            }));
+            });
             Some(session)
         }
         Err(reason) => {

@@ -16,7 +16,6 @@ use tokio::task::{JoinHandle, spawn_local};
 use tokio_util::sync::CancellationToken;
 
 use crate::access_log;
-use crate::clock;
 use crate::connections::Connections;
 use crate::handover::Purpose;
 use crate::limits::Limits;
@@ -191,8 +190,8 @@ fn listen(
         }
         Transport::Udp => {
             let socket = Rc::new(UdpSocket::from_std(socket.into())?);
-            let serving = udp::serve(Rc::clone(&socket), shown, stop.clone(), worker);
-            (socket, spawn_local(clock::per_wake(serving)))
+            let task = spawn_local(udp::serve(Rc::clone(&socket), shown, stop.clone(), worker));
+            (socket, task)
         }
     };
     Ok(Listening { purpose, socket, table, stop, task })

@@ -4,7 +4,7 @@
 //!
 //! What can't be parsed can't be in a plan: addresses, names, limits and durations are types. What only shows in the
 //! whole, like a name that nothing has, is found by [`Plan::validate`].
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod cluster;
 pub mod dhcp;

@@ -11,6 +11,9 @@ pub struct Limits {
     /// Connections at a time; default what the process's file descriptors allow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<Limit>,
+    /// Connections at a time from one client address; default unlimited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections_per_source: Option<Limit>,
     /// For the PROXY header and the ClientHello; default 10s.
     #[serde(default = "handshake_timeout")]
     pub handshake_timeout: Period,
@@ -21,7 +24,12 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: None, handshake_timeout: handshake_timeout(), new_connections_per_second: None }
+        Self {
+            connections: None,
+            connections_per_source: None,
+            handshake_timeout: handshake_timeout(),
+            new_connections_per_second: None,
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 //! driven by its [`Driver`]. The other end's streams come to the [`Handler`], which turns them into a [`Stream`]
 //! (any caller's `AsyncRead + AsyncWrite`, or joined to a socket by [`Stream::relay`]) or a [`Flow`] of datagrams.
 
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 mod connection;
 mod dialer;
@@ -35,6 +35,6 @@ pub use identity::{Authority, Error as IdentityError, Identity, Renewal, Role, t
 pub use link::{Handler, Incoming, Link, Unusable};
 pub use listener::{Credentials, Listener};
 pub use relay::RelayEnd;
-pub use socket::{connect, end_writing, prepare, reset_on_close};
+pub use socket::{connect, reset_on_close};
 pub use stream::{Settings, Stream};
 pub use traffic::Traffic;

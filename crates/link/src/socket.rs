@@ -30,7 +30,7 @@ pub async fn connect(address: SocketAddr, limit: Duration) -> io::Result<TcpStre
 }
 
 /// Sends small pieces at once, and has the kernel ask now and then whether the peer is still there.
-pub fn prepare(socket: &TcpStream) {
+pub(crate) fn prepare(socket: &TcpStream) {
     // An option that can't be set costs speed or patience, not correctness.
     let _ = socket.set_nodelay(true);
     let _ = sockopt::set_socket_keepalive(socket, true);
@@ -44,11 +44,8 @@ pub fn reset_on_close(socket: &TcpStream) {
     let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
 }
 
-/// Tells the peer that nothing more will come.
-///
-/// # Errors
-/// When the kernel refuses; a peer that is gone already is not an error.
-pub fn end_writing(socket: &TcpStream) -> io::Result<()> {
+/// Tells the peer that nothing more will come; one that is gone already needs no telling.
+pub(crate) fn end_writing(socket: &TcpStream) -> io::Result<()> {
     match rustix::net::shutdown(socket, rustix::net::Shutdown::Write) {
         Ok(()) | Err(Errno::NOTCONN) => Ok(()),
         Err(error) => Err(error.into()),

@@ -319,7 +319,7 @@ fn encode<D>(mut data: EncodeTlsData<'_, D>, out: &mut Outgoing) -> Result<(), E
                 return Ok(());
             }
             Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) => {
-                room = required_size
+                room = required_size;
             }
             Err(EncodeError::AlreadyEncoded) => return Ok(()),
         }

@@ -33,7 +33,7 @@ pub struct Config {
     pub kubeconfig: PathBuf,
     /// The API server's CA certificate (PEM), handed to pods as `ca.crt`.
     pub ca_path: PathBuf,
-    /// How the log and exit keeper of a container is started.
+    /// How the shim of a container, which keeps its log and its exit code, is started.
     pub shim: ShimCommand,
     /// Which `command` a container may ask for.
     pub commands: CommandPolicy,

@@ -34,7 +34,7 @@ struct Context {
 }
 
 /// Runs the controller until `shutdown`.
-pub async fn run(client: Client, shutdown: CancellationToken) {
+pub(crate) async fn run(client: Client, shutdown: CancellationToken) {
     let context = Arc::new(Context { client: client.clone(), failures: Failures::default() });
     let controller = Controller::new(Api::<Service>::all(client.clone()), watcher::Config::default());
     let store = controller.store();
@@ -77,7 +77,7 @@ async fn reconcile(service: Arc<Service>, context: Arc<Context>) -> Result<Actio
         service.spec.as_ref().and_then(|spec| spec.selector.clone()).filter(|selector| !selector.is_empty());
     let external = service.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("ExternalName");
     let Some(selector) = selector.filter(|_| !external) else {
-        // Without a selector somebody else keeps the endpoints; only what was made here is removed.
+        // Without a selector another program keeps the endpoints; only those made here are removed.
         write_slices(&context.client, &namespace, &name, &[]).await?;
         context.failures.succeeded(&key);
         return Ok(Action::await_change());

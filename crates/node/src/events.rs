@@ -38,7 +38,7 @@ struct Said {
 
 /// Writes Events for one component of this node.
 #[derive(Clone)]
-pub struct Recorder {
+pub(crate) struct Recorder {
     client: Client,
     component: &'static str,
     host: Arc<str>,
@@ -46,22 +46,32 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    pub fn new(client: Client, component: &'static str, host: &str) -> Self {
+    pub(crate) fn new(client: Client, component: &'static str, host: &str) -> Self {
         Self { client, component, host: host.into(), said: Arc::default() }
     }
 
     /// Says that something went as it should.
-    pub async fn normal<K: Resource<DynamicType = ()>>(&self, object: &K, reason: &str, message: &str) {
+    pub(crate) async fn normal<K: Resource<DynamicType = ()>>(
+        &self,
+        object: &K,
+        reason: &str,
+        message: &str,
+    ) {
         self.record("Normal", object.object_ref(&()), reason, message).await;
     }
 
     /// Says that something needs attention.
-    pub async fn warning<K: Resource<DynamicType = ()>>(&self, object: &K, reason: &str, message: &str) {
+    pub(crate) async fn warning<K: Resource<DynamicType = ()>>(
+        &self,
+        object: &K,
+        reason: &str,
+        message: &str,
+    ) {
         self.record("Warning", object.object_ref(&()), reason, message).await;
     }
 
     /// Writes one Event; a failure only costs the Event.
-    pub async fn record(&self, type_: &str, regarding: ObjectReference, reason: &str, message: &str) {
+    pub(crate) async fn record(&self, type_: &str, regarding: ObjectReference, reason: &str, message: &str) {
         let message = shorten(message);
         let key = Key {
             uid: regarding.uid.clone().unwrap_or_default(),

@@ -12,7 +12,7 @@ use causeway_base::file;
 
 /// The directory of one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodDir {
+pub(crate) struct PodDir {
     path: PathBuf,
     pub namespace: String,
     pub name: String,
@@ -20,7 +20,7 @@ pub struct PodDir {
 }
 
 impl PodDir {
-    pub fn new(data_dir: &Path, namespace: &str, name: &str, uid: &str) -> Self {
+    pub(crate) fn new(data_dir: &Path, namespace: &str, name: &str, uid: &str) -> Self {
         Self {
             path: data_dir.join("pods").join(namespace).join(name).join(uid),
             namespace: namespace.to_owned(),
@@ -30,7 +30,7 @@ impl PodDir {
     }
 
     /// All pods that have left something on disk.
-    pub fn all(data_dir: &Path) -> io::Result<Vec<Self>> {
+    pub(crate) fn all(data_dir: &Path) -> io::Result<Vec<Self>> {
         let mut found = Vec::new();
         for namespace in subdirectories(&data_dir.join("pods"))? {
             for name in subdirectories(&data_dir.join("pods").join(&namespace))? {
@@ -43,7 +43,7 @@ impl PodDir {
     }
 
     /// The newest pod of this name.
-    pub fn find(data_dir: &Path, namespace: &str, name: &str) -> io::Result<Option<Self>> {
+    pub(crate) fn find(data_dir: &Path, namespace: &str, name: &str) -> io::Result<Option<Self>> {
         let uids = subdirectories(&data_dir.join("pods").join(namespace).join(name))?;
         Ok(uids.into_iter().map(|uid| Self::new(data_dir, namespace, name, &uid)).max_by_key(|dir| {
             fs::metadata(dir.path.join("created"))
@@ -52,7 +52,7 @@ impl PodDir {
         }))
     }
 
-    pub fn create(&self) -> io::Result<()> {
+    pub(crate) fn create(&self) -> io::Result<()> {
         file::create_private_dir(&self.path)?;
         let mark = self.path.join("created");
         if !mark.exists() {
@@ -62,7 +62,7 @@ impl PodDir {
     }
 
     /// Removes everything of the pod, and the directories above it when they are empty.
-    pub fn remove(&self) -> io::Result<()> {
+    pub(crate) fn remove(&self) -> io::Result<()> {
         match fs::remove_dir_all(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -76,48 +76,48 @@ impl PodDir {
     }
 
     /// Holds the pod's address.
-    pub fn address_file(&self) -> PathBuf {
+    pub(crate) fn address_file(&self) -> PathBuf {
         self.path.join("address")
     }
 
-    pub fn write_address(&self, address: Ipv4Addr) -> io::Result<()> {
+    pub(crate) fn write_address(&self, address: Ipv4Addr) -> io::Result<()> {
         file::replace(&self.address_file(), file::PRIVATE, format!("{address}\n").as_bytes())
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    pub fn volume(&self, name: &str) -> PathBuf {
+    pub(crate) fn volume(&self, name: &str) -> PathBuf {
         self.path.join("volumes").join(name)
     }
 
-    pub fn container(&self, name: &str) -> PathBuf {
+    pub(crate) fn container(&self, name: &str) -> PathBuf {
         self.path.join("containers").join(name)
     }
 
     /// The containers that were ever started.
-    pub fn containers(&self) -> io::Result<Vec<String>> {
+    pub(crate) fn containers(&self) -> io::Result<Vec<String>> {
         subdirectories(&self.path.join("containers"))
     }
 
     /// Where the container's mounts appear.
-    pub fn root(&self, container: &str) -> PathBuf {
+    pub(crate) fn root(&self, container: &str) -> PathBuf {
         self.container(container).join("root")
     }
 
-    pub fn attempt(&self, container: &str, number: i32) -> PathBuf {
+    pub(crate) fn attempt(&self, container: &str, number: i32) -> PathBuf {
         self.container(container).join(number.to_string())
     }
 
     /// Exists while the container waits for its next start, so that "previous" means the attempt that just ended.
-    pub fn waiting_mark(&self, container: &str) -> PathBuf {
+    pub(crate) fn waiting_mark(&self, container: &str) -> PathBuf {
         self.container(container).join("waiting")
     }
 }
 
 /// Creates a directory that a container's own user can read; a private one above it keeps others out.
-pub fn create_readable(path: &Path) -> io::Result<()> {
+pub(crate) fn create_readable(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o755).create(path)?;
     // The umask has taken its part.
     fs::set_permissions(path, fs::Permissions::from_mode(0o755))

@@ -5,18 +5,18 @@ mod addresses;
 mod backoff;
 mod env;
 mod fields;
-mod guest;
 mod image;
 mod launch;
 mod mounts;
 mod orphans;
 mod probe;
 mod runtime;
-mod slot;
+mod runtime_container;
 mod sources;
 mod status;
 mod stop;
 mod token;
+mod tracked;
 mod volume;
 mod worker;
 
@@ -46,7 +46,9 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use self::{addresses::Addresses, guest::CONTAINER as GUEST_LABEL, runtime::Containers};
+pub(crate) use self::{
+    addresses::Addresses, runtime::Containers, runtime_container::CONTAINER as CONTAINER_LABEL,
+};
 use self::{
     fields::Host,
     sources::{Kind, SourceRef},
@@ -56,14 +58,14 @@ use crate::{config::Config, events::Recorder, workload::is_code};
 
 /// Where the API server is, as pods reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApiServer {
+pub(crate) struct ApiServer {
     pub url: String,
     pub host: String,
     pub port: u16,
 }
 
 /// What all workers share.
-pub struct Shared {
+pub(crate) struct Shared {
     pub config: Config,
     pub client: Client,
     pub recorder: Recorder,
@@ -83,7 +85,7 @@ impl Shared {
 }
 
 /// Runs pods until `shutdown`; returns when all workers have come to rest.
-pub async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
+pub(crate) async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
     let (change_tx, _) = broadcast::channel(1024);
     let mut pods = Pods {
         shared: shared.clone(),

@@ -1,10 +1,10 @@
 //! Processes without orphans: who a process is (pid, start time, boot), what is known of it on disk, and how to signal and await it.
 //! A container runs under a shim (see [`crate::shim`]); this module is the node's side of it.
 
-pub mod attempt;
-pub mod durable;
+pub(crate) mod attempt;
+pub(crate) mod durable;
 mod instance;
 
-pub use attempt::{Exit, Guest, Launch};
-pub use causeway_containers::Identity;
-pub use instance::Instance;
+pub(crate) use attempt::{Exit, Launch, RuntimeContainer};
+pub(crate) use causeway_containers::Identity;
+pub(crate) use instance::Instance;

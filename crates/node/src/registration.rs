@@ -31,7 +31,7 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 const STATUS_EVERY: u32 = 30;
 
 /// Registers the node and keeps it alive until `shutdown`; then says that it is not ready.
-pub async fn run(client: Client, name: String, address: IpAddr, shutdown: CancellationToken) {
+pub(crate) async fn run(client: Client, name: String, address: IpAddr, shutdown: CancellationToken) {
     let mut beats = 0;
     loop {
         let result = async {
@@ -107,7 +107,7 @@ async fn renew_lease(client: &Client, name: &str) -> kube::Result<()> {
 }
 
 /// CPUs and bytes of memory of this machine.
-pub fn capacity() -> (u64, u64) {
+pub(crate) fn capacity() -> (u64, u64) {
     let machine = Machine::read();
     (machine.cpus as u64, machine.memory_kib * 1024)
 }

@@ -1,11 +1,11 @@
-//! The keeper of one container process: it owns the output pipes, stamps and rotates the log, forwards signals and
+//! The shim of one container process: it owns the output pipes, stamps and rotates the log, forwards signals and
 //! records how the process ended. It outlives the node, so that a crash of the node costs neither the process nor its
 //! log nor its exit code.
 //!
-//! `run DIR` is the keeper; `exec DIR` is the second stage that asks the kernel to die with its keeper and then becomes the program.
+//! `run DIR` is the shim; `exec DIR` is the second stage that asks the kernel to die with its shim and then becomes the program.
 
-mod guest;
 mod log;
+mod runtime_container;
 
 use std::{
     error::Error,
@@ -58,10 +58,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn become_program(attempt: &Attempt) -> Box<dyn Error> {
     let failed = (|| -> Result<io::Error, Box<dyn Error>> {
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // The keeper may have died before the line above took effect.
-        let keeper = attempt.record()?.map(|record| record.shim.pid);
-        if getppid().map(Pid::as_raw_pid) != keeper {
-            return Err("the keeper is gone".into());
+        // The shim may have died before the line above took effect.
+        let shim = attempt.record()?.map(|record| record.shim.pid);
+        if getppid().map(Pid::as_raw_pid) != shim {
+            return Err("the shim is gone".into());
         }
         let launch = attempt.launch()?.ok_or("launch.json is missing")?;
         let error = std::process::Command::new(&launch.program)
@@ -86,7 +86,7 @@ fn keep(attempt: &Attempt) -> Result<(), Box<dyn Error>> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(keep_attempt(attempt))
 }
 
-/// What the keeper is asked to do.
+/// What the shim is asked to do.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
     Terminate,
@@ -95,7 +95,7 @@ enum Asked {
     Kill,
 }
 
-/// The signals that mean something to a keeper.
+/// The signals that mean something to a shim.
 struct Signals {
     terminate: unix::Signal,
     interrupt: unix::Signal,
@@ -129,8 +129,8 @@ async fn keep_attempt(attempt: &Attempt) -> Result<(), Box<dyn Error>> {
         return Ok(());
     }
     let log = LogFile::open(attempt.log(), attempt.rotated_log())?;
-    match attempt.launch()?.and_then(|launch| launch.guest) {
-        Some(guest) => guest::keep(attempt, &guest, log, signals).await,
+    match attempt.launch()?.and_then(|launch| launch.runtime_container) {
+        Some(container) => runtime_container::keep(attempt, &container, log, signals).await,
         None => keep_process(attempt, log, signals).await,
     }
 }

@@ -17,19 +17,19 @@ use crate::events::Recorder;
 
 /// A failed step of a reconcile; retried with backoff.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     #[error("cannot {verb} {kind} {namespace}/{name}")]
     Api { verb: &'static str, kind: &'static str, namespace: String, name: String, source: Box<kube::Error> },
 }
 
 impl Error {
     /// What the API said, for people.
-    pub fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         let Self::Api { source, .. } = self;
         message(source)
     }
 
-    pub fn api<'a>(
+    pub(crate) fn api<'a>(
         verb: &'static str,
         kind: &'static str,
         namespace: &'a str,
@@ -46,7 +46,7 @@ impl Error {
 }
 
 /// Runs all workload controllers until `shutdown`.
-pub async fn run(client: Client, recorder: Recorder, shutdown: CancellationToken) {
+pub(crate) async fn run(client: Client, recorder: Recorder, shutdown: CancellationToken) {
     tokio::join!(
         deployment::run(client.clone(), recorder.clone(), shutdown.clone()),
         replica_set::run(client.clone(), recorder.clone(), shutdown.clone()),
@@ -55,7 +55,7 @@ pub async fn run(client: Client, recorder: Recorder, shutdown: CancellationToken
 }
 
 /// The owner reference with which `owner` controls its children.
-pub fn controller_reference<K: Resource<DynamicType = ()>>(owner: &K) -> OwnerReference {
+pub(crate) fn controller_reference<K: Resource<DynamicType = ()>>(owner: &K) -> OwnerReference {
     OwnerReference {
         api_version: K::api_version(&()).into_owned(),
         kind: K::kind(&()).into_owned(),
@@ -67,7 +67,7 @@ pub fn controller_reference<K: Resource<DynamicType = ()>>(owner: &K) -> OwnerRe
 }
 
 /// What the API answered, without the wrapping of the client.
-pub fn message(error: &kube::Error) -> String {
+pub(crate) fn message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         other => report::chain(other),
@@ -75,6 +75,6 @@ pub fn message(error: &kube::Error) -> String {
 }
 
 /// True when the error is the API's answer with this code.
-pub fn is_code(error: &kube::Error, code: u16) -> bool {
+pub(crate) fn is_code(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
 }

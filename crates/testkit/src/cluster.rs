@@ -1,15 +1,14 @@
 //! An API server in the test's process, without a socket.
 
-use std::sync::Arc;
-
-use causeway_apiserver::server::{Server, Storage};
+use causeway_apiserver::{Server, Storage};
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::ListParams;
 use kube::{Api, Client, Resource};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// An API server with nothing on disk, and a client of its administrator. It ends when this is dropped.
 pub struct Cluster {
-    pub server: Arc<Server>,
     pub client: Client,
     _stop: DropGuard,
 }
@@ -22,7 +21,7 @@ impl Cluster {
     pub async fn start() -> Self {
         let stop = CancellationToken::new();
         let server = Server::start(Storage::Memory, stop.clone()).await.expect("the API server starts");
-        Self { client: server.client(), server, _stop: stop.drop_guard() }
+        Self { client: server.client(), _stop: stop.drop_guard() }
     }
 
     /// Objects of one kind in the namespace `default`.
@@ -31,5 +30,16 @@ impl Cluster {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
         Api::namespaced(self.client.clone(), "default")
+    }
+
+    /// The revision of the newest write of any object.
+    ///
+    /// # Panics
+    /// When the server does not say.
+    pub async fn revision(&self) -> u64 {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        let list =
+            api.list_metadata(&ListParams::default().limit(1)).await.expect("namespaces can be listed");
+        list.metadata.resource_version.and_then(|text| text.parse().ok()).expect("a list has a revision")
     }
 }

@@ -32,6 +32,7 @@ impl Dice {
     }
 
     /// Dice of their own for another task.
+    #[must_use]
     pub fn split(&mut self) -> Self {
         Self::new(self.next())
     }

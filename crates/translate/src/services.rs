@@ -29,7 +29,7 @@ impl std::fmt::Display for ServiceRef {
 /// Services, their slices, and who may use them.
 #[derive(Debug, Clone, Default)]
 pub struct Services {
-    services: HashMap<ServiceRef, Arc<Service>>,
+    objects: HashMap<ServiceRef, Arc<Service>>,
     slices: HashMap<ServiceRef, Vec<Arc<EndpointSlice>>>,
     grants: Option<Grants>,
     unread: BTreeMap<String, String>,
@@ -45,7 +45,7 @@ impl Services {
         for service in services {
             let at =
                 ServiceRef { namespace: service.namespace().unwrap_or_default(), name: service.name_any() };
-            known.services.insert(at, service);
+            known.objects.insert(at, service);
         }
         for slice in slices {
             let Some((namespace, name)) = endpoints::service_of(&slice) else { continue };
@@ -81,7 +81,7 @@ impl Services {
 
     /// The Service.
     pub fn get(&self, service: &ServiceRef) -> Option<&Service> {
-        self.services.get(service).map(|service| &**service)
+        self.objects.get(service).map(|service| &**service)
     }
 
     /// Its slices.

@@ -3,7 +3,7 @@
 //! A crate of its own because the binary runs both ends and the controllers speak of them, and because it must know
 //! nothing of Kubernetes: what it carries is the plan's `ir::tunnel`.
 
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod client;
 mod control;

@@ -49,7 +49,7 @@ impl Snapshot {
                 endpoints.push((name.clone(), new.map(made)));
             }
         }
-        let listeners = self.listeners(before, &plan, &touched);
+        let listeners = changed_listeners(before, &plan, &touched);
         let sets = [
             self.set(Kind::Cluster).with(clusters),
             self.set(Kind::Endpoints).with(endpoints),
@@ -57,38 +57,37 @@ impl Snapshot {
         ];
         Self { number: self.number + 1, plan: Some(plan), sets }
     }
+}
 
-    /// The listeners that are not what they were.
-    fn listeners(
-        &self,
-        before: &Plan,
-        plan: &Plan,
-        touched: &HashSet<&str>,
-    ) -> Vec<(String, Option<Arc<Resource>>)> {
-        let changed = changes(&before.listeners, &plan.listeners);
-        let gone = changed.iter().filter(|change| change.new.is_none()).filter_map(|change| change.old);
-        let mut made: Vec<_> = gone.map(|listener| (listener.name.to_string(), None)).collect();
-        let mut due: HashSet<&str> =
-            changed.iter().filter_map(|change| change.new).map(|listener| listener.name.as_str()).collect();
-        // A listener shows the limits of the plan, and timeouts and policies of its clusters.
-        let all = before.limits != plan.limits;
-        if all || !touched.is_empty() {
-            let shows = |listener: &&Listener| {
-                all || resources::listener::targets(listener).any(|cluster| touched.contains(cluster))
-            };
-            due.extend(plan.listeners.iter().filter(shows).map(|listener| listener.name.as_str()));
-        }
-        if due.is_empty() {
-            return made;
-        }
-        let clusters = resources::clusters(plan);
-        for listener in plan.listeners.iter().filter(|listener| due.contains(listener.name.as_str())) {
-            if let Some(built) = resources::listener::build(listener, &clusters, &plan.limits) {
-                made.push((listener.name.to_string(), Some(resource(listener, built))));
-            }
-        }
-        made
+/// The listeners that are not what they were.
+fn changed_listeners(
+    before: &Plan,
+    plan: &Plan,
+    touched: &HashSet<&str>,
+) -> Vec<(String, Option<Arc<Resource>>)> {
+    let changed = changes(&before.listeners, &plan.listeners);
+    let gone = changed.iter().filter(|change| change.new.is_none()).filter_map(|change| change.old);
+    let mut made: Vec<_> = gone.map(|listener| (listener.name.to_string(), None)).collect();
+    let mut due: HashSet<&str> =
+        changed.iter().filter_map(|change| change.new).map(|listener| listener.name.as_str()).collect();
+    // A listener shows the limits of the plan, and timeouts and policies of its clusters.
+    let all = before.limits != plan.limits;
+    if all || !touched.is_empty() {
+        let shows = |listener: &&Listener| {
+            all || resources::listener::targets(listener).any(|cluster| touched.contains(cluster))
+        };
+        due.extend(plan.listeners.iter().filter(shows).map(|listener| listener.name.as_str()));
     }
+    if due.is_empty() {
+        return made;
+    }
+    let clusters = resources::clusters(plan);
+    for listener in plan.listeners.iter().filter(|listener| due.contains(listener.name.as_str())) {
+        if let Some(built) = resources::listener::build(listener, &clusters, &plan.limits) {
+            made.push((listener.name.to_string(), Some(resource(listener, built))));
+        }
+    }
+    made
 }
 
 /// The map of names in a listener is written in another order each time, so the plan's names stand in for it.

@@ -10,7 +10,7 @@ const RANGE_START: &str = "self.infraComponents.dhcp.rangeStart";
 const RANGE_END: &str = "self.infraComponents.dhcp.rangeEnd";
 
 /// The backends that every `Infra` has.
-pub const STANDARD_BACKENDS: &str = "['kube-apiserver', 'kube-apiserver-internal', 'oauth-openshift', \
+pub(crate) const STANDARD_BACKENDS: &str = "['kube-apiserver', 'kube-apiserver-internal', 'oauth-openshift', \
      'ignition-server', 'kube-apiserver-kubernetes-hostname', 'konnectivity-server']";
 
 /// True when a field of a component is written.
@@ -34,7 +34,7 @@ fn range_written() -> String {
     format!("{} && has({RANGE_END})", written("dhcp", "rangeStart"))
 }
 
-pub fn server_inside(component: &str) -> Rule {
+pub(crate) fn server_inside(component: &str) -> Rule {
     rule(
         when(&written(component, "serverIP"), &inside(CIDR, &server(component))),
         &format!(".infraComponents.{component}.serverIP"),
@@ -42,7 +42,7 @@ pub fn server_inside(component: &str) -> Rule {
     )
 }
 
-pub fn additional_inside() -> Rule {
+pub(crate) fn additional_inside() -> Rule {
     rule(
         when(
             &written("proxy", "additionalServerIPs"),
@@ -53,7 +53,7 @@ pub fn additional_inside() -> Rule {
     )
 }
 
-pub fn range_inside(field: &str) -> Rule {
+pub(crate) fn range_inside(field: &str) -> Rule {
     rule(
         when(&written("dhcp", field), &inside(CIDR, &format!("self.infraComponents.dhcp.{field}"))),
         &format!(".infraComponents.dhcp.{field}"),
@@ -61,7 +61,7 @@ pub fn range_inside(field: &str) -> Rule {
     )
 }
 
-pub fn range_excludes_gateway() -> Rule {
+pub(crate) fn range_excludes_gateway() -> Rule {
     rule(
         when(&range_written(), &outside(RANGE_START, RANGE_END, GATEWAY)),
         ".networkConfig.gateway",
@@ -69,7 +69,7 @@ pub fn range_excludes_gateway() -> Rule {
     )
 }
 
-pub fn range_excludes(component: &str) -> Rule {
+pub(crate) fn range_excludes(component: &str) -> Rule {
     rule(
         when(
             &format!("{} && {}", range_written(), written(component, "serverIP")),
@@ -80,7 +80,7 @@ pub fn range_excludes(component: &str) -> Rule {
     )
 }
 
-pub fn addresses_differ() -> Rule {
+pub(crate) fn addresses_differ() -> Rule {
     let servers = ["dhcp", "dns", "proxy"];
     let from_gateway = servers.map(|c| when(&written(c, "serverIP"), &differ(GATEWAY, &server(c))));
     let from_each_other = [("dhcp", "dns"), ("dhcp", "proxy"), ("dns", "proxy")].map(|(a, b)| {
@@ -96,7 +96,7 @@ pub fn addresses_differ() -> Rule {
     )
 }
 
-pub fn domain_for(component: &str) -> Rule {
+pub(crate) fn domain_for(component: &str) -> Rule {
     required(
         when(&wanted(component), &written("dns", "baseDomain")),
         ".infraComponents.dns.baseDomain",
@@ -107,7 +107,7 @@ pub fn domain_for(component: &str) -> Rule {
 }
 
 /// Clients take resolvers as bare addresses, so without a DNS server of our own nothing else can be handed out.
-pub fn plain_resolvers() -> Rule {
+pub(crate) fn plain_resolvers() -> Rule {
     rule(
         when(
             &format!("{} && !({}) && has(self.networkConfig.dnsServers)", wanted("dhcp"), wanted("dns")),
@@ -118,7 +118,7 @@ pub fn plain_resolvers() -> Rule {
     )
 }
 
-pub fn override_is_complete() -> Rule {
+pub(crate) fn override_is_complete() -> Rule {
     required(
         format!(
             "self.name in {STANDARD_BACKENDS} || \

@@ -5,10 +5,9 @@ use crate::error::{ApiError, Reason, qualified};
 
 /// A request to be allowed or refused. Empty strings stand for what a request does not have.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Attributes<'a> {
+pub(crate) struct Attributes<'a> {
     pub verb: &'a str,
     pub group: &'a str,
-    pub version: &'a str,
     pub resource: &'a str,
     pub subresource: &'a str,
     pub namespace: &'a str,

@@ -10,7 +10,7 @@ use super::User;
 
 /// A client certificate that chains to our authority. The TLS layer makes one only after verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PeerCertificate {
+pub(crate) struct PeerCertificate {
     name: String,
     groups: Vec<String>,
     not_after: Timestamp,
@@ -19,7 +19,7 @@ pub struct PeerCertificate {
 
 impl PeerCertificate {
     /// Reads a certificate that the caller has verified; `None` if it names no user.
-    pub fn from_verified_der(der: &[u8]) -> Option<Self> {
+    pub(crate) fn from_verified_der(der: &[u8]) -> Option<Self> {
         let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
         let subject = certificate.subject();
         let name = subject.iter_common_name().last()?.as_str().ok()?;

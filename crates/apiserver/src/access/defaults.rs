@@ -24,7 +24,7 @@ const CAUSEWAY: &[&str] = &[
 ];
 
 /// Bootstrap ClusterRoles and ClusterRoleBindings, each labelled `kubernetes.io/bootstrapping: rbac-defaults`.
-pub fn default_roles() -> Vec<Value> {
+pub(crate) fn default_roles() -> Vec<Value> {
     let mut roles = cluster_roles();
     // Shown by `kubectl describe`; the decision itself follows the aggregation rule.
     for shown in stale_aggregates(&roles) {

@@ -15,7 +15,7 @@ use crate::object::{name, namespace};
 impl Access {
     /// Checks a create or update (`old` is the stored object) of `roles`, `clusterroles`, `rolebindings` or
     /// `clusterrolebindings`; other resources pass.
-    pub fn check_escalation(
+    pub(crate) fn check_escalation(
         &self,
         user: &User,
         resource: &str,
@@ -87,16 +87,8 @@ impl Access {
     }
 
     fn may(&self, user: &User, verb: &str, resource: &str, namespace: &str, name: &str) -> bool {
-        let attributes = Attributes {
-            verb,
-            group: RBAC,
-            version: "v1",
-            resource,
-            subresource: "",
-            namespace,
-            name,
-            path: None,
-        };
+        let attributes =
+            Attributes { verb, group: RBAC, resource, subresource: "", namespace, name, path: None };
         self.decide(user, &attributes).allowed
     }
 }

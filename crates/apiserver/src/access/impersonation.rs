@@ -32,8 +32,7 @@ pub(super) fn apply(access: &Access, caller: User, headers: &HeaderMap) -> Resul
     let check = |group: &str, resource: &str, subresource: &str, namespace: &str, name: &str| {
         let verb = "impersonate";
         let path = None;
-        let attributes =
-            Attributes { verb, group, version: "", resource, subresource, namespace, name, path };
+        let attributes = Attributes { verb, group, resource, subresource, namespace, name, path };
         access.authorize(&caller, &attributes)
     };
     let account = split_service_account(&name);
@@ -57,7 +56,7 @@ pub(super) fn apply(access: &Access, caller: User, headers: &HeaderMap) -> Resul
         Some((namespace, _)) if groups.is_empty() => service_account_groups(namespace),
         _ => groups,
     };
-    // Whoever is impersonated is known, unless it is the anonymous user or the headers say otherwise.
+    // An impersonated user counts as authenticated, unless it is the anonymous one or the headers say otherwise.
     if !groups.iter().any(|g| g == AUTHENTICATED || g == UNAUTHENTICATED) {
         let implied = if name == ANONYMOUS { UNAUTHENTICATED } else { AUTHENTICATED };
         groups.push(implied.to_owned());

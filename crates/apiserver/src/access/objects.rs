@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::store::{GroupResource, Key, Store};
 
 /// Read access to the stored objects, by group and plural name.
-pub trait Objects: Send + Sync {
+pub(crate) trait Objects: Send + Sync {
     /// One object; `namespace` is empty for cluster-scoped ones.
     fn object(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value>;
 

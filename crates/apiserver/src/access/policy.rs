@@ -22,7 +22,7 @@ pub(super) struct PolicyCache {
 }
 
 impl PolicyCache {
-    pub fn current(&self, objects: &dyn Objects) -> Arc<Policy> {
+    pub(super) fn current(&self, objects: &dyn Objects) -> Arc<Policy> {
         // Read before the objects: a change in between makes the result look older than it is, never newer.
         let revisions = COLLECTIONS.map(|plural| objects.last_change(RBAC, plural));
         if let Some((made_from, policy)) = &*read(&self.compiled)
@@ -114,7 +114,7 @@ impl Policy {
     }
 
     /// The rules of the role that a binding in `namespace` refers to.
-    pub fn role_rules(&self, kind: &str, name: &str, namespace: &str) -> Option<Arc<[Rule]>> {
+    pub(super) fn role_rules(&self, kind: &str, name: &str, namespace: &str) -> Option<Arc<[Rule]>> {
         match kind {
             "ClusterRole" => self.cluster_roles.get(name).cloned(),
             "Role" => self.roles.get(&(namespace.to_owned(), name.to_owned())).cloned(),
@@ -122,7 +122,7 @@ impl Policy {
         }
     }
 
-    pub fn decide(&self, user: &User, attributes: &Attributes<'_>) -> Decision {
+    pub(super) fn decide(&self, user: &User, attributes: &Attributes<'_>) -> Decision {
         let mut errors = Vec::new();
         for (binding, subject) in self.applying(user, attributes.namespace) {
             match &binding.rules {
@@ -143,7 +143,7 @@ impl Policy {
     }
 
     /// Everything `user` may do in `namespace`, with what holds in all of them.
-    pub fn rights(&self, user: &User, namespace: &str) -> Rights {
+    pub(super) fn rights(&self, user: &User, namespace: &str) -> Rights {
         let mut rights = Rights { rules: Vec::new(), errors: Vec::new() };
         for (binding, _) in self.applying(user, namespace) {
             match &binding.rules {

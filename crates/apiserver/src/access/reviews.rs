@@ -15,7 +15,8 @@ use crate::object::namespace;
 
 /// Which question is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReviewKind {
+#[allow(clippy::enum_variant_names, reason = "these are the kinds' own names")]
+pub(crate) enum ReviewKind {
     TokenReview,
     SelfSubjectReview,
     SubjectAccessReview,
@@ -25,7 +26,7 @@ pub enum ReviewKind {
 }
 
 impl ReviewKind {
-    pub const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::TokenReview,
         Self::SelfSubjectReview,
         Self::SubjectAccessReview,
@@ -35,18 +36,18 @@ impl ReviewKind {
     ];
 
     /// The kind served at a group and plural; all are of version `v1`.
-    pub fn find(group: &str, plural: &str) -> Option<Self> {
+    pub(crate) fn find(group: &str, plural: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.group() == group && kind.plural() == plural)
     }
 
-    pub fn group(self) -> &'static str {
+    pub(crate) fn group(self) -> &'static str {
         match self {
             Self::TokenReview | Self::SelfSubjectReview => "authentication.k8s.io",
             _ => "authorization.k8s.io",
         }
     }
 
-    pub fn kind(self) -> &'static str {
+    pub(crate) fn kind(self) -> &'static str {
         match self {
             Self::TokenReview => "TokenReview",
             Self::SelfSubjectReview => "SelfSubjectReview",
@@ -57,7 +58,7 @@ impl ReviewKind {
         }
     }
 
-    pub fn plural(self) -> &'static str {
+    pub(crate) fn plural(self) -> &'static str {
         match self {
             Self::TokenReview => "tokenreviews",
             Self::SelfSubjectReview => "selfsubjectreviews",
@@ -67,16 +68,11 @@ impl ReviewKind {
             Self::SelfSubjectRulesReview => "selfsubjectrulesreviews",
         }
     }
-
-    /// Whether the review is created inside a namespace.
-    pub fn namespaced(self) -> bool {
-        self == Self::LocalSubjectAccessReview
-    }
 }
 
 impl Access {
     /// Answers a review that `user` creates; `request_namespace` is that of the URL, for namespaced kinds.
-    pub fn review(
+    pub(crate) fn review(
         &self,
         user: &User,
         kind: ReviewKind,
@@ -176,7 +172,6 @@ impl Access {
         let attributes = Attributes {
             verb: text(&resource["verb"]),
             group: text(&resource["group"]),
-            version: text(&resource["version"]),
             resource: text(&resource["resource"]),
             subresource: text(&resource["subresource"]),
             namespace: text(&resource["namespace"]),

@@ -18,7 +18,7 @@ pub(super) struct Rule {
 
 impl Rule {
     /// The `rules` of a Role or ClusterRole.
-    pub fn list(object: &Value) -> Vec<Self> {
+    pub(super) fn list(object: &Value) -> Vec<Self> {
         object["rules"].as_array().into_iter().flatten().map(Self::from_json).collect()
     }
 
@@ -36,7 +36,7 @@ impl Rule {
         }
     }
 
-    pub fn to_json(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         let mut rule = Map::new();
         for (key, values) in self.fields() {
             if !values.is_empty() {
@@ -46,7 +46,7 @@ impl Rule {
         Value::Object(rule)
     }
 
-    pub fn allows(&self, a: &Attributes<'_>) -> bool {
+    pub(super) fn allows(&self, a: &Attributes<'_>) -> bool {
         if !has(&self.verbs, a.verb) {
             return false;
         }
@@ -61,7 +61,7 @@ impl Rule {
     }
 
     /// The parts of this rule that `owned` rules do not grant: none means it is covered.
-    pub fn not_covered_by(&self, owned: &[Self]) -> Vec<Self> {
+    pub(super) fn not_covered_by(&self, owned: &[Self]) -> Vec<Self> {
         self.broken_down().into_iter().filter(|part| !owned.iter().any(|rule| rule.covers(part))).collect()
     }
 

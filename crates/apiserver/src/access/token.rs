@@ -73,7 +73,7 @@ pub(super) struct Binding {
     pub secret: Option<Ref>,
 }
 
-/// One particular object, not just whoever has its name now.
+/// One particular object, not another of the same name that came later.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Ref {
     pub name: String,
@@ -82,7 +82,7 @@ pub(super) struct Ref {
 }
 
 impl Ref {
-    pub fn to(object: &Value) -> Self {
+    pub(super) fn to(object: &Value) -> Self {
         Self { name: meta(object, "name").to_owned(), uid: meta(object, "uid").to_owned() }
     }
 }
@@ -103,7 +103,7 @@ pub(super) struct ServiceAccountTokens {
 }
 
 impl ServiceAccountTokens {
-    pub fn new(key: &KeyPair) -> Self {
+    pub(super) fn new(key: &KeyPair) -> Self {
         let public = digest::digest(&digest::SHA256, &key.subject_public_key_info());
         Self {
             encoding: EncodingKey::from_ec_der(key.serialized_der()),
@@ -113,7 +113,7 @@ impl ServiceAccountTokens {
     }
 
     /// Signs a token and says when it ends.
-    pub fn sign(&self, request: Request<'_>, now: Timestamp) -> Result<(String, Timestamp), Error> {
+    pub(super) fn sign(&self, request: Request<'_>, now: Timestamp) -> Result<(String, Timestamp), Error> {
         let account = Ref::to(request.service_account);
         let namespace = meta(request.service_account, "namespace").to_owned();
         let issued = now.as_second();
@@ -137,7 +137,7 @@ impl ServiceAccountTokens {
     }
 
     /// The ServiceAccount that a token proves, and which of `audiences` it is for.
-    pub fn verify(
+    pub(super) fn verify(
         &self,
         token: &str,
         audiences: &[&str],

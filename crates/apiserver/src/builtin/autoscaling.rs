@@ -5,14 +5,14 @@ mod v1;
 use serde_json::{Value, json};
 
 use super::check::{Errors, join};
-use super::field::{child, fill, fill_empty, int, is_set, items, made, text};
+use super::json::{child, fill, fill_empty, int, is_set, items, made, text};
 use super::kind::Kind;
 use super::print;
 use super::syntax;
 use crate::error::FieldError;
 use crate::resource::{Resource, Strategy};
 
-pub fn kinds() -> Vec<Resource> {
+pub(super) fn kinds() -> Vec<Resource> {
     vec![
         Kind::new("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
             .short(&["hpa"])

@@ -2,42 +2,47 @@
 
 use serde_json::Value;
 
-use super::field::{entries, int, is_set, items, text};
+use super::json::{entries, int, is_set, items, text};
 use super::syntax::{self, Complaints};
 use crate::error::{FieldError, FieldErrorKind};
 
-pub const IMMUTABLE: &str = "field is immutable";
+pub(super) const IMMUTABLE: &str = "field is immutable";
 
 /// The errors found so far.
 #[derive(Default)]
-pub struct Errors(Vec<FieldError>);
+pub(super) struct Errors(Vec<FieldError>);
 
 impl Errors {
-    pub fn into_vec(self) -> Vec<FieldError> {
+    pub(super) fn into_vec(self) -> Vec<FieldError> {
         self.0
     }
 
-    pub fn push(&mut self, error: FieldError) {
+    pub(super) fn push(&mut self, error: FieldError) {
         self.0.push(error);
     }
 
-    pub fn required(&mut self, path: impl Into<String>, detail: &str) {
+    pub(super) fn required(&mut self, path: impl Into<String>, detail: &str) {
         self.push(FieldError::required(path, detail));
     }
 
-    pub fn invalid(&mut self, path: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) {
+    pub(super) fn invalid(
+        &mut self,
+        path: impl Into<String>,
+        value: impl Into<Value>,
+        detail: impl Into<String>,
+    ) {
         self.push(FieldError::invalid(path, &value.into(), detail));
     }
 
-    pub fn forbidden(&mut self, path: impl Into<String>, detail: impl Into<String>) {
+    pub(super) fn forbidden(&mut self, path: impl Into<String>, detail: impl Into<String>) {
         self.push(FieldError::forbidden(path, detail));
     }
 
-    pub fn duplicate(&mut self, path: impl Into<String>, value: impl Into<Value>) {
+    pub(super) fn duplicate(&mut self, path: impl Into<String>, value: impl Into<Value>) {
         self.push(FieldError::duplicate(path, &value.into()));
     }
 
-    pub fn too_long(&mut self, path: impl Into<String>, max: usize) {
+    pub(super) fn too_long(&mut self, path: impl Into<String>, max: usize) {
         self.push(FieldError::new(
             FieldErrorKind::TooLong,
             path,
@@ -46,7 +51,7 @@ impl Errors {
     }
 
     /// One error for each complaint about a value.
-    pub fn complain(&mut self, path: &str, value: impl Into<Value>, complaints: Complaints) {
+    pub(super) fn complain(&mut self, path: &str, value: impl Into<Value>, complaints: Complaints) {
         if complaints.is_empty() {
             return;
         }
@@ -57,7 +62,7 @@ impl Errors {
     }
 
     /// The field must be present and not empty.
-    pub fn need(&mut self, object: &Value, path: &str, key: &str) -> bool {
+    pub(super) fn need(&mut self, object: &Value, path: &str, key: &str) -> bool {
         let missing = match &object[key] {
             Value::Null => true,
             Value::String(text) => text.is_empty(),
@@ -71,7 +76,7 @@ impl Errors {
     }
 
     /// The text must be one of `allowed`; absent is an error only if `needed`.
-    pub fn one_of(&mut self, object: &Value, path: &str, key: &str, allowed: &[&str], needed: bool) {
+    pub(super) fn one_of(&mut self, object: &Value, path: &str, key: &str, allowed: &[&str], needed: bool) {
         match text(object, key) {
             "" if needed => self.required(join(path, key), ""),
             "" => {}
@@ -81,28 +86,28 @@ impl Errors {
     }
 
     /// The number, if present, must not be negative.
-    pub fn not_negative(&mut self, object: &Value, path: &str, key: &str) {
+    pub(super) fn not_negative(&mut self, object: &Value, path: &str, key: &str) {
         if let Some(number) = int(object, key).filter(|&n| n < 0) {
             self.invalid(join(path, key), number, "must be greater than or equal to 0");
         }
     }
 
     /// The number, if present, must be above zero.
-    pub fn positive(&mut self, object: &Value, path: &str, key: &str) {
+    pub(super) fn positive(&mut self, object: &Value, path: &str, key: &str) {
         if let Some(number) = int(object, key).filter(|&n| n <= 0) {
             self.invalid(join(path, key), number, "must be greater than 0");
         }
     }
 
     /// The field must be as it was.
-    pub fn unchanged(&mut self, new: &Value, old: &Value, path: &str, key: &str) {
+    pub(super) fn unchanged(&mut self, new: &Value, old: &Value, path: &str, key: &str) {
         if new[key] != old[key] {
             self.invalid(join(path, key), new[key].clone(), IMMUTABLE);
         }
     }
 
     /// A port by number or by the name a container gives it.
-    pub fn port_or_name(&mut self, object: &Value, path: &str, key: &str) {
+    pub(super) fn port_or_name(&mut self, object: &Value, path: &str, key: &str) {
         let path = join(path, key);
         match &object[key] {
             Value::String(name) => self.complain(&path, name.clone(), syntax::port_name(name)),
@@ -114,7 +119,7 @@ impl Errors {
     }
 
     /// A map of labels, as on objects or as an equality selector.
-    pub fn labels(&mut self, object: &Value, path: &str, key: &str) {
+    pub(super) fn labels(&mut self, object: &Value, path: &str, key: &str) {
         let path = join(path, key);
         for (key, value) in entries(object, key) {
             self.complain(&path, key.clone(), syntax::qualified_name(key));
@@ -124,7 +129,7 @@ impl Errors {
     }
 
     /// A label selector with `matchLabels` and `matchExpressions`.
-    pub fn selector(&mut self, selector: &Value, path: &str) {
+    pub(super) fn selector(&mut self, selector: &Value, path: &str) {
         self.labels(selector, path, "matchLabels");
         for (i, rule) in items(selector, "matchExpressions").iter().enumerate() {
             let path = format!("{path}.matchExpressions[{i}]");
@@ -150,12 +155,12 @@ impl Errors {
 }
 
 /// `path.key`, or `key` at the root.
-pub fn join(path: &str, key: &str) -> String {
+pub(super) fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
 /// Whether a label selector picks an object with these labels. An absent selector picks nothing.
-pub fn selects(selector: &Value, labels: &Value) -> bool {
+pub(super) fn selects(selector: &Value, labels: &Value) -> bool {
     if !selector.is_object() {
         return false;
     }

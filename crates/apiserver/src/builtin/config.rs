@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::check::Errors;
-use super::field::{entries, fill_empty, flag, is_set, made, text};
+use super::json::{entries, fill_empty, flag, is_set, made, text};
 use super::kind::Kind;
 use super::print;
 use super::syntax;
@@ -15,7 +15,7 @@ use crate::resource::{Resource, Strategy};
 const SIZE_LIMIT: usize = 1024 * 1024;
 const HELD: &str = "field is immutable when `immutable` is set";
 
-pub fn kinds() -> Vec<Resource> {
+pub(super) fn kinds() -> Vec<Resource> {
     vec![
         Kind::new("", "v1", "ConfigMap", "configmaps")
             .short(&["cm"])

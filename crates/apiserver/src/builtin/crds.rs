@@ -5,7 +5,7 @@ use super::print;
 use crate::crd::Definition;
 use crate::resource::Resource;
 
-pub fn kinds() -> Vec<Resource> {
+pub(super) fn kinds() -> Vec<Resource> {
     vec![
         Kind::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions")
             .cluster_scoped()

@@ -23,10 +23,10 @@ use super::list_types::{self, List};
 use crate::schema::Node;
 
 /// Where a component schema lives in an OpenAPI v3 document.
-pub const REF_PREFIX: &str = "#/components/schemas/";
+pub(crate) const REF_PREFIX: &str = "#/components/schemas/";
 
 /// The definition of `metadata`.
-pub const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+pub(crate) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 const CRD_PACKAGE: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
 
@@ -39,7 +39,7 @@ struct Top {
 }
 
 /// Every built-in component schema by name, such as `io.k8s.api.core.v1.PodSpec`.
-pub fn definitions() -> &'static BTreeMap<String, Value> {
+pub(crate) fn definitions() -> &'static BTreeMap<String, Value> {
     static ALL: OnceLock<BTreeMap<String, Value>> = OnceLock::new();
     ALL.get_or_init(|| {
         let mut all: BTreeMap<String, Value> = generate().into_iter().collect();
@@ -52,14 +52,14 @@ pub fn definitions() -> &'static BTreeMap<String, Value> {
 ///
 /// # Panics
 /// When no built-in type has this name.
-pub fn node(name: &str) -> Arc<Node> {
+pub(crate) fn node(name: &str) -> Arc<Node> {
     static ALL: OnceLock<BTreeMap<String, Arc<Node>>> = OnceLock::new();
     let all = ALL.get_or_init(|| nodes::convert(&generate()));
     all.get(name).expect("callers name types that k8s-openapi defines").clone()
 }
 
 /// The name of the definition of a built-in kind.
-pub fn name_of(group: &str, version: &str, kind: &str) -> Option<&'static str> {
+pub(crate) fn name_of(group: &str, version: &str, kind: &str) -> Option<&'static str> {
     static TOPS: OnceLock<Vec<Top>> = OnceLock::new();
     let tops = TOPS.get_or_init(|| {
         let mut tops = Tops::default();

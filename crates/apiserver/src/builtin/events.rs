@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::check::Errors;
-use super::field::{fill, is_set, text};
+use super::json::{fill, is_set, text};
 use super::kind::Kind;
 use super::print;
 use super::syntax;
@@ -26,7 +26,7 @@ const RENAMED: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-pub fn kinds() -> Vec<Resource> {
+pub(super) fn kinds() -> Vec<Resource> {
     let fields = |reference: &str, others: &[&str]| -> Vec<String> {
         let of_reference = REFERENCE.map(|f| format!("{reference}.{f}"));
         of_reference.into_iter().chain(others.iter().map(|&o| o.to_owned())).collect()

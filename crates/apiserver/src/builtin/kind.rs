@@ -9,10 +9,10 @@ use crate::resource::{ColumnDef, Columns, Plain, Resource, Scale, Strategy, Subr
 use crate::schema::Schema;
 
 /// A built-in kind under description; namespaced unless said otherwise.
-pub struct Kind(Resource);
+pub(super) struct Kind(Resource);
 
 impl Kind {
-    pub fn new(group: &str, version: &str, kind: &str, plural: &str) -> Self {
+    pub(super) fn new(group: &str, version: &str, kind: &str, plural: &str) -> Self {
         Self(Resource {
             group: group.to_owned(),
             storage_group: group.to_owned(),
@@ -34,33 +34,33 @@ impl Kind {
         })
     }
 
-    pub fn cluster_scoped(mut self) -> Self {
+    pub(super) fn cluster_scoped(mut self) -> Self {
         self.0.namespaced = false;
         self
     }
 
-    pub fn short(mut self, names: &[&str]) -> Self {
+    pub(super) fn short(mut self, names: &[&str]) -> Self {
         self.0.short_names = owned(names);
         self
     }
 
     /// Part of `kubectl get all`.
-    pub fn in_all(mut self) -> Self {
+    pub(super) fn in_all(mut self) -> Self {
         self.0.categories.push("all".to_owned());
         self
     }
 
-    pub fn categories(mut self, names: &[&str]) -> Self {
+    pub(super) fn categories(mut self, names: &[&str]) -> Self {
         self.0.categories.extend(owned(names));
         self
     }
 
-    pub fn status(mut self) -> Self {
+    pub(super) fn status(mut self) -> Self {
         self.0.subresources.status = true;
         self
     }
 
-    pub fn scale(mut self) -> Self {
+    pub(super) fn scale(mut self) -> Self {
         self.0.subresources.scale = Some(Scale {
             spec_replicas: "spec.replicas".to_owned(),
             status_replicas: "status.replicas".to_owned(),
@@ -70,17 +70,17 @@ impl Kind {
     }
 
     /// Subresources that other modules serve.
-    pub fn others(mut self, names: &[&str]) -> Self {
+    pub(super) fn others(mut self, names: &[&str]) -> Self {
         self.0.subresources.others = owned(names);
         self
     }
 
-    pub fn selectable(mut self, fields: &[&str]) -> Self {
+    pub(super) fn selectable(mut self, fields: &[&str]) -> Self {
         self.0.selectable_fields = owned(fields);
         self
     }
 
-    pub fn columns(
+    pub(super) fn columns(
         mut self,
         columns: &'static [ColumnDef],
         row: fn(&Value, jiff::Timestamp) -> Vec<Value>,
@@ -89,19 +89,19 @@ impl Kind {
         self
     }
 
-    pub fn strategy(mut self, strategy: impl Strategy + 'static) -> Self {
+    pub(super) fn strategy(mut self, strategy: impl Strategy + 'static) -> Self {
         self.0.strategy = Arc::new(strategy);
         self
     }
 
     /// Kept in another group's collection, in that group's version.
-    pub fn stored_in(mut self, group: &str, version: &str) -> Self {
+    pub(super) fn stored_in(mut self, group: &str, version: &str) -> Self {
         group.clone_into(&mut self.0.storage_group);
         version.clone_into(&mut self.0.storage_version);
         self
     }
 
-    pub fn build(self) -> Resource {
+    pub(super) fn build(self) -> Resource {
         self.0
     }
 }

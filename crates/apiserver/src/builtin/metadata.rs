@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::check::{Errors, IMMUTABLE, join};
-use super::field::{entries, flag, items, text};
+use super::json::{entries, flag, items, text};
 use super::syntax::{self, NameRule};
 use crate::error::FieldError;
 use crate::object;
@@ -13,7 +13,7 @@ const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
 /// Checks `metadata` of a new object, or of one that replaces `old`. A `generateName` must have been turned into a
 /// name before.
-pub fn validate_metadata(object: &Value, resource: &Resource, old: Option<&Value>) -> Vec<FieldError> {
+pub(crate) fn validate_metadata(object: &Value, resource: &Resource, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Errors::default();
     match old {
         None => names(object, resource, &mut errors),
@@ -28,7 +28,7 @@ pub fn validate_metadata(object: &Value, resource: &Resource, old: Option<&Value
 }
 
 /// Keys and total size of annotations; also for pod templates.
-pub fn annotations(meta: &Value, path: &str, errors: &mut Errors) {
+pub(super) fn annotations(meta: &Value, path: &str, errors: &mut Errors) {
     let path = join(path, "annotations");
     let mut size = 0;
     for (key, value) in entries(meta, "annotations") {
@@ -42,7 +42,7 @@ pub fn annotations(meta: &Value, path: &str, errors: &mut Errors) {
 }
 
 /// How objects of a resource may be named.
-pub fn name_rule(group: &str, plural: &str) -> NameRule {
+pub(super) fn name_rule(group: &str, plural: &str) -> NameRule {
     match (group, plural) {
         ("rbac.authorization.k8s.io", "roles" | "clusterroles" | "rolebindings" | "clusterrolebindings") => {
             NameRule::PathSegment

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::field::{fill_empty, made};
+use super::json::{fill_empty, made};
 use super::kind::Kind;
 use super::print;
 use crate::object;
 use crate::resource::{Resource, Strategy};
 
-pub fn kinds() -> Vec<Resource> {
+pub(super) fn kinds() -> Vec<Resource> {
     vec![
         Kind::new("", "v1", "Namespace", "namespaces")
             .cluster_scoped()

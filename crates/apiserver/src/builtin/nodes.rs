@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::check::{Errors, join};
-use super::field::{child, fill, is_set, items, text};
+use super::json::{child, fill, is_set, items, text};
 use super::kind::Kind;
 use super::print;
 use super::syntax;
 use crate::error::FieldError;
 use crate::resource::{Resource, Strategy};
 
-pub fn kinds() -> Vec<Resource> {
+pub(super) fn kinds() -> Vec<Resource> {
     vec![
         Kind::new("", "v1", "Node", "nodes")
             .cluster_scoped()

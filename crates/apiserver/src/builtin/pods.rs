@@ -1,20 +1,20 @@
 //! Pods: the kind itself, and the defaults and rules of pod specs that workloads share.
 
 mod container;
-pub mod defaults;
+pub(super) mod defaults;
 mod update;
-pub mod validation;
+pub(super) mod validation;
 
 use serde_json::{Value, json};
 
 use super::check::Errors;
-use super::field::{child, fill_empty, items, text};
+use super::json::{child, fill_empty, items, text};
 use super::kind::Kind;
 use super::print;
 use crate::error::FieldError;
 use crate::resource::{Resource, Strategy};
 
-pub fn kinds() -> Vec<Resource> {
+pub(super) fn kinds() -> Vec<Resource> {
     vec![
         Kind::new("", "v1", "Pod", "pods")
             .short(&["po"])

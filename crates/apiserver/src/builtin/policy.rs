@@ -4,14 +4,14 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::check::{Errors, join};
-use super::field::{child, fill, fill_empty, int, is_set, items, items_mut, text, texts};
+use super::json::{child, fill, fill_empty, int, is_set, items, items_mut, text, texts};
 use super::kind::Kind;
 use super::print;
 use super::syntax;
 use crate::error::FieldError;
 use crate::resource::{Resource, Strategy};
 
-pub fn kinds() -> Vec<Resource> {
+pub(super) fn kinds() -> Vec<Resource> {
     vec![
         Kind::new("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
             .short(&["netpol"])

@@ -9,15 +9,15 @@ mod network;
 mod pods;
 mod workloads;
 
-pub use access::{BINDING, CREATED, binding, created};
-pub use cluster::{CLAIM, LEASE, NAMESPACE, NODE, claim, lease, namespace, node};
-pub use config::{CONFIG_MAP, SECRET, SERVICE_ACCOUNT, config_map, secret, service_account};
-pub use events::{EVENT, core_event};
-pub use network::{
+pub(super) use access::{BINDING, CREATED, binding, created};
+pub(super) use cluster::{CLAIM, LEASE, NAMESPACE, NODE, claim, lease, namespace, node};
+pub(super) use config::{CONFIG_MAP, SECRET, SERVICE_ACCOUNT, config_map, secret, service_account};
+pub(super) use events::{EVENT, core_event};
+pub(super) use network::{
     ENDPOINT_SLICE, ENDPOINTS, NETWORK_POLICY, SERVICE, endpoint_slice, endpoints, network_policy, service,
 };
-pub use pods::{POD, pod};
-pub use workloads::{
+pub(super) use pods::{POD, pod};
+pub(super) use workloads::{
     AUTOSCALER, DAEMON_SET, DEPLOYMENT, REPLICA_SET, STATEFUL_SET, autoscaler, daemon_set, deployment,
     replica_set, stateful_set,
 };
@@ -25,7 +25,7 @@ pub use workloads::{
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::field::{entries, items, text};
+use super::json::{entries, items, text};
 use crate::object;
 use crate::resource::ColumnDef;
 use crate::table;
@@ -89,7 +89,7 @@ fn selector(selector: &Value) -> String {
         .collect();
     for rule in items(selector, "matchExpressions") {
         let key = text(rule, "key");
-        let mut values = super::field::texts(rule, "values");
+        let mut values = super::json::texts(rule, "values");
         values.sort_unstable();
         let term = match text(rule, "operator") {
             "In" => format!("{key} in ({})", values.join(",")),

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::check::{Errors, join};
-use super::field::{child, fill_empty, items, items_mut, text};
+use super::json::{child, fill_empty, items, items_mut, text};
 use super::kind::Kind;
 use super::print;
 use super::syntax;
@@ -12,7 +12,7 @@ use crate::resource::{Resource, Strategy};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-pub fn kinds() -> Vec<Resource> {
+pub(super) fn kinds() -> Vec<Resource> {
     let kind = |kind: &str, plural: &str| Kind::new(GROUP, "v1", kind, plural);
     vec![
         kind("Role", "roles")

@@ -7,13 +7,13 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use super::field::{child, fill, fill_empty, int, items, items_mut, text, texts};
+use super::json::{child, fill, fill_empty, int, items, items_mut, text, texts};
 use super::kind::Kind;
 use super::print;
 use crate::error::FieldError;
 use crate::resource::{Resource, Strategy};
 
-pub fn kinds() -> Vec<Resource> {
+pub(super) fn kinds() -> Vec<Resource> {
     vec![
         Kind::new("", "v1", "Service", "services")
             .short(&["svc"])
@@ -37,7 +37,7 @@ pub fn kinds() -> Vec<Resource> {
 
 /// What a Service needs in the way of a virtual address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ClusterIpWish {
+pub(crate) enum ClusterIpWish {
     /// Any free one.
     Allocate,
     /// None, said with `clusterIP: None`.
@@ -48,7 +48,7 @@ pub enum ClusterIpWish {
     None,
 }
 
-pub fn cluster_ip_wanted(service: &Value) -> ClusterIpWish {
+pub(crate) fn cluster_ip_wanted(service: &Value) -> ClusterIpWish {
     let spec = &service["spec"];
     if text(spec, "type") == "ExternalName" {
         return ClusterIpWish::None;

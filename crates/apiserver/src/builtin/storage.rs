@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::check::Errors;
-use super::field::{child, fill, fill_empty, made, text, texts};
+use super::json::{child, fill, fill_empty, made, text, texts};
 use super::kind::Kind;
 use super::print;
 use super::quantity;
@@ -11,7 +11,7 @@ use super::syntax;
 use crate::error::FieldError;
 use crate::resource::{Resource, Strategy};
 
-pub fn kinds() -> Vec<Resource> {
+pub(super) fn kinds() -> Vec<Resource> {
     vec![
         Kind::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
             .short(&["pvc"])
@@ -23,7 +23,7 @@ pub fn kinds() -> Vec<Resource> {
 }
 
 /// Defaults of a claim, also as a StatefulSet's template.
-pub fn claim_defaults(claim: &mut Value) {
+pub(super) fn claim_defaults(claim: &mut Value) {
     if let Some(spec) = child(claim, "spec") {
         fill(spec, "volumeMode", "Filesystem");
         if let Some(resources) = child(spec, "resources") {

@@ -4,11 +4,11 @@ const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 
 /// What is wrong with a text, if anything.
-pub type Complaints = Vec<String>;
+pub(super) type Complaints = Vec<String>;
 
 /// How the objects of a kind may be named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NameRule {
+pub(super) enum NameRule {
     Subdomain,
     Label,
     Dns1035Label,
@@ -16,7 +16,7 @@ pub enum NameRule {
 }
 
 impl NameRule {
-    pub fn check(self, name: &str) -> Complaints {
+    pub(super) fn check(self, name: &str) -> Complaints {
         match self {
             Self::Subdomain => subdomain(name),
             Self::Label => label(name),
@@ -26,7 +26,7 @@ impl NameRule {
     }
 
     /// A `generateName` may end where a name may not, since a suffix follows.
-    pub fn check_prefix(self, prefix: &str) -> Complaints {
+    pub(super) fn check_prefix(self, prefix: &str) -> Complaints {
         let masked = match (self, prefix.strip_suffix('-')) {
             (Self::PathSegment, _) => {
                 return path_segment(prefix)
@@ -63,7 +63,7 @@ fn is_word(text: &str) -> bool {
         && bytes.iter().all(|&b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
 }
 
-pub fn label(text: &str) -> Complaints {
+pub(super) fn label(text: &str) -> Complaints {
     let mut complaints = Vec::new();
     if text.len() > 63 {
         complaints.push(too_long(63));
@@ -78,7 +78,7 @@ pub fn label(text: &str) -> Complaints {
     complaints
 }
 
-pub fn subdomain(text: &str) -> Complaints {
+pub(super) fn subdomain(text: &str) -> Complaints {
     let mut complaints = Vec::new();
     if text.len() > 253 {
         complaints.push(too_long(253));
@@ -93,7 +93,7 @@ pub fn subdomain(text: &str) -> Complaints {
     complaints
 }
 
-pub fn dns_1035_label(text: &str) -> Complaints {
+pub(super) fn dns_1035_label(text: &str) -> Complaints {
     let mut complaints = Vec::new();
     if text.len() > 63 {
         complaints.push(too_long(63));
@@ -110,7 +110,7 @@ pub fn dns_1035_label(text: &str) -> Complaints {
 }
 
 /// Names that only have to fit into a URL, such as those of roles.
-pub fn path_segment(text: &str) -> Complaints {
+pub(super) fn path_segment(text: &str) -> Complaints {
     if text == "." || text == ".." {
         return vec![format!("may not be '{text}'")];
     }
@@ -122,7 +122,7 @@ pub fn path_segment(text: &str) -> Complaints {
 }
 
 /// Keys of labels and annotations, names of finalizers and resources: `example.com/MyName`.
-pub fn qualified_name(text: &str) -> Complaints {
+pub(super) fn qualified_name(text: &str) -> Complaints {
     const WORD: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
                         alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for \
                         validation is '";
@@ -155,7 +155,7 @@ pub fn qualified_name(text: &str) -> Complaints {
     complaints
 }
 
-pub fn label_value(text: &str) -> Complaints {
+pub(super) fn label_value(text: &str) -> Complaints {
     let mut complaints = Vec::new();
     if text.len() > 63 {
         complaints.push(too_long(63));
@@ -171,7 +171,7 @@ pub fn label_value(text: &str) -> Complaints {
 }
 
 /// Keys of ConfigMaps and Secrets, which become file names.
-pub fn config_key(text: &str) -> Complaints {
+pub(super) fn config_key(text: &str) -> Complaints {
     let mut complaints = Vec::new();
     if text.len() > 253 {
         complaints.push(too_long(253));
@@ -197,7 +197,7 @@ fn no_parent_reference(text: &str) -> Option<String> {
 }
 
 /// Names of environment variables: any printable ASCII but `=`.
-pub fn env_name(text: &str) -> Complaints {
+pub(super) fn env_name(text: &str) -> Complaints {
     if !text.is_empty() && text.bytes().all(|b| (b' '..=b'~').contains(&b) && b != b'=') {
         return Vec::new();
     }
@@ -209,7 +209,7 @@ pub fn env_name(text: &str) -> Complaints {
 }
 
 /// Names of container ports.
-pub fn port_name(text: &str) -> Complaints {
+pub(super) fn port_name(text: &str) -> Complaints {
     let mut complaints = Vec::new();
     if text.len() > 15 {
         complaints.push("must be no more than 15 bytes".to_owned());
@@ -229,11 +229,11 @@ pub fn port_name(text: &str) -> Complaints {
     complaints
 }
 
-pub fn port_number(port: i64) -> Complaints {
+pub(super) fn port_number(port: i64) -> Complaints {
     between(port, 1, 65535)
 }
 
-pub fn between(value: i64, low: i64, high: i64) -> Complaints {
+pub(super) fn between(value: i64, low: i64, high: i64) -> Complaints {
     if (low..=high).contains(&value) {
         return Vec::new();
     }
@@ -241,7 +241,7 @@ pub fn between(value: i64, low: i64, high: i64) -> Complaints {
 }
 
 /// `25%`
-pub fn percent(text: &str) -> Complaints {
+pub(super) fn percent(text: &str) -> Complaints {
     let ok = text.strip_suffix('%').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
     if ok {
         return Vec::new();
@@ -253,7 +253,7 @@ pub fn percent(text: &str) -> Complaints {
     ]
 }
 
-pub fn ip(text: &str) -> Complaints {
+pub(super) fn ip(text: &str) -> Complaints {
     if text.parse::<std::net::IpAddr>().is_ok() {
         return Vec::new();
     }

@@ -5,14 +5,14 @@ mod validation;
 use serde_json::{Value, json};
 
 use super::check::Errors;
-use super::field::{child, fill, fill_empty, items_mut, made, text};
+use super::json::{child, fill, fill_empty, items_mut, made, text};
 use super::kind::Kind;
 use super::pods::defaults;
 use super::print;
 use crate::error::FieldError;
 use crate::resource::{Resource, Strategy};
 
-pub fn kinds() -> Vec<Resource> {
+pub(super) fn kinds() -> Vec<Resource> {
     let kind = |kind: &str, plural: &str, short: &str| {
         Kind::new("apps", "v1", kind, plural).short(&[short]).in_all().status()
     };

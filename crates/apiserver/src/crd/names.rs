@@ -15,7 +15,7 @@ const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower ca
                          used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
 /// Checks `spec.group` and `spec.names`.
-pub fn check(spec: &Value, errors: &mut Vec<FieldError>) {
+pub(super) fn check(spec: &Value, errors: &mut Vec<FieldError>) {
     let group = spec["group"].as_str().unwrap_or_default();
     if group.is_empty() {
         errors.push(FieldError::required("spec.group", ""));
@@ -53,7 +53,7 @@ pub fn check(spec: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// Reports a value that is no DNS label starting with a letter.
-pub fn label(path: &str, value: &Value, errors: &mut Vec<FieldError>) {
+pub(super) fn label(path: &str, value: &Value, errors: &mut Vec<FieldError>) {
     if !value.as_str().is_some_and(is_name) {
         errors.push(FieldError::invalid(path, value, LABEL));
     }
@@ -64,7 +64,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// Which name of `crd` another CRD of the same group holds already, in the words of the `NamesAccepted` condition.
-pub fn name_conflict<'a>(crd: &Value, others: impl IntoIterator<Item = &'a Value>) -> Option<String> {
+pub(crate) fn name_conflict<'a>(crd: &Value, others: impl IntoIterator<Item = &'a Value>) -> Option<String> {
     let mut resources = HashSet::new();
     let mut kinds = HashSet::new();
     for other in others {
@@ -90,7 +90,7 @@ pub fn name_conflict<'a>(crd: &Value, others: impl IntoIterator<Item = &'a Value
 }
 
 /// Which of the names a conflict's text speaks of, as the condition's reason.
-pub fn conflict_reason(crd: &Value, message: &str) -> &'static str {
+pub(super) fn conflict_reason(crd: &Value, message: &str) -> &'static str {
     let names = &crd["spec"]["names"];
     let named = |value: &Value| value.is_string() && message.contains(&value.to_string());
     let short = names["shortNames"].as_array().unwrap_or(&Vec::new()).iter().any(named);
@@ -108,7 +108,7 @@ pub fn conflict_reason(crd: &Value, message: &str) -> &'static str {
 }
 
 /// `metadata.name` follows from the names; groups of the Kubernetes project need its approval.
-pub fn check_object_name(crd: &Value, errors: &mut Vec<FieldError>) {
+pub(super) fn check_object_name(crd: &Value, errors: &mut Vec<FieldError>) {
     let spec = &crd["spec"];
     let (plural, group) =
         (spec["names"]["plural"].as_str().unwrap_or_default(), spec["group"].as_str().unwrap_or_default());

@@ -7,7 +7,7 @@ use super::names::conflict_reason;
 
 /// The status that follows from the spec. `conflicts` says which name another CRD holds; the times of conditions that
 /// do not change are kept.
-pub fn accepted_status(crd: &Value, conflicts: Option<String>, now: &str) -> Value {
+pub(crate) fn accepted_status(crd: &Value, conflicts: Option<String>, now: &str) -> Value {
     let old = &crd["status"];
     let mut status = old.as_object().cloned().unwrap_or_default();
     let was_established = condition(old, "Established").is_some_and(|c| c["status"] == "True");
@@ -51,7 +51,7 @@ fn stored_versions(crd: &Value) -> Value {
 }
 
 /// The condition of this type, if the status has one.
-pub fn condition<'a>(status: &'a Value, ty: &str) -> Option<&'a Value> {
+pub(super) fn condition<'a>(status: &'a Value, ty: &str) -> Option<&'a Value> {
     status["conditions"].as_array()?.iter().find(|c| c["type"] == ty)
 }
 

@@ -15,7 +15,7 @@ use crate::schema::{Node, Schema, Type, check_structural};
 const MAX_SELECTABLE_FIELDS: usize = 8;
 
 /// Everything wrong with a CRD that went through `default`; `old` is `None` on create.
-pub fn validate(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(crate) fn validate(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let spec = &crd["spec"];
     if !spec.is_object() {
@@ -60,7 +60,7 @@ fn conversion(conversion: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-pub fn no_storage_version(spec: &Value) -> FieldError {
+pub(super) fn no_storage_version(spec: &Value) -> FieldError {
     let names: Vec<&Value> = spec["versions"].as_array().into_iter().flatten().map(|v| &v["name"]).collect();
     FieldError::invalid(
         "spec.versions",

@@ -10,7 +10,7 @@ use crate::resource::Resource;
 
 /// A resource that can only be created: the answer comes back, nothing is stored.
 #[derive(Debug, Clone, Copy)]
-pub struct Review {
+pub(crate) struct Review {
     pub group: &'static str,
     pub version: &'static str,
     pub kind: &'static str,
@@ -33,7 +33,7 @@ const AUTHENTICATION: &str = "authentication.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
 
 /// Every create-only resource.
-pub const REVIEWS: [Review; 6] = [
+pub(crate) const REVIEWS: [Review; 6] = [
     review(AUTHENTICATION, "SelfSubjectReview", "selfsubjectreviews", "selfsubjectreview", false),
     review(AUTHENTICATION, "TokenReview", "tokenreviews", "tokenreview", false),
     review(
@@ -162,7 +162,7 @@ fn storage_hash(group: &str, version: &str, kind: &str) -> String {
 
 impl Entry {
     /// The items of an `APIResourceList`: the resource, then its subresources.
-    pub fn legacy(&self) -> Vec<Value> {
+    pub(super) fn legacy(&self) -> Vec<Value> {
         let mut main = json!({
             "name": self.plural, "singularName": self.singular, "namespaced": self.namespaced,
             "kind": self.kind, "verbs": self.verbs,
@@ -194,7 +194,7 @@ impl Entry {
     }
 
     /// The item of an aggregated discovery document.
-    pub fn aggregated(&self) -> Value {
+    pub(super) fn aggregated(&self) -> Value {
         let own = json!({ "group": self.group, "version": self.version, "kind": self.kind });
         let mut item = json!({
             "resource": self.plural, "responseKind": own, "singularResource": self.singular,

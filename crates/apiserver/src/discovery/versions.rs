@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 /// Orders version names as Kubernetes does, the preferred one greatest: stable, then beta, then alpha, each by
 /// number; names of another shape come last, in alphabetical order.
-pub fn compare(a: &str, b: &str) -> Ordering {
+pub(super) fn compare(a: &str, b: &str) -> Ordering {
     match (parse(a), parse(b)) {
         (Some(a), Some(b)) => a.cmp(&b),
         (Some(_), None) => Ordering::Greater,

@@ -7,11 +7,11 @@ use crate::object;
 use crate::server::Server;
 use crate::store::{Change, GroupResource, Key};
 
-pub fn concerns(_server: &Server, change: &Change) -> bool {
+pub(super) fn concerns(_server: &Server, change: &Change) -> bool {
     &*change.object.key.resource.plural == "clusterroles"
 }
 
-pub async fn sweep(server: Arc<Server>) -> bool {
+pub(super) async fn sweep(server: Arc<Server>) -> bool {
     let mut done = true;
     for role in server.access.stale_aggregates() {
         let collection = GroupResource::new("rbac.authorization.k8s.io", "clusterroles");

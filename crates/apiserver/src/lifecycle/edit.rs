@@ -4,11 +4,11 @@ use serde_json::Value;
 
 use crate::rest::is_finished;
 use crate::server::Server;
-use crate::store::{Expect, Key, Outcome, WriteError};
+use crate::store::{Expect, Key, Mutation, WriteError};
 
 /// Changes an object until `change` says there is nothing to do (false) or the write went through. An object that is
 /// being deleted and has nothing left to wait for is removed.
-pub async fn edit(
+pub(super) async fn edit(
     server: &Server,
     key: &Key,
     mut change: impl FnMut(&mut Value) -> bool,
@@ -19,8 +19,8 @@ pub async fn edit(
         if !change(&mut value) {
             return Ok(());
         }
-        let outcome = if is_finished(&value) { Outcome::Delete(value) } else { Outcome::Put(value) };
-        match server.store.write(key.clone(), Expect::Revision(stored.revision), outcome).await {
+        let mutation = if is_finished(&value) { Mutation::Delete(value) } else { Mutation::Put(value) };
+        match server.store.write(key.clone(), Expect::Revision(stored.revision), mutation).await {
             Ok(stored) => {
                 server.after_write(&stored);
                 return Ok(());
@@ -32,7 +32,7 @@ pub async fn edit(
 }
 
 /// Removes one finalizer.
-pub async fn drop_finalizer(server: &Server, key: &Key, finalizer: &str) -> Result<(), WriteError> {
+pub(super) async fn drop_finalizer(server: &Server, key: &Key, finalizer: &str) -> Result<(), WriteError> {
     edit(server, key, |value| {
         let Some(list) = value["metadata"]["finalizers"].as_array_mut() else { return false };
         let before = list.len();

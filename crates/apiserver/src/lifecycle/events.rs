@@ -6,12 +6,12 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::server::Server;
-use crate::store::{Expect, GroupResource, Outcome};
+use crate::store::{Expect, GroupResource, Mutation};
 
 const KEEP: jiff::SignedDuration = jiff::SignedDuration::from_hours(1);
 const PERIOD: Duration = Duration::from_mins(5);
 
-pub async fn run(server: Arc<Server>) {
+pub(super) async fn run(server: Arc<Server>) {
     loop {
         tokio::select! {
             () = server.shutdown.cancelled() => return,
@@ -26,7 +26,7 @@ async fn expire(server: &Server, now: jiff::Timestamp) {
         if last_seen(&event).is_some_and(|seen| now.duration_since(seen) > KEEP) {
             let expect = Expect::Revision(stored.revision);
             // A writer that was faster has made the event young again.
-            let _ = server.store.write(stored.key.clone(), expect, Outcome::Delete(event)).await;
+            let _ = server.store.write(stored.key.clone(), expect, Mutation::Delete(event)).await;
         }
     }
 }

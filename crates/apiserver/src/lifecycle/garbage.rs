@@ -17,7 +17,7 @@ use crate::server::Server;
 use crate::store::{Key, WriteError};
 use graph::Graph;
 
-pub async fn run(server: Arc<Server>) {
+pub(super) async fn run(server: Arc<Server>) {
     let mut feed = server.store.feed();
     let mut graph = Graph::read(&server.store);
     let mut dirty: HashSet<Key> = graph.keys();

@@ -9,9 +9,9 @@ use crate::error::ApiError;
 use crate::object;
 use crate::rest::delete::{DeleteOptions, remove};
 use crate::server::Server;
-use crate::store::{Change, ChangeKind, Expect, GroupResource, Key, Outcome, WriteError};
+use crate::store::{Change, ChangeKind, Expect, GroupResource, Key, Mutation, WriteError};
 
-pub fn concerns(_server: &Server, change: &Change) -> bool {
+pub(super) fn concerns(_server: &Server, change: &Change) -> bool {
     let resource = &change.object.key.resource;
     match &*resource.plural {
         "namespaces" => resource.group.is_empty(),
@@ -21,16 +21,16 @@ pub fn concerns(_server: &Server, change: &Change) -> bool {
     }
 }
 
-pub async fn sweep(server: Arc<Server>) -> bool {
+pub(super) async fn sweep(server: Arc<Server>) -> bool {
     let namespaces = server.store.list(&GroupResource::new("", "namespaces"), None).items;
     let mut done = true;
     for namespace in namespaces {
-        let outcome = if object::is_terminating(&namespace.value()) {
+        let mutation = if object::is_terminating(&namespace.value()) {
             empty(&server, &namespace.key).await
         } else {
             furnish(&server, &namespace.key.name).await
         };
-        if let Err(error) = outcome {
+        if let Err(error) = mutation {
             tracing::warn!(namespace = &*namespace.key.name, %error, "a namespace could not be brought in order");
             done = false;
         }
@@ -59,7 +59,7 @@ async fn put_missing(server: &Server, plural: &str, mut value: Value) -> Result<
     let meta = object::metadata_mut(&mut value);
     meta.insert("uid".into(), json!(crate::rest::uid()));
     meta.insert("creationTimestamp".into(), json!(crate::rest::timestamp(jiff::Timestamp::now())));
-    match server.store.write(key, Expect::Absent, Outcome::Put(value)).await {
+    match server.store.write(key, Expect::Absent, Mutation::Put(value)).await {
         Ok(_) | Err(WriteError::Exists) => Ok(()),
         Err(error) => Err(ApiError::internal(error.to_string())),
     }

@@ -79,12 +79,12 @@ fn parameter(place: &str, (name, ty, description): Parameter) -> Value {
 
 impl Scope<'_> {
     /// The path between the version and the resource.
-    pub fn prefix(&self) -> &'static str {
+    pub(super) fn prefix(&self) -> &'static str {
         if self.namespaced { "/namespaces/{namespace}" } else { "" }
     }
 
     /// The parameters of a whole path.
-    pub fn parameters(&self, named: bool) -> Value {
+    pub(super) fn parameters(&self, named: bool) -> Value {
         let name = named.then(|| parameter("path", ("name", "string", "The name of the object.")));
         let namespace = ("namespace", "string", "The namespace of the object.");
         let namespace = self.namespaced.then(|| parameter("path", namespace));
@@ -93,7 +93,7 @@ impl Scope<'_> {
     }
 
     /// A name such as `patchAppsV1NamespacedDeploymentStatus`.
-    pub fn operation_id(&self, verb: &str, suffix: &str) -> String {
+    pub(super) fn operation_id(&self, verb: &str, suffix: &str) -> String {
         let group = self.group.strip_suffix(".k8s.io").unwrap_or(self.group);
         let group: String = group.split('.').map(capital).collect();
         let group = if group.is_empty() { "Core".to_owned() } else { group };
@@ -118,23 +118,23 @@ pub(super) struct Operation<'a> {
 }
 
 impl<'a> Operation<'a> {
-    pub fn new(action: &'static str, answer: &'a Value) -> Self {
+    pub(super) fn new(action: &'static str, answer: &'a Value) -> Self {
         Self { action, answer, media_type: "application/json", body: None, body_types: &["*/*"] }
     }
 
-    pub fn body(self, schema: &Value) -> Self {
+    pub(super) fn body(self, schema: &Value) -> Self {
         Self { body: Some(schema.clone()), ..self }
     }
 
-    pub fn body_types(self, body_types: &'a [&'a str]) -> Self {
+    pub(super) fn body_types(self, body_types: &'a [&'a str]) -> Self {
         Self { body_types, ..self }
     }
 
-    pub fn media_type(self, media_type: &'static str) -> Self {
+    pub(super) fn media_type(self, media_type: &'static str) -> Self {
         Self { media_type, ..self }
     }
 
-    pub fn render(self, scope: &Scope<'_>, id: String) -> Value {
+    pub(super) fn render(self, scope: &Scope<'_>, id: String) -> Value {
         let group = if scope.group.is_empty() { "core" } else { scope.group };
         let tag = group.strip_suffix(".k8s.io").unwrap_or(group);
         let answer = |text: &str| json!({ "description": text, "content": { self.media_type: { "schema": self.answer } } });

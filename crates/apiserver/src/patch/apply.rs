@@ -1,5 +1,5 @@
 //! Server-side apply: the applied document is laid over the live one, fields that the applier has given up go, and
-//! fields of others are taken only when nobody minds or by force.
+//! fields of other managers are taken only when their values agree, or by force.
 
 mod conflict;
 #[cfg(test)]
@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use self::conflict::Conflict;
 use super::fields::Set;
 use super::last_applied;
-use super::managed::{self, Manager, Operation, Owner};
-use super::typed::Place;
+use super::managed::{self, ManagedEntry, Manager, Operation};
+use super::typed::Position;
 use super::typed::compare::{claimed, compare};
 use super::typed::merge::{check, merge};
 use super::typed::prune::{fold_atomics, remove, with_named_parents};
@@ -19,7 +19,7 @@ use crate::error::{ApiError, Reason};
 use crate::object;
 use crate::schema::Node;
 
-/// The manager that stands for whoever wrote an object before anyone's fields were tracked.
+/// The manager of the fields that were written before fields were tracked.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// Applies a document, and returns the object with its `managedFields`. It equals `live` when nothing changes.
@@ -27,14 +27,14 @@ const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 /// The applied document names its kind and version and holds only what this endpoint serves: the caller takes
 /// `status` out of what is applied to an object with a status subresource. A `uid` or `resourceVersion` in it comes
 /// back in the result, for the caller to compare with the live object's.
-pub fn apply(
+pub(crate) fn apply(
     live: Option<&Value>,
     applied: &Value,
     schema: &Node,
     manager: &Manager<'_>,
     force: bool,
 ) -> Result<Value, ApiError> {
-    let place = Place::root(schema);
+    let place = Position::root(schema);
     let config = configuration(applied, manager)?;
     check(&config, place).map_err(|why| untypable(&config, &why))?;
 
@@ -54,7 +54,7 @@ pub fn apply(
         }
         done => done,
     };
-    let Outcome { mut object, owners, unchanged } =
+    let Applied { mut object, owners, unchanged } =
         outcome.map_err(|conflicts| conflict::error(&conflicts))?;
     last_applied::refresh(&mut object, applied, manager);
     if !(unchanged && object == *base) {
@@ -64,9 +64,9 @@ pub fn apply(
 }
 
 /// What an apply comes to, before `managedFields` are written.
-struct Outcome {
+struct Applied {
     object: Value,
-    owners: Vec<Owner>,
+    owners: Vec<ManagedEntry>,
     /// Nobody owns more or less than before.
     unchanged: bool,
 }
@@ -76,12 +76,12 @@ struct Request<'a> {
     base: &'a Value,
     exists: bool,
     config: &'a Value,
-    place: Place<'a>,
+    place: Position<'a>,
     manager: &'a Manager<'a>,
 }
 
 impl Request<'_> {
-    fn run(&self, force: bool) -> Result<Result<Outcome, Vec<Conflict>>, ApiError> {
+    fn run(&self, force: bool) -> Result<Result<Applied, Vec<Conflict>>, ApiError> {
         let mut owners = managed::owners(self.base).ok_or_else(|| {
             ApiError::new(500, Reason::InternalError, "failed to decode managed fields of the live object")
         })?;
@@ -96,7 +96,7 @@ impl Request<'_> {
 
         let mut fields = claimed(self.config, self.place);
         managed::strip_system_fields(&mut fields);
-        let mut mine = Owner::new(self.manager, fields);
+        let mut mine = ManagedEntry::new(self.manager, fields);
         let last = owners.iter().position(|owner| owner.is_same(&mine)).map(|at| owners.swap_remove(at));
 
         let merged = merge(self.base, self.config, self.place);
@@ -127,20 +127,20 @@ impl Request<'_> {
             None => unchanged &= mine.fields.is_empty(),
         }
         owners.push(mine);
-        Ok(Ok(Outcome { object, owners, unchanged }))
+        Ok(Ok(Applied { object, owners, unchanged }))
     }
 
     /// Who wrote the object before its fields were tracked.
-    fn first_owner(&self) -> Owner {
+    fn first_owner(&self) -> ManagedEntry {
         let nothing = Value::Object(Map::new());
         let mut fields = compare(&nothing, self.base, self.place).changed;
         managed::strip_system_fields(&mut fields);
         let writer = Manager { name: BEFORE_FIRST_APPLY, operation: Operation::Update, ..*self.manager };
-        Owner::new(&writer, fields)
+        ManagedEntry::new(&writer, fields)
     }
 
     /// Removes what this manager applied last time and names no more, unless someone else owns it.
-    fn give_up(&self, merged: Value, last: &Set, mine: &Set, others: &[Owner]) -> Value {
+    fn give_up(&self, merged: Value, last: &Set, mine: &Set, others: &[ManagedEntry]) -> Value {
         let place = self.place;
         let named = |fields: Set| with_named_parents(fields, place);
         let last = named(last.clone());

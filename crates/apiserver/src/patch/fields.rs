@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// One step of a path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Element {
+pub(super) enum Element {
     /// A key of an object.
     Field(String),
     /// The item of an associative list that has these values under its key fields, sorted by name.
@@ -25,17 +25,17 @@ pub enum Element {
 
 /// A JSON value with a total order: numbers, strings, booleans, lists, objects, null.
 #[derive(Debug, Clone)]
-pub struct Literal(pub Value);
+pub(super) struct Literal(pub Value);
 
 /// Paths, as a tree of sorted steps. No entry is without meaning: each is a member or leads to one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Set {
+pub(super) struct Set {
     entries: Vec<(Element, Entry)>,
 }
 
 /// What a set says about one step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Entry {
+pub(super) struct Entry {
     /// The path that ends here is in the set.
     pub member: bool,
     /// The paths that go on from here.
@@ -44,7 +44,7 @@ pub struct Entry {
 
 impl Element {
     /// A field's element, with room for the prefix of its wire form.
-    pub fn field(name: &str) -> Self {
+    pub(super) fn field(name: &str) -> Self {
         let mut text = String::with_capacity(name.len() + 2);
         text.push_str(name);
         Self::Field(text)
@@ -52,29 +52,29 @@ impl Element {
 }
 
 impl Entry {
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         !self.member && self.children.is_empty()
     }
 }
 
 impl Set {
     /// Takes entries in any order, each element at most once.
-    pub fn from_entries(mut entries: Vec<(Element, Entry)>) -> Self {
+    pub(super) fn from_entries(mut entries: Vec<(Element, Entry)>) -> Self {
         entries.retain(|(_, entry)| !entry.is_empty());
         entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         Self { entries }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    pub fn get(&self, element: &Element) -> Option<&Entry> {
+    pub(super) fn get(&self, element: &Element) -> Option<&Entry> {
         self.entries.binary_search_by(|(e, _)| e.cmp(element)).ok().map(|i| &self.entries[i].1)
     }
 
     /// Like [`Set::get`] with a field's name, without making an element of it.
-    pub fn field(&self, name: &str) -> Option<&Entry> {
+    pub(super) fn field(&self, name: &str) -> Option<&Entry> {
         self.entries
             .binary_search_by(|(e, _)| match e {
                 Element::Field(field) => field.as_str().cmp(name),
@@ -84,12 +84,12 @@ impl Set {
             .map(|i| &self.entries[i].1)
     }
 
-    pub fn into_entries(self) -> Vec<(Element, Entry)> {
+    pub(super) fn into_entries(self) -> Vec<(Element, Entry)> {
         self.entries
     }
 
     /// Lets `change` rewrite each entry and drops those it leaves empty.
-    pub fn rewrite(&mut self, mut change: impl FnMut(&Element, &mut Entry)) {
+    pub(super) fn rewrite(&mut self, mut change: impl FnMut(&Element, &mut Entry)) {
         self.entries.retain_mut(|(element, entry)| {
             change(element, entry);
             !entry.is_empty()
@@ -97,7 +97,7 @@ impl Set {
     }
 
     /// Adds every path of `other`.
-    pub fn absorb(&mut self, other: Set) {
+    pub(super) fn absorb(&mut self, other: Set) {
         if self.is_empty() {
             *self = other;
             return;
@@ -127,7 +127,7 @@ impl Set {
     }
 
     /// Takes away every path of `other`; paths below a path of `other` stay.
-    pub fn subtract(&mut self, other: &Set) {
+    pub(super) fn subtract(&mut self, other: &Set) {
         if other.is_empty() {
             return;
         }
@@ -140,7 +140,7 @@ impl Set {
     }
 
     /// The paths that are in both.
-    pub fn intersection(&self, other: &Set) -> Set {
+    pub(super) fn intersection(&self, other: &Set) -> Set {
         let common = |(element, entry): &(Element, Entry)| {
             let twin = other.get(element)?;
             let both = Entry {
@@ -153,7 +153,7 @@ impl Set {
     }
 
     /// Whether every path of `self` is in `other`.
-    pub fn is_subset(&self, other: &Set) -> bool {
+    pub(super) fn is_subset(&self, other: &Set) -> bool {
         self.entries.iter().all(|(element, entry)| {
             other.get(element).is_some_and(|twin| {
                 (!entry.member || twin.member) && entry.children.is_subset(&twin.children)
@@ -162,7 +162,7 @@ impl Set {
     }
 
     /// Every path as text (`.spec.ports[port=80]`), a level's own paths before those further down.
-    pub fn paths(&self) -> Vec<String> {
+    pub(super) fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         self.collect_paths("", &mut paths);
         paths

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Manager, Operation};
 use crate::schema::{ListType, MapType, Node, Type};
 
-pub fn schema(openapi: &Value) -> Node {
+pub(super) fn schema(openapi: &Value) -> Node {
     let child = |key: &str| openapi.get(key).map(|value| Arc::new(schema(value)));
     let text = |key: &str| openapi[key].as_str().map(ToOwned::to_owned);
     let strings = |key: &str| {
@@ -60,7 +60,7 @@ fn keyed(key: &str, items: &Value) -> Value {
 }
 
 /// The part of a Deployment's schema that has something to merge.
-pub static DEPLOYMENT: LazyLock<Node> = LazyLock::new(|| {
+pub(super) static DEPLOYMENT: LazyLock<Node> = LazyLock::new(|| {
     let s = json!({"type": "string"});
     let labels = json!({"type": "object", "additionalProperties": s});
     let env =
@@ -100,7 +100,7 @@ pub static DEPLOYMENT: LazyLock<Node> = LazyLock::new(|| {
 });
 
 /// A Service, whose ports are keyed by port and a protocol that has a default.
-pub static SERVICE: LazyLock<Node> = LazyLock::new(|| {
+pub(super) static SERVICE: LazyLock<Node> = LazyLock::new(|| {
     let s = json!({"type": "string"});
     let port = json!({"type": "object", "properties": {
         "name": s, "port": {"type": "integer"}, "targetPort": {}, "protocol": {"type": "string", "default": "TCP"},
@@ -114,24 +114,24 @@ pub static SERVICE: LazyLock<Node> = LazyLock::new(|| {
     }}}}))
 });
 
-pub const T1: &str = "2026-01-01T00:00:01Z";
-pub const T2: &str = "2026-01-01T00:00:02Z";
-pub const T3: &str = "2026-01-01T00:00:03Z";
+pub(super) const T1: &str = "2026-01-01T00:00:01Z";
+pub(super) const T2: &str = "2026-01-01T00:00:02Z";
+pub(super) const T3: &str = "2026-01-01T00:00:03Z";
 
-pub fn applier<'a>(name: &'a str, api_version: &'a str, now: &'a str) -> Manager<'a> {
+pub(super) fn applier<'a>(name: &'a str, api_version: &'a str, now: &'a str) -> Manager<'a> {
     Manager { name, operation: Operation::Apply, api_version, subresource: "", now }
 }
 
-pub fn updater<'a>(name: &'a str, api_version: &'a str, now: &'a str) -> Manager<'a> {
+pub(super) fn updater<'a>(name: &'a str, api_version: &'a str, now: &'a str) -> Manager<'a> {
     Manager { operation: Operation::Update, ..applier(name, api_version, now) }
 }
 
 /// The `fieldsV1` of a manager's entry, null when it has none.
-pub fn owned<'a>(object: &'a Value, manager: &str, operation: &str) -> &'a Value {
+pub(super) fn owned<'a>(object: &'a Value, manager: &str, operation: &str) -> &'a Value {
     entry(object, manager, operation).map_or(&Value::Null, |entry| &entry["fieldsV1"])
 }
 
-pub fn entry<'a>(object: &'a Value, manager: &str, operation: &str) -> Option<&'a Value> {
+pub(super) fn entry<'a>(object: &'a Value, manager: &str, operation: &str) -> Option<&'a Value> {
     object["metadata"]["managedFields"]
         .as_array()?
         .iter()

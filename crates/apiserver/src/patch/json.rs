@@ -13,7 +13,7 @@ const MAX_COPIED_BYTES: usize = 3 << 20;
 const MAX_DEPTH: usize = 128;
 
 /// Runs the operations of an RFC 6902 patch on a copy of `target`.
-pub fn json_patch(target: &Value, patch: &[u8]) -> Result<Value, ApiError> {
+pub(crate) fn json_patch(target: &Value, patch: &[u8]) -> Result<Value, ApiError> {
     let patch: json_patch::Patch = serde_json::from_slice(patch)
         .map_err(|e| ApiError::bad_request(format!("error decoding JSON patch: {e}")))?;
     if patch.0.len() > MAX_OPERATIONS {
@@ -71,7 +71,7 @@ fn is_absent(document: &Value, path: &str) -> bool {
 }
 
 /// Lays an RFC 7386 merge patch over a copy of `target`.
-pub fn merge_patch(target: &Value, patch: &Value) -> Result<Value, ApiError> {
+pub(crate) fn merge_patch(target: &Value, patch: &Value) -> Result<Value, ApiError> {
     if !patch.is_object() {
         return Err(ApiError::bad_request("Invalid JSON Patch: a merge patch must be a JSON object"));
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::fields::Set;
 use super::managed::Manager;
-use super::typed::Place;
+use super::typed::Position;
 use super::typed::compare::{claimed, compare};
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -17,7 +17,7 @@ fn annotation(object: &Value) -> Option<&str> {
 }
 
 /// The fields that `kubectl` applied from the client's side and that still are as it left them.
-pub(super) fn allowed(live: &Value, place: Place<'_>, manager: &Manager<'_>) -> Option<Set> {
+pub(super) fn allowed(live: &Value, place: Position<'_>, manager: &Manager<'_>) -> Option<Set> {
     if manager.name != "kubectl" {
         return None;
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::fields::{Element, Entry, Set};
-use super::typed::Place;
+use super::typed::Position;
 use super::typed::compare::{Diff, compare};
 use super::typed::prune::fold_atomics;
 use crate::object;
@@ -21,7 +21,7 @@ const MERGED_UPDATERS: &str = "ancient-changes";
 
 /// Who writes, how and when.
 #[derive(Debug, Clone, Copy)]
-pub struct Manager<'a> {
+pub(crate) struct Manager<'a> {
     pub name: &'a str,
     pub operation: Operation,
     /// Group and version in which the writer speaks of the object: `apps/v1`.
@@ -34,14 +34,14 @@ pub struct Manager<'a> {
 
 /// How a manager came to own its fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Operation {
+pub(crate) enum Operation {
     Apply,
     Update,
 }
 
 /// One entry of `managedFields`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Owner {
+pub(super) struct ManagedEntry {
     pub manager: String,
     pub operation: Operation,
     pub api_version: String,
@@ -50,8 +50,8 @@ pub(super) struct Owner {
     pub fields: Set,
 }
 
-impl Owner {
-    pub fn new(writer: &Manager<'_>, fields: Set) -> Self {
+impl ManagedEntry {
+    pub(super) fn new(writer: &Manager<'_>, fields: Set) -> Self {
         let name = if writer.name.is_empty() { "unknown" } else { writer.name };
         Self {
             manager: name.to_owned(),
@@ -64,7 +64,7 @@ impl Owner {
     }
 
     /// Whether both are entries of the same manager. An applier is the same whatever version it applies in.
-    pub fn is_same(&self, other: &Owner) -> bool {
+    pub(super) fn is_same(&self, other: &ManagedEntry) -> bool {
         self.manager == other.manager
             && self.operation == other.operation
             && self.subresource == other.subresource
@@ -116,11 +116,11 @@ impl Owner {
 }
 
 /// The owners of an object's fields; `None` when an entry makes no sense.
-pub(super) fn owners(object: &Value) -> Option<Vec<Owner>> {
+pub(super) fn owners(object: &Value) -> Option<Vec<ManagedEntry>> {
     let entries = object["metadata"]["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut owners = Vec::<Owner>::with_capacity(entries.len() + 1);
+    let mut owners = Vec::<ManagedEntry>::with_capacity(entries.len() + 1);
     for entry in entries {
-        let owner = Owner::decode(entry)?;
+        let owner = ManagedEntry::decode(entry)?;
         match owners.iter_mut().find(|known| known.is_same(&owner)) {
             Some(known) => *known = owner,
             None => owners.push(owner),
@@ -130,7 +130,7 @@ pub(super) fn owners(object: &Value) -> Option<Vec<Owner>> {
 }
 
 /// Writes the entries in Kubernetes' order; none at all when there is no owner.
-pub(super) fn set_owners(object: &mut Value, mut owners: Vec<Owner>) {
+pub(super) fn set_owners(object: &mut Value, mut owners: Vec<ManagedEntry>) {
     owners.retain(|owner| !owner.fields.is_empty());
     owners.sort_by(|a, b| {
         (a.operation, &a.time, &a.manager, &a.api_version, &a.subresource).cmp(&(
@@ -141,7 +141,10 @@ pub(super) fn set_owners(object: &mut Value, mut owners: Vec<Owner>) {
             &b.subresource,
         ))
     });
-    set_managed_fields(object, (!owners.is_empty()).then(|| owners.into_iter().map(Owner::encode).collect()));
+    set_managed_fields(
+        object,
+        (!owners.is_empty()).then(|| owners.into_iter().map(ManagedEntry::encode).collect()),
+    );
 }
 
 fn set_managed_fields(object: &mut Value, entries: Option<Value>) {
@@ -186,7 +189,7 @@ fn is_system_metadata(name: &str) -> bool {
 }
 
 /// Takes changed and removed fields from an owner.
-pub(super) fn dispossess(owners: &mut Vec<Owner>, diff: &Diff) {
+pub(super) fn dispossess(owners: &mut Vec<ManagedEntry>, diff: &Diff) {
     owners.retain_mut(|owner| {
         owner.fields.subtract(&diff.changed);
         owner.fields.subtract(&diff.removed);
@@ -197,8 +200,8 @@ pub(super) fn dispossess(owners: &mut Vec<Owner>, diff: &Diff) {
 /// Writes into `new` who owns its fields after a create, an update or a patch other than apply: what differs from
 /// `live` becomes the manager's. Call it when `new` is as it will be stored: defaulted, and with the fields that
 /// this endpoint does not serve set back to what they were.
-pub fn track_update(live: Option<&Value>, new: &mut Value, schema: &Node, manager: &Manager<'_>) {
-    let place = Place::root(schema);
+pub(crate) fn track_update(live: Option<&Value>, new: &mut Value, schema: &Node, manager: &Manager<'_>) {
+    let place = Position::root(schema);
     let absent = Value::Null;
     let sent = new.get("metadata").and_then(|m| m.get("managedFields")).unwrap_or(&absent);
     let live_entries =
@@ -240,10 +243,10 @@ pub fn track_update(live: Option<&Value>, new: &mut Value, schema: &Node, manage
     settle(new, owners, diff, manager);
 }
 
-fn settle(new: &mut Value, mut owners: Vec<Owner>, diff: Diff, manager: &Manager<'_>) {
+fn settle(new: &mut Value, mut owners: Vec<ManagedEntry>, diff: Diff, manager: &Manager<'_>) {
     dispossess(&mut owners, &diff);
     if !diff.changed.is_empty() {
-        let mut owner = Owner::new(manager, diff.changed);
+        let mut owner = ManagedEntry::new(manager, diff.changed);
         if let Some(at) = owners.iter().position(|known| known.is_same(&owner)) {
             owner.fields.absorb(owners.swap_remove(at).fields);
         }
@@ -262,8 +265,8 @@ fn is_reset(entries: &Value) -> bool {
 }
 
 /// Merges the oldest updaters of each version until few enough are left.
-fn cap_updaters(owners: &mut Vec<Owner>) {
-    let is_updater = |owner: &Owner| owner.operation == Operation::Update;
+fn cap_updaters(owners: &mut Vec<ManagedEntry>) {
+    let is_updater = |owner: &ManagedEntry| owner.operation == Operation::Update;
     let mut excess = owners.iter().filter(|o| is_updater(o)).count().saturating_sub(MAX_UPDATERS);
     if excess == 0 {
         return;
@@ -279,8 +282,9 @@ fn cap_updaters(owners: &mut Vec<Owner>) {
             at += 1;
             continue;
         };
-        let is_bucket =
-            |o: &Owner| o.manager == MERGED_UPDATERS && o.api_version == version && o.subresource.is_empty();
+        let is_bucket = |o: &ManagedEntry| {
+            o.manager == MERGED_UPDATERS && o.api_version == version && o.subresource.is_empty()
+        };
         let bucket = updaters.iter().position(is_bucket).unwrap_or(first);
         // When the next in line is the bucket itself, the oldest goes into it.
         let source = if bucket == at { first } else { at };
@@ -301,7 +305,7 @@ fn cap_updaters(owners: &mut Vec<Owner>) {
 }
 
 /// Puts back the live object's entries when nothing but their times differs, so that nothing has to be written.
-pub fn keep_times_if_unchanged(live: &Value, new: &mut Value) {
+pub(crate) fn keep_times_if_unchanged(live: &Value, new: &mut Value) {
     if !equal_without_entries(live, new) {
         return;
     }

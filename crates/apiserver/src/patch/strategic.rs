@@ -7,7 +7,7 @@ mod tests;
 
 use serde_json::{Map, Value};
 
-use super::typed::Place;
+use super::typed::Position;
 use crate::error::{ApiError, Reason};
 use crate::schema::Node;
 
@@ -17,12 +17,12 @@ const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 const ELEMENT_ORDER: &str = "$setElementOrder/";
 
 /// Lays a strategic merge patch over a copy of `target`. No directive is left in the result.
-pub fn strategic_merge(target: &Value, patch: &Value, schema: &Node) -> Result<Value, ApiError> {
+pub(crate) fn strategic_merge(target: &Value, patch: &Value, schema: &Node) -> Result<Value, ApiError> {
     let (Some(target), Some(patch)) = (target.as_object(), patch.as_object()) else {
         return Err(ApiError::bad_request("invalid JSON document"));
     };
     let mut result = target.clone();
-    merge_map(&mut result, patch, Place::root(schema))?;
+    merge_map(&mut result, patch, Position::root(schema))?;
     Ok(Value::Object(result))
 }
 
@@ -34,7 +34,7 @@ fn rejected(message: String) -> ApiError {
 fn merge_map(
     original: &mut Map<String, Value>,
     patch: &Map<String, Value>,
-    place: Place<'_>,
+    place: Position<'_>,
 ) -> Result<(), ApiError> {
     match patch.get(PATCH).map(|directive| directive.as_str().unwrap_or_default()) {
         None | Some("merge") => {}
@@ -93,7 +93,7 @@ fn merge_field(
     original: &mut Map<String, Value>,
     key: &str,
     value: &Value,
-    place: Place<'_>,
+    place: Position<'_>,
 ) -> Result<(), ApiError> {
     match (original.get_mut(key), value) {
         (_, Value::Null) => original.retain(|name, _| name != key),
@@ -113,7 +113,7 @@ fn merge_field(
     Ok(())
 }
 
-fn has_strategy(place: Place<'_>, strategy: &str) -> bool {
+fn has_strategy(place: Position<'_>, strategy: &str) -> bool {
     place
         .node()
         .and_then(|node| node.patch_strategy.as_deref())

@@ -1,9 +1,9 @@
 //! Walks over a document along its schema: which values are one leaf, which lists are associative, and by what.
 //! Where the schema is silent, objects are granular and lists are one leaf.
 
-pub mod compare;
-pub mod merge;
-pub mod prune;
+pub(super) mod compare;
+pub(super) mod merge;
+pub(super) mod prune;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -15,37 +15,37 @@ use crate::schema::{ListType, MapType, Node, Type};
 
 /// A position in a schema.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub(super) struct Position<'a> {
     node: Option<&'a Node>,
     /// A whole Kubernetes object, whose metadata has Kubernetes' own schema whatever the schema says.
     object: bool,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Position<'a> {
     /// The top of an object's schema.
-    pub fn root(schema: &'a Node) -> Self {
+    pub(super) fn root(schema: &'a Node) -> Self {
         Self { node: Some(schema), object: true }
     }
 
-    pub fn node(self) -> Option<&'a Node> {
+    pub(super) fn node(self) -> Option<&'a Node> {
         self.node
     }
 
-    pub fn field(self, name: &str) -> Place<'a> {
+    pub(super) fn field(self, name: &str) -> Position<'a> {
         if self.object && name == "metadata" {
-            return Place { node: Some(&OBJECT_META), object: false };
+            return Position { node: Some(&OBJECT_META), object: false };
         }
         let node = self.node.and_then(|node| node.field(name));
-        Place { node, object: node.is_some_and(|node| node.embedded_resource) }
+        Position { node, object: node.is_some_and(|node| node.embedded_resource) }
     }
 
-    pub fn items(self) -> Place<'a> {
+    pub(super) fn items(self) -> Position<'a> {
         let node = self.node.and_then(|node| node.items.as_deref());
-        Place { node, object: node.is_some_and(|node| node.embedded_resource) }
+        Position { node, object: node.is_some_and(|node| node.embedded_resource) }
     }
 
     /// Where a step of a path leads.
-    pub fn step(self, element: &Element) -> Place<'a> {
+    pub(super) fn step(self, element: &Element) -> Position<'a> {
         match element {
             Element::Field(name) => self.field(name),
             _ => self.items(),
@@ -53,17 +53,17 @@ impl<'a> Place<'a> {
     }
 
     /// Whether the schema has this field by name, as against a key of a map or a field it does not know.
-    pub fn names(self, field: &str) -> bool {
+    pub(super) fn names(self, field: &str) -> bool {
         (self.object && matches!(field, "apiVersion" | "kind" | "metadata"))
             || self.node.is_some_and(|node| node.properties.contains_key(field))
     }
 
-    pub fn is_atomic_map(self) -> bool {
+    pub(super) fn is_atomic_map(self) -> bool {
         self.node.is_some_and(|node| node.map_type == MapType::Atomic)
     }
 
     /// Whether the schema makes whatever stands here one leaf, though it has inner structure.
-    pub fn is_atomic(self) -> bool {
+    pub(super) fn is_atomic(self) -> bool {
         self.node.is_some_and(|node| {
             node.map_type == MapType::Atomic
                 || (node.list_type == ListType::Atomic
@@ -76,7 +76,7 @@ impl<'a> Place<'a> {
     }
 
     /// Whether `value` has paths of its own below this place.
-    pub fn is_granular(self, value: &Value) -> bool {
+    pub(super) fn is_granular(self, value: &Value) -> bool {
         match value {
             Value::Object(_) => !self.is_atomic_map(),
             Value::Array(_) => self.is_associative(),
@@ -85,7 +85,7 @@ impl<'a> Place<'a> {
     }
 
     /// The paths of a list's items; an item that cannot be addressed is an error that says why.
-    pub fn elements(self, list: &[Value]) -> Result<Vec<Element>, String> {
+    pub(super) fn elements(self, list: &[Value]) -> Result<Vec<Element>, String> {
         let item = |(i, item)| self.element(item).map_err(|why| format!("element {i}: {why}"));
         list.iter().enumerate().map(item).collect()
     }

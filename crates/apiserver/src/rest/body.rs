@@ -18,13 +18,13 @@ const LIMIT: usize = 3 << 20;
 
 /// A decoded body and the fields that occurred twice in it.
 #[derive(Debug)]
-pub struct Decoded {
+pub(super) struct Decoded {
     pub value: Value,
     pub duplicates: Vec<String>,
 }
 
 /// Reads a request's body, up to the limit.
-pub async fn read(body: Body) -> Result<bytes::Bytes, ApiError> {
+pub(super) async fn read(body: Body) -> Result<bytes::Bytes, ApiError> {
     match http_body_util::Limited::new(body, LIMIT).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(ApiError::new(
@@ -37,7 +37,7 @@ pub async fn read(body: Body) -> Result<bytes::Bytes, ApiError> {
 }
 
 /// Decodes by content type; a body without one is JSON.
-pub fn decode(bytes: &[u8], content_type: &str) -> Result<Decoded, ApiError> {
+pub(super) fn decode(bytes: &[u8], content_type: &str) -> Result<Decoded, ApiError> {
     let media = content_type.split(';').next().unwrap_or_default().trim();
     match media {
         "" | "application/json" | "*/*" => decode_json(bytes),
@@ -145,7 +145,7 @@ impl<'de> Visitor<'de> for Tree<'_> {
 }
 
 /// A JSON response, or YAML where the client prefers it.
-pub fn respond(code: StatusCode, value: &Value, headers: &HeaderMap, pretty: bool) -> Response {
+pub(super) fn respond(code: StatusCode, value: &Value, headers: &HeaderMap, pretty: bool) -> Response {
     let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let first = accept.split([',', ';']).next().unwrap_or_default().trim();
     let (media, text) = if first == "application/yaml" {
@@ -159,7 +159,7 @@ pub fn respond(code: StatusCode, value: &Value, headers: &HeaderMap, pretty: boo
 }
 
 /// A response with a body that is ready to send.
-pub fn raw(code: StatusCode, media: &'static str, body: Body) -> Response {
+pub(super) fn raw(code: StatusCode, media: &'static str, body: Body) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = code;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
@@ -167,7 +167,7 @@ pub fn raw(code: StatusCode, media: &'static str, body: Body) -> Response {
 }
 
 /// Adds `Warning` headers in the form clients print.
-pub fn warn(response: &mut Response, warnings: &[String]) {
+pub(super) fn warn(response: &mut Response, warnings: &[String]) {
     for warning in warnings {
         let text: String = warning.chars().filter(|c| !c.is_control()).collect();
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");

@@ -12,14 +12,14 @@ use crate::error::ApiError;
 use crate::object;
 use crate::resource::Resource;
 use crate::server::Server;
-use crate::store::{Expect, Key, Outcome, Stored, WriteError};
+use crate::store::{Expect, Key, Mutation, Stored, WriteError};
 
-pub const FOREGROUND: &str = "foregroundDeletion";
-pub const ORPHAN: &str = "orphan";
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+pub(crate) const ORPHAN: &str = "orphan";
 
 /// How to delete.
 #[derive(Debug, Clone, Default)]
-pub struct DeleteOptions {
+pub(crate) struct DeleteOptions {
     pub grace_seconds: Option<i64>,
     pub propagation: Propagation,
     pub uid: Option<String>,
@@ -29,7 +29,7 @@ pub struct DeleteOptions {
 
 /// What becomes of the objects that an object owns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Propagation {
+pub(crate) enum Propagation {
     #[default]
     Background,
     Foreground,
@@ -37,7 +37,7 @@ pub enum Propagation {
 }
 
 /// What a delete left behind.
-pub enum Deleted {
+pub(crate) enum Deleted {
     Gone(Value),
     /// It stays until its finalizers or its grace period allow it to go.
     Terminating(Value),
@@ -71,7 +71,7 @@ impl DeleteOptions {
     }
 }
 
-pub async fn delete(call: &Call<'_>, name: &str, body: &Value) -> Result<Response, ApiError> {
+pub(crate) async fn delete(call: &Call<'_>, name: &str, body: &Value) -> Result<Response, ApiError> {
     let options = DeleteOptions::parse(call, body)?;
     let key = call.key(name);
     match remove(call.server, call.resource, &key, &options).await? {
@@ -91,7 +91,7 @@ pub async fn delete(call: &Call<'_>, name: &str, body: &Value) -> Result<Respons
 }
 
 /// Deletes every object that the selectors match, each by the rules of a single delete.
-pub async fn delete_collection(call: &Call<'_>, body: &Value) -> Result<Response, ApiError> {
+pub(crate) async fn delete_collection(call: &Call<'_>, body: &Value) -> Result<Response, ApiError> {
     let options = DeleteOptions::parse(call, body)?;
     let filter = Filter::parse(call.resource, call.options)?;
     let snapshot = call.server.store.list(&call.collection(), call.namespace.as_deref());
@@ -108,7 +108,7 @@ pub async fn delete_collection(call: &Call<'_>, body: &Value) -> Result<Response
 }
 
 /// Deletes one object by the rules of its kind.
-pub async fn remove(
+pub(crate) async fn remove(
     server: &Server,
     resource: &Resource,
     key: &Key,
@@ -128,8 +128,8 @@ pub async fn remove(
         if options.dry_run || (!done && marked == live) {
             return Ok(if done { Deleted::Gone(shown) } else { Deleted::Terminating(shown) });
         }
-        let outcome = if done { Outcome::Delete(marked) } else { Outcome::Put(marked) };
-        match server.store.write(key.clone(), Expect::Revision(stored.revision), outcome).await {
+        let mutation = if done { Mutation::Delete(marked) } else { Mutation::Put(marked) };
+        match server.store.write(key.clone(), Expect::Revision(stored.revision), mutation).await {
             Ok(stored) => {
                 server.after_write(&stored);
                 let value = read::view(resource, &stored);

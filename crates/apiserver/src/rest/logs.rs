@@ -16,7 +16,7 @@ use crate::object;
 use crate::store::{GroupResource, Key, Store};
 
 /// The subresource's name.
-pub const LOG: &str = "log";
+pub(crate) const LOG: &str = "log";
 
 /// Which part of an object's log.
 #[derive(Default)]
@@ -29,7 +29,7 @@ pub struct LogOptions {
     pub tail_lines: Option<u64>,
 }
 
-/// Whoever has the logs of a kind's objects.
+/// The part of this process that keeps the logs of a kind's objects.
 pub trait ObjectLogs: Send + Sync {
     /// Opens the log of one object, which exists.
     fn open(
@@ -40,7 +40,7 @@ pub trait ObjectLogs: Send + Sync {
     ) -> BoxFuture<'static, Result<BoxStream<'static, std::io::Result<Bytes>>, ApiError>>;
 }
 
-pub async fn log(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
+pub(crate) async fn log(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
     let key = call.key(name);
     let uid = object::meta(&read::require(call, &key)?.value(), "uid").to_owned();
     let Some(logs) = call.server.object_logs(&call.resource.group, &call.resource.plural) else {

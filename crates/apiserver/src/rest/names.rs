@@ -8,7 +8,7 @@ const SUFFIX: usize = 5;
 const LONGEST_BASE: usize = 63 - SUFFIX;
 
 /// A name from a `generateName` prefix.
-pub fn generate(prefix: &str) -> String {
+pub(super) fn generate(prefix: &str) -> String {
     let mut end = prefix.len().min(LONGEST_BASE);
     while !prefix.is_char_boundary(end) {
         end -= 1;
@@ -20,7 +20,7 @@ pub fn generate(prefix: &str) -> String {
 }
 
 /// A random (version 4) UUID.
-pub fn uid() -> String {
+pub(crate) fn uid() -> String {
     let mut b: [u8; 16] = random();
     b[6] = (b[6] & 0x0f) | 0x40;
     b[8] = (b[8] & 0x3f) | 0x80;

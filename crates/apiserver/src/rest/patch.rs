@@ -16,7 +16,7 @@ enum Kind {
     Strategic(Value),
 }
 
-pub async fn patch(
+pub(super) async fn patch(
     call: &mut Call<'_>,
     name: &str,
     part: Part,

@@ -15,7 +15,7 @@ use crate::object;
 
 /// Which part of a container's log.
 #[derive(Debug, Clone, Default)]
-pub struct LogOptions {
+pub struct PodLogOptions {
     pub container: String,
     pub follow: bool,
     pub previous: bool,
@@ -26,18 +26,18 @@ pub struct LogOptions {
     pub limit_bytes: Option<u64>,
 }
 
-/// Whoever runs the pods and has their logs.
+/// The part of this process that runs pods and keeps their logs.
 pub trait PodLogs: Send + Sync {
     fn open(
         &self,
         namespace: String,
         pod: String,
-        options: LogOptions,
+        options: PodLogOptions,
     ) -> BoxFuture<'static, Result<BoxStream<'static, std::io::Result<Bytes>>, ApiError>>;
 }
 
 /// Why a way into a running pod is refused; nothing for other subresources.
-pub fn stream_refusal(plural: &str, subresource: &str) -> Option<ApiError> {
+pub(crate) fn stream_refusal(plural: &str, subresource: &str) -> Option<ApiError> {
     let known = match plural {
         "pods" => matches!(subresource, "attach" | "exec" | "portforward" | "proxy"),
         "services" | "nodes" => subresource == "proxy",
@@ -51,9 +51,9 @@ pub fn stream_refusal(plural: &str, subresource: &str) -> Option<ApiError> {
     })
 }
 
-pub async fn log(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
+pub(crate) async fn log(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
     let pod = read::view(call.resource, &*read::require(call, &call.key(name))?);
-    let options = LogOptions {
+    let options = PodLogOptions {
         container: pick_container(&pod, call.options.other("container").unwrap_or_default())?,
         follow: call.options.flag("follow"),
         previous: call.options.flag("previous"),
@@ -79,7 +79,7 @@ pub async fn log(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
 }
 
 /// Why there is no log of a container that something keeps from starting at all.
-fn kept_from_starting(pod: &Value, options: &LogOptions) -> Option<ApiError> {
+fn kept_from_starting(pod: &Value, options: &PodLogOptions) -> Option<ApiError> {
     let statuses = ["containerStatuses", "initContainerStatuses"].map(|list| pod["status"][list].as_array());
     let status = statuses.into_iter().flatten().flatten().find(|s| s["name"] == *options.container)?;
     let waiting = &status["state"]["waiting"];
@@ -132,7 +132,7 @@ fn pick_container(pod: &Value, wanted: &str) -> Result<String, ApiError> {
 }
 
 /// Puts a pod on a node, once.
-pub async fn bind(call: &mut Call<'_>, name: &str, binding: Value) -> Result<Response, ApiError> {
+pub(crate) async fn bind(call: &mut Call<'_>, name: &str, binding: Value) -> Result<Response, ApiError> {
     let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
     if node.is_empty() {
         return Err(ApiError::bad_request("target.name: Required value: write the name of the node"));

@@ -20,14 +20,14 @@ use crate::store::{Key, Snapshot, Store, Stored};
 use crate::table::{self, Form, IncludeObject};
 
 /// A stored object in the version a request asked for.
-pub fn view(resource: &Resource, stored: &Stored) -> Value {
+pub(super) fn view(resource: &Resource, stored: &Stored) -> Value {
     let mut value = stored.value();
     present(resource, &mut value);
     value
 }
 
 /// Turns a stored tree into the resource's version.
-pub fn present(resource: &Resource, value: &mut Value) {
+pub(super) fn present(resource: &Resource, value: &mut Value) {
     if !resource.is_stored_form() {
         resource.strategy.convert_from_storage(value);
         value["apiVersion"] = Value::String(resource.api_version());
@@ -35,24 +35,24 @@ pub fn present(resource: &Resource, value: &mut Value) {
 }
 
 /// Which objects a list, watch or collection delete speaks of.
-pub struct Filter {
+pub(super) struct Filter {
     labels: LabelSelector,
     fields: FieldSelector,
 }
 
 impl Filter {
-    pub fn parse(resource: &Resource, options: &Options) -> Result<Self, ApiError> {
+    pub(super) fn parse(resource: &Resource, options: &Options) -> Result<Self, ApiError> {
         Ok(Self {
             labels: LabelSelector::parse(&options.label_selector)?,
             fields: FieldSelector::parse(&options.field_selector, &resource.selectable_fields)?,
         })
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    pub fn matches(&self, resource: &Resource, stored: &Stored) -> bool {
+    pub(super) fn matches(&self, resource: &Resource, stored: &Stored) -> bool {
         self.labels.matches(&stored.labels)
             && match self.fields.exact_name() {
                 Some(name) if name != &*stored.key.name => false,
@@ -61,14 +61,14 @@ impl Filter {
     }
 }
 
-pub fn get(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
+pub(super) fn get(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
     let key = call.key(name);
     let stored = call.server.store.get(&key).ok_or_else(|| call.not_found(name))?;
     Ok(show_stored(call, StatusCode::OK, &stored))
 }
 
 /// The object that a request leaves behind.
-pub enum Answer {
+pub(super) enum Answer {
     Saved(Arc<Stored>),
     /// A dry run: in the version of the request.
     Unsaved(Value),
@@ -76,14 +76,14 @@ pub enum Answer {
 
 impl Answer {
     /// The object in the version of the request.
-    pub fn into_value(self, resource: &Resource) -> Value {
+    pub(super) fn into_value(self, resource: &Resource) -> Value {
         match self {
             Self::Saved(stored) => view(resource, &stored),
             Self::Unsaved(value) => value,
         }
     }
 
-    pub fn show(&self, call: &Call<'_>, code: StatusCode) -> Response {
+    pub(super) fn show(&self, call: &Call<'_>, code: StatusCode) -> Response {
         match self {
             Self::Saved(stored) => show_stored(call, code, stored),
             Self::Unsaved(value) => show(call, code, value),
@@ -104,7 +104,7 @@ fn show_stored(call: &Call<'_>, code: StatusCode, stored: &Stored) -> Response {
 }
 
 /// One object in the form the client accepts: itself, a table, or its metadata.
-pub fn show(call: &Call<'_>, code: StatusCode, value: &Value) -> Response {
+pub(super) fn show(call: &Call<'_>, code: StatusCode, value: &Value) -> Response {
     let shown = match call.form {
         Form::Whole => None,
         Form::Table(version) => {
@@ -119,7 +119,7 @@ pub fn show(call: &Call<'_>, code: StatusCode, value: &Value) -> Response {
 }
 
 /// What of an object goes into its table row.
-pub fn include_object(call: &Call<'_>) -> IncludeObject {
+pub(super) fn include_object(call: &Call<'_>) -> IncludeObject {
     IncludeObject::parse(&call.options.include_object).unwrap_or_default()
 }
 
@@ -130,7 +130,7 @@ struct Continue {
     after: (String, String),
 }
 
-pub fn list(call: &Call<'_>) -> Result<Response, ApiError> {
+pub(super) fn list(call: &Call<'_>) -> Result<Response, ApiError> {
     let filter = Filter::parse(call.resource, call.options)?;
     let (snapshot, after) = snapshot(&call.server.store, call)?;
     let namespace = call.namespace.as_deref();
@@ -217,7 +217,7 @@ fn snapshot(store: &Store, call: &Call<'_>) -> Result<(Snapshot, Option<(String,
 }
 
 /// An absent or `0` version means "any".
-pub fn parse_revision(text: &str) -> Result<u64, ApiError> {
+pub(super) fn parse_revision(text: &str) -> Result<u64, ApiError> {
     if text.is_empty() {
         return Ok(0);
     }
@@ -229,7 +229,7 @@ pub fn parse_revision(text: &str) -> Result<u64, ApiError> {
 }
 
 /// A whole list; the stored text of the items is copied as it is where the versions agree.
-pub fn send_list(call: &Call<'_>, page: &[Arc<Stored>], meta: Value) -> Response {
+pub(super) fn send_list(call: &Call<'_>, page: &[Arc<Stored>], meta: Value) -> Response {
     let resource = call.resource;
     let all = || -> Vec<Value> { page.iter().map(|o| view(resource, o)).collect() };
     let list = match call.form {
@@ -273,6 +273,6 @@ pub fn send_list(call: &Call<'_>, page: &[Arc<Stored>], meta: Value) -> Response
 }
 
 /// An object that must exist.
-pub fn require(call: &Call<'_>, key: &Key) -> Result<Arc<Stored>, ApiError> {
+pub(super) fn require(call: &Call<'_>, key: &Key) -> Result<Arc<Stored>, ApiError> {
     call.server.store.get(key).ok_or_else(|| call.not_found(&key.name))
 }

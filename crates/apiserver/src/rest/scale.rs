@@ -10,7 +10,7 @@ use crate::error::{ApiError, FieldError};
 use crate::resource::Scale;
 use crate::{object, patch};
 
-pub async fn scale(
+pub(super) async fn scale(
     call: &mut Call<'_>,
     name: &str,
     method: &Method,

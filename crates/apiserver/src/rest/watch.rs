@@ -29,7 +29,7 @@ const LONGEST_SECONDS: u64 = 366 * 24 * 3600;
 const CHUNK: usize = 64 << 10;
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-pub fn watch(call: &Call<'_>) -> Result<Response, ApiError> {
+pub(super) fn watch(call: &Call<'_>) -> Result<Response, ApiError> {
     let options = call.options;
     let mut filter_options = options.clone();
     if let Some(name) = &call.target.name {

@@ -12,11 +12,11 @@ use crate::error::{ApiError, Cause, FieldError};
 use crate::patch::{Manager, Operation, keep_times_if_unchanged, track_update};
 use crate::request::FieldValidation;
 use crate::resource::Resource;
-use crate::store::{Expect, GroupResource, Key, Outcome, Stored, WriteError};
+use crate::store::{Expect, GroupResource, Key, Mutation, Stored, WriteError};
 use crate::{builtin, object};
 
 /// How often a patch is tried again when another writer was faster.
-pub const ATTEMPTS: usize = 50;
+pub(super) const ATTEMPTS: usize = 50;
 
 /// How deep an object may nest. What is stored is parsed again, by a parser that stops at 128 levels, and field
 /// ownership repeats the object's nesting a few levels down.
@@ -24,7 +24,7 @@ const MAX_DEPTH: usize = 100;
 
 /// Which part of an object a request may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub(super) enum Part {
     Main,
     Status,
     /// The replica count of the main part, set through the `scale` subresource.
@@ -32,7 +32,7 @@ pub enum Part {
 }
 
 impl Part {
-    pub fn subresource(self) -> &'static str {
+    pub(super) fn subresource(self) -> &'static str {
         match self {
             Self::Main => "",
             Self::Status => "status",
@@ -43,7 +43,7 @@ impl Part {
 
 /// How the writer's fields are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ownership {
+pub(super) enum Ownership {
     /// Compare with the live object and record what changed.
     Track,
     /// The object comes from server-side apply, which recorded it already.
@@ -51,7 +51,11 @@ pub enum Ownership {
 }
 
 /// Creates an object from a request's body.
-pub async fn create(call: &mut Call<'_>, body: Value, ownership: Ownership) -> Result<Answer, ApiError> {
+pub(super) async fn create(
+    call: &mut Call<'_>,
+    body: Value,
+    ownership: Ownership,
+) -> Result<Answer, ApiError> {
     let value = admit_new(call, body, ownership)?;
     let prefix = object::meta(&value, "generateName");
     if !object::name(&value).is_empty() || prefix.is_empty() {
@@ -92,7 +96,7 @@ async fn put(call: &Call<'_>, key: Key, expect: Expect, mut value: Value) -> Res
     let stored = call
         .server
         .store
-        .write(key, expect, Outcome::Put(value))
+        .write(key, expect, Mutation::Put(value))
         .await
         .map_err(|e| write_error(call.resource, &name, e))?;
     call.server.after_write(&stored);
@@ -100,7 +104,7 @@ async fn put(call: &Call<'_>, key: Key, expect: Expect, mut value: Value) -> Res
 }
 
 /// What the store says, as a `Status`.
-pub fn write_error(resource: &Resource, name: &str, error: WriteError) -> ApiError {
+pub(super) fn write_error(resource: &Resource, name: &str, error: WriteError) -> ApiError {
     let (group, plural) = (&resource.group, &resource.plural);
     match error {
         WriteError::Exists => ApiError::already_exists(group, plural, name),
@@ -159,7 +163,7 @@ fn admit_new(call: &mut Call<'_>, mut value: Value, ownership: Ownership) -> Res
 
 /// Changes an object: `change` makes the wanted state from the live one, and is asked again when another writer was
 /// faster, unless the wanted state names the revision it was made from.
-pub async fn update(
+pub(super) async fn update(
     call: &mut Call<'_>,
     name: &str,
     part: Part,
@@ -182,8 +186,8 @@ pub async fn update(
         }
         let mut kept = new;
         to_storage(call.resource, &mut kept);
-        let outcome = if removed { Outcome::Delete(kept) } else { Outcome::Put(kept) };
-        match call.server.store.write(key.clone(), Expect::Revision(stored.revision), outcome).await {
+        let mutation = if removed { Mutation::Delete(kept) } else { Mutation::Put(kept) };
+        match call.server.store.write(key.clone(), Expect::Revision(stored.revision), mutation).await {
             Ok(stored) => {
                 call.server.after_write(&stored);
                 return Ok(Answer::Saved(stored));
@@ -196,7 +200,7 @@ pub async fn update(
 }
 
 /// Whether nothing keeps a deleted object any longer.
-pub fn is_finished(value: &Value) -> bool {
+pub(crate) fn is_finished(value: &Value) -> bool {
     object::is_terminating(value)
         && object::finalizers(value).is_empty()
         && value["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
@@ -204,7 +208,7 @@ pub fn is_finished(value: &Value) -> bool {
 }
 
 /// An update of a custom resource must say which revision it was made from.
-pub fn require_revision(call: &Call<'_>, value: &Value) -> Result<(), ApiError> {
+pub(super) fn require_revision(call: &Call<'_>, value: &Value) -> Result<(), ApiError> {
     if !call.resource.is_custom() || !object::meta(value, "resourceVersion").is_empty() {
         return Ok(());
     }
@@ -365,7 +369,7 @@ fn place(call: &Call<'_>, value: &mut Value) -> Result<(), ApiError> {
 }
 
 /// Drops what the schema does not know, and says so as the request wants it said.
-pub fn clean(call: &mut Call<'_>, value: &mut Value) -> Result<(), ApiError> {
+pub(super) fn clean(call: &mut Call<'_>, value: &mut Value) -> Result<(), ApiError> {
     check_types(call.resource, value)?;
     let schema = &call.resource.schema;
     if call.options.field_validation != FieldValidation::Ignore {

@@ -15,14 +15,14 @@ use serde_json::Value;
 use super::{Node, Type};
 
 /// `a.?b`, which the crate gets wrong for an absent field; rules are rewritten to call this instead.
-pub const OPTIONAL_FIELD: &str = "@optional_field";
+pub(super) const OPTIONAL_FIELD: &str = "@optional_field";
 
 /// An optional as a list of none or one, and back; `optMap` and `optFlatMap` are a map over such a list.
-pub const OPTIONAL_TO_LIST: &str = "@optional_to_list";
-pub const OPTIONAL_FROM_LIST: &str = "@optional_from_list";
+pub(super) const OPTIONAL_TO_LIST: &str = "@optional_to_list";
+pub(super) const OPTIONAL_FROM_LIST: &str = "@optional_from_list";
 
 /// All functions a rule may call. Shared by every evaluation, which adds its variables in an inner scope.
-pub static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
+pub(super) static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
     let mut context = Context::default().with_all();
     context.add_function("matches", matches);
     context.add_function(OPTIONAL_FIELD, optional_field);
@@ -32,7 +32,7 @@ pub static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
 });
 
 /// Whether a rule may call `name`, as a function or as a method.
-pub fn is_function(name: &str) -> bool {
+pub(super) fn is_function(name: &str) -> bool {
     use kube_cel::cel::common::ast::{CallExpr, Expr};
     let call = CallExpr { func_name: name.to_owned(), target: None, args: Vec::new() };
     let probe = IdedExpr { id: 0, expr: Expr::Call(call) };
@@ -40,7 +40,7 @@ pub fn is_function(name: &str) -> bool {
 }
 
 /// The value as a rule sees it: declared fields have escaped names, and formats give times, durations and bytes.
-pub fn to_cel(node: Option<&Node>, value: &Value) -> Cel {
+pub(super) fn to_cel(node: Option<&Node>, value: &Value) -> Cel {
     let ty = node.and_then(|n| n.ty);
     match value {
         Value::Null => Cel::Null,
@@ -68,7 +68,7 @@ pub fn to_cel(node: Option<&Node>, value: &Value) -> Cel {
 }
 
 /// An optional with or without a value, for `optionalOldSelf`.
-pub fn optional(value: Option<Cel>) -> Cel {
+pub(super) fn optional(value: Option<Cel>) -> Cel {
     Cel::Opaque(Arc::new(value.map_or_else(OptionalValue::none, OptionalValue::of)))
 }
 
@@ -101,7 +101,7 @@ fn parse_constant(source: &str) -> IdedExpr {
 }
 
 /// A field name as a CEL identifier.
-pub fn escape(name: &str) -> String {
+pub(super) fn escape(name: &str) -> String {
     if is_reserved(name) {
         return format!("__{name}__");
     }

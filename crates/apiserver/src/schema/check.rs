@@ -11,14 +11,14 @@ use super::{ListType, Node, Schema, Type, format};
 use crate::error::{FieldError, FieldErrorKind};
 
 /// One validation run.
-pub struct Checker<'s, 'e> {
+pub(super) struct Checker<'s, 'e> {
     pub schema: &'s Schema,
     pub errors: &'e mut Vec<FieldError>,
 }
 
 impl Checker<'_, '_> {
     /// Checks `value` and everything below it. What equals its `old` value is not judged again.
-    pub fn check(&mut self, node: &Node, value: &Value, old: Option<&Value>, path: &Path<'_>) {
+    pub(super) fn check(&mut self, node: &Node, value: &Value, old: Option<&Value>, path: &Path<'_>) {
         if old == Some(value) || !self.has_type(node, value, path) {
             return;
         }
@@ -320,20 +320,20 @@ fn keep_better(best: &mut Option<Vec<FieldError>>, errors: Vec<FieldError>) {
 }
 
 /// Finds the old item that a list item continues: by its keys in a list of type map, else not at all.
-pub struct Correlation<'a> {
+pub(super) struct Correlation<'a> {
     keys: &'a [String],
     old: &'a [Value],
 }
 
 impl<'a> Correlation<'a> {
-    pub fn new(list_type: &'a ListType, old: Option<&'a Value>) -> Self {
+    pub(super) fn new(list_type: &'a ListType, old: Option<&'a Value>) -> Self {
         match (list_type, old) {
             (ListType::Map(keys), Some(Value::Array(old))) => Self { keys, old },
             _ => Self { keys: &[], old: &[] },
         }
     }
 
-    pub fn find(&self, item: &Value) -> Option<&'a Value> {
+    pub(super) fn find(&self, item: &Value) -> Option<&'a Value> {
         let continues = |old: &&Value| {
             item.is_object() && old.is_object() && self.keys.iter().all(|key| item.get(key) == old.get(key))
         };

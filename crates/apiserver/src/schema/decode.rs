@@ -9,7 +9,7 @@ use super::{Node, Type};
 
 /// A value of the wrong JSON type.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Mismatch {
+pub(crate) struct Mismatch {
     /// Field names down to the value, without indices.
     pub path: String,
     pub found: &'static str,
@@ -24,7 +24,7 @@ impl fmt::Display for Mismatch {
 
 impl Node {
     /// Finds the first value of the wrong type.
-    pub fn type_mismatch(&self, value: &Value) -> Option<Mismatch> {
+    pub(crate) fn type_mismatch(&self, value: &Value) -> Option<Mismatch> {
         if let Some(wanted) = refused_as(self, value) {
             return Some(Mismatch { path: String::new(), found: type_name(value), wanted });
         }
@@ -43,7 +43,7 @@ impl Node {
 
 impl Mismatch {
     /// The same, seen from the object that has it in the field `name`.
-    pub fn below(mut self, name: &str) -> Self {
+    pub(crate) fn below(mut self, name: &str) -> Self {
         let dot = if self.path.is_empty() { "" } else { "." };
         self.path = format!("{name}{dot}{}", self.path);
         self

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::Node;
 
 /// Applies the defaults below `node` to `value`, in place.
-pub fn apply(node: &Node, value: &mut Value) {
+pub(super) fn apply(node: &Node, value: &mut Value) {
     match value {
         Value::Object(map) => {
             // A null that may not be and has no default counts as left out.

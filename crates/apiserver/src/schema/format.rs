@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use base64::Engine;
 
 /// Whether `text` is what `format` promises; true for formats that nobody knows.
-pub fn accepts(format: &str, text: &str) -> bool {
+pub(super) fn accepts(format: &str, text: &str) -> bool {
     match format {
         "ipv4" => text.parse::<Ipv4Addr>().is_ok(),
         "ipv6" => text.parse::<Ipv6Addr>().is_ok(),
@@ -31,7 +31,7 @@ pub fn accepts(format: &str, text: &str) -> bool {
 }
 
 /// A lower-case DNS label of at most 63 characters.
-pub fn is_label(text: &str) -> bool {
+pub(crate) fn is_label(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let bytes = text.as_bytes();
     bytes.len() <= 63
@@ -42,7 +42,7 @@ pub fn is_label(text: &str) -> bool {
 
 /// Lower-case DNS labels joined by dots, at most 253 characters. A label may be longer than 63 here, as in
 /// Kubernetes.
-pub fn is_subdomain(text: &str) -> bool {
+pub(crate) fn is_subdomain(text: &str) -> bool {
     let edge = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     text.len() <= 253
         && text.split('.').all(|label| {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// The schema of one value. Children are shared: one `PodSpec` serves every workload kind.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Node {
+pub(crate) struct Node {
     /// `None` accepts any type (an unspecified type, or `x-kubernetes-int-or-string`).
     pub ty: Option<Type>,
     pub properties: BTreeMap<String, Arc<Node>>,
@@ -53,7 +53,7 @@ pub struct Node {
 
 /// The JSON type a value must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Type {
+pub(crate) enum Type {
     Array,
     Boolean,
     Integer,
@@ -64,7 +64,7 @@ pub enum Type {
 
 /// How server-side apply treats a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum ListType {
+pub(crate) enum ListType {
     #[default]
     Atomic,
     Set,
@@ -74,7 +74,7 @@ pub enum ListType {
 
 /// How server-side apply treats an object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum MapType {
+pub(crate) enum MapType {
     #[default]
     Granular,
     Atomic,
@@ -82,7 +82,7 @@ pub enum MapType {
 
 impl Node {
     /// The schema of a child field: a named property, else the map's value schema.
-    pub fn field(&self, name: &str) -> Option<&Node> {
+    pub(crate) fn field(&self, name: &str) -> Option<&Node> {
         self.properties.get(name).or(self.additional.as_ref()).map(Arc::as_ref)
     }
 }

@@ -13,7 +13,7 @@ use crate::error::FieldError;
 const MAX_DEPTH: usize = 96;
 
 impl Type {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Array => "array",
             Self::Boolean => "boolean",
@@ -39,7 +39,7 @@ impl Type {
 
 impl Node {
     /// Reads one schema; `path` is its place, for the errors.
-    pub fn parse(path: &str, json: &Value) -> Result<Self, Vec<FieldError>> {
+    pub(crate) fn parse(path: &str, json: &Value) -> Result<Self, Vec<FieldError>> {
         let mut reader = Reader { errors: Vec::new() };
         let node = reader.node(path, json, 0);
         if reader.errors.is_empty() { Ok(node) } else { Err(reader.errors) }

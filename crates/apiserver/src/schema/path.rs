@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 /// A place in an object, linked to its parent.
 #[derive(Debug)]
-pub enum Path<'a> {
+pub(super) enum Path<'a> {
     Root,
     /// A declared field: `.name`.
     Field(&'a Path<'a>, &'a str),
@@ -17,14 +17,14 @@ pub enum Path<'a> {
 
 impl Path<'_> {
     /// With map keys as further fields, as the schema checks of Kubernetes show them: `spec.labels.app`.
-    pub fn dotted(&self) -> String {
+    pub(super) fn dotted(&self) -> String {
         let mut text = String::new();
         self.write(&mut text, false);
         text
     }
 
     /// With map keys in brackets, as the CEL rules of Kubernetes show them: `spec.labels[app]`.
-    pub fn keyed(&self) -> String {
+    pub(super) fn keyed(&self) -> String {
         let mut text = String::new();
         self.write(&mut text, true);
         text

@@ -7,12 +7,12 @@ use super::Node;
 use super::path::Path;
 
 /// Removes unknown fields from a whole object.
-pub fn prune(root: &Node, object: &mut Value) {
+pub(super) fn prune(root: &Node, object: &mut Value) {
     node(Some(root), object, true, root.preserve_unknown_fields);
 }
 
 /// The paths of the fields that `prune` would remove.
-pub fn unknown(root: &Node, object: &Value) -> Vec<String> {
+pub(super) fn unknown(root: &Node, object: &Value) -> Vec<String> {
     let mut found = Vec::new();
     report(Some(root), object, &Path::Root, true, root.preserve_unknown_fields, &mut found);
     found

@@ -16,7 +16,7 @@ use program::Program;
 
 /// The rules at one level and below it. Levels without any rule below them do not exist here.
 #[derive(Debug, Default)]
-pub struct Rules {
+pub(super) struct Rules {
     here: Vec<Rule>,
     properties: BTreeMap<String, Rules>,
     items: Option<Box<Rules>>,
@@ -32,7 +32,7 @@ struct Rule {
 
 impl Rules {
     /// The rules of a schema, or `None` when it has none at all.
-    pub fn collect(node: &Node) -> Option<Self> {
+    pub(super) fn collect(node: &Node) -> Option<Self> {
         let rule = |source: &Value| Rule { source: source.clone(), compiled: OnceLock::new() };
         let below = |child: Option<&Node>| child.and_then(Self::collect).map(Box::new);
         let rules = Self {
@@ -53,7 +53,7 @@ impl Rules {
     }
 
     /// Compiles every rule and reports those that do not compile, with their place in the schema.
-    pub fn compile_all(&self, path: &str, node: &Node, errors: &mut Vec<FieldError>) {
+    pub(super) fn compile_all(&self, path: &str, node: &Node, errors: &mut Vec<FieldError>) {
         self.compile_below(path, node, true, true, errors);
     }
 
@@ -85,7 +85,13 @@ impl Rules {
     }
 
     /// Runs the rules over a whole object.
-    pub fn evaluate(&self, node: &Node, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    pub(super) fn evaluate(
+        &self,
+        node: &Node,
+        value: &Value,
+        old: Option<&Value>,
+        errors: &mut Vec<FieldError>,
+    ) {
         self.evaluate_at(node, value, Before { old, unchanged: false }, &Path::Root, errors);
     }
 

@@ -25,7 +25,7 @@ const UNSUPPORTED: [&str; 7] =
     ["$ref", "id", "$schema", "additionalItems", "patternProperties", "definitions", "dependencies"];
 
 /// Everything that keeps the `openAPIV3Schema` at `path` from being structural.
-pub fn check_structural(path: &str, schema: &Value) -> Vec<FieldError> {
+pub(crate) fn check_structural(path: &str, schema: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if let Some(map) = schema.as_object() {
         level(path, map, Level::Root, &mut HashSet::new(), &mut errors);

@@ -19,7 +19,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::{ClientAddr, Limits, ServerTls};
+use super::{Limits, ServerTls};
 
 /// As many as Kubernetes allows per connection.
 const MAX_STREAMS: u32 = 250;
@@ -40,7 +40,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub async fn run(self, stream: TcpStream) {
+    pub(super) async fn run(self, stream: TcpStream) {
         // Watch events are small and must not wait for more.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(client.addr = %self.peer, error = &error as &dyn std::error::Error, "can't set nodelay");
@@ -81,16 +81,13 @@ impl Connection {
     async fn serve(self, stream: TlsStream<TcpStream>) {
         let certificate =
             stream.get_ref().1.peer_certificates().and_then(|chain| self.tls.verify_client(chain));
-        let address = ClientAddr(self.peer);
         let router = self.router;
         let asked = Arc::new(AtomicBool::new(false));
         let silent = silence(self.limits.header, asked.clone());
         let service = service_fn(move |mut request: http::Request<Incoming>| {
             asked.store(true, Ordering::Relaxed);
-            let extensions = request.extensions_mut();
-            extensions.insert(address);
             if let Some(certificate) = &certificate {
-                extensions.insert(certificate.clone());
+                request.extensions_mut().insert(certificate.clone());
             }
             router.clone().oneshot(request)
         });

@@ -34,7 +34,7 @@ const FIXED_NAMES: [&str; 7] = [
 ];
 
 /// The server's side of TLS.
-pub struct ServerTls {
+pub(crate) struct ServerTls {
     pki: Arc<Pki>,
     names: Vec<String>,
     provider: Arc<CryptoProvider>,
@@ -45,7 +45,7 @@ pub struct ServerTls {
 
 impl ServerTls {
     /// TLS with a new serving certificate for the usual names, this host, and `extra` names or addresses.
-    pub fn new(pki: Arc<Pki>, extra: &[String]) -> Result<Self, Error> {
+    pub(crate) fn new(pki: Arc<Pki>, extra: &[String]) -> Result<Self, Error> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let names = names(host_name().into_iter().chain(extra.iter().cloned()));
         let serving = make(&pki, &names, &provider)?;
@@ -60,7 +60,7 @@ impl ServerTls {
         let mut config = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .expect("the provider supports TLS 1.2 and 1.3")
-            .with_client_cert_verifier(Arc::new(AnyCertificate(clients.clone())))
+            .with_client_cert_verifier(Arc::new(OptionalClientCertificate(clients.clone())))
             .with_cert_resolver(current.clone());
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Self { pki, names, provider, config: Arc::new(config), current, clients })
@@ -83,7 +83,7 @@ impl ServerTls {
     }
 
     /// Replaces the serving certificate; connections that are open keep theirs.
-    pub fn renew(&self) -> Result<(), Error> {
+    pub(crate) fn renew(&self) -> Result<(), Error> {
         let serving = make(&self.pki, &self.names, &self.provider)?;
         *write(&self.current.0) = serving;
         Ok(())
@@ -131,9 +131,9 @@ impl ResolvesServerCert for Current {
 /// Lets any client certificate through the handshake, as Kubernetes does: a client may hold a certificate for
 /// someone else and a token for us. Possession of the key is still proven; trust is decided afterwards.
 #[derive(Debug)]
-struct AnyCertificate(Arc<dyn ClientCertVerifier>);
+struct OptionalClientCertificate(Arc<dyn ClientCertVerifier>);
 
-impl ClientCertVerifier for AnyCertificate {
+impl ClientCertVerifier for OptionalClientCertificate {
     fn client_auth_mandatory(&self) -> bool {
         false
     }

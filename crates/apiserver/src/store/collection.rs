@@ -16,7 +16,7 @@ const HISTORY_BYTES: usize = 16 << 20;
 
 /// One change of one object.
 #[derive(Debug)]
-pub struct Change {
+pub(crate) struct Change {
     pub kind: ChangeKind,
     pub object: Arc<Stored>,
     pub previous: Option<Arc<Stored>>,
@@ -24,7 +24,7 @@ pub struct Change {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ChangeKind {
+pub(crate) enum ChangeKind {
     Added,
     Modified,
     Deleted,
@@ -32,7 +32,7 @@ pub enum ChangeKind {
 
 impl ChangeKind {
     /// The `type` of a watch event.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
             Self::Modified => "MODIFIED",
@@ -44,22 +44,22 @@ impl ChangeKind {
 /// The history that was asked for is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too old resource version: {asked} ({oldest})")]
-pub struct Compacted {
+pub(crate) struct Compacted {
     pub asked: u64,
     pub oldest: u64,
 }
 
 impl Change {
-    pub fn new(kind: ChangeKind, object: Arc<Stored>, previous: Option<Arc<Stored>>) -> Self {
+    pub(crate) fn new(kind: ChangeKind, object: Arc<Stored>, previous: Option<Arc<Stored>>) -> Self {
         Self { kind, object, previous, frame: OnceLock::new() }
     }
 
-    pub fn revision(&self) -> u64 {
+    pub(crate) fn revision(&self) -> u64 {
         self.object.revision
     }
 
     /// The watch event's line in the storage version, built once for all watchers.
-    pub fn frame(&self) -> Bytes {
+    pub(crate) fn frame(&self) -> Bytes {
         self.frame.get_or_init(|| frame(self.kind, &self.object.json)).clone()
     }
 
@@ -69,7 +69,7 @@ impl Change {
 }
 
 /// One line of a watch response.
-pub fn frame(kind: ChangeKind, json: &[u8]) -> Bytes {
+pub(crate) fn frame(kind: ChangeKind, json: &[u8]) -> Bytes {
     let mut line = BytesMut::with_capacity(json.len() + 40);
     line.put_slice(b"{\"type\":\"");
     line.put_slice(kind.as_str().as_bytes());
@@ -79,10 +79,10 @@ pub fn frame(kind: ChangeKind, json: &[u8]) -> Bytes {
     line.freeze()
 }
 
-type Place = (Arc<str>, Arc<str>);
+type NamespacedName = (Arc<str>, Arc<str>);
 
 pub(super) struct Collection {
-    objects: BTreeMap<Place, Arc<Stored>>,
+    objects: BTreeMap<NamespacedName, Arc<Stored>>,
     history: VecDeque<Arc<Change>>,
     history_bytes: usize,
     /// Changes after this revision are all in `history`.
@@ -93,7 +93,7 @@ pub(super) struct Collection {
 }
 
 impl Collection {
-    pub fn new(floor: u64) -> Self {
+    pub(super) fn new(floor: u64) -> Self {
         Self {
             objects: BTreeMap::new(),
             history: VecDeque::new(),
@@ -104,28 +104,32 @@ impl Collection {
         }
     }
 
-    pub fn load(&mut self, object: Arc<Stored>) {
+    pub(super) fn load(&mut self, object: Arc<Stored>) {
         self.objects.insert(place(&object.key), object);
     }
 
-    pub fn get(&self, key: &Key) -> Option<&Arc<Stored>> {
+    pub(super) fn get(&self, key: &Key) -> Option<&Arc<Stored>> {
         self.objects.get(&place(key))
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.objects.is_empty()
     }
 
-    pub fn last_revision(&self) -> u64 {
+    pub(super) fn last_revision(&self) -> u64 {
         self.last_revision
     }
 
-    pub fn list(&self, namespace: Option<&str>) -> Vec<Arc<Stored>> {
+    pub(super) fn list(&self, namespace: Option<&str>) -> Vec<Arc<Stored>> {
         range(&self.objects, namespace).cloned().collect()
     }
 
     /// Undoes, on a copy, the changes made after `revision`.
-    pub fn list_at(&self, namespace: Option<&str>, revision: u64) -> Result<Vec<Arc<Stored>>, Compacted> {
+    pub(super) fn list_at(
+        &self,
+        namespace: Option<&str>,
+        revision: u64,
+    ) -> Result<Vec<Arc<Stored>>, Compacted> {
         self.check_history(revision)?;
         if self.last_revision() <= revision {
             return Ok(self.list(namespace));
@@ -140,7 +144,7 @@ impl Collection {
         Ok(range(&objects, namespace).cloned().collect())
     }
 
-    pub fn apply(&mut self, change: Arc<Change>) {
+    pub(super) fn apply(&mut self, change: Arc<Change>) {
         let place = place(&change.object.key);
         match change.kind {
             ChangeKind::Deleted => self.objects.remove(&place),
@@ -159,31 +163,31 @@ impl Collection {
     }
 
     /// Tells watchers up to where they can read; used after the store's lock is released, since it wakes them all.
-    pub fn announcer(&self) -> watch::Sender<u64> {
+    pub(super) fn announcer(&self) -> watch::Sender<u64> {
         self.revision_tx.clone()
     }
 
-    pub fn subscribe(&self) -> watch::Receiver<u64> {
+    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
         self.revision_tx.subscribe()
     }
 
-    pub fn check_history(&self, from: u64) -> Result<(), Compacted> {
+    pub(super) fn check_history(&self, from: u64) -> Result<(), Compacted> {
         if from < self.floor { Err(Compacted { asked: from, oldest: self.floor }) } else { Ok(()) }
     }
 
-    pub fn changes_after(&self, revision: u64) -> Result<Vec<Arc<Change>>, Compacted> {
+    pub(super) fn changes_after(&self, revision: u64) -> Result<Vec<Arc<Change>>, Compacted> {
         self.check_history(revision)?;
         let first = self.history.partition_point(|c| c.revision() <= revision);
         Ok(self.history.range(first..).cloned().collect())
     }
 }
 
-fn place(key: &Key) -> Place {
+fn place(key: &Key) -> NamespacedName {
     (key.namespace.clone(), key.name.clone())
 }
 
 fn range<'a>(
-    objects: &'a BTreeMap<Place, Arc<Stored>>,
+    objects: &'a BTreeMap<NamespacedName, Arc<Stored>>,
     namespace: Option<&str>,
 ) -> Box<dyn Iterator<Item = &'a Arc<Stored>> + 'a> {
     match namespace {

@@ -11,7 +11,7 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use super::collection::{Change, ChangeKind, Collection};
 use super::disk::Disk;
-use super::{Expect, GroupResource, Key, Outcome, State, Stored};
+use super::{Expect, GroupResource, Key, Mutation, State, Stored};
 use crate::object;
 
 /// Writes that share one sync at most.
@@ -21,13 +21,13 @@ const GROUP_LIMIT: usize = 256;
 pub(super) struct Request {
     pub key: Key,
     pub expect: Expect,
-    pub outcome: Outcome,
+    pub mutation: Mutation,
     pub answer_tx: oneshot::Sender<Result<Arc<Stored>, WriteError>>,
 }
 
 /// Why a write did not happen.
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum WriteError {
+pub(crate) enum WriteError {
     #[error("the object exists")]
     Exists,
     #[error("the object was changed or removed meanwhile")]
@@ -47,7 +47,7 @@ pub(super) struct Committer {
 type Answer = (oneshot::Sender<Result<Arc<Stored>, WriteError>>, Arc<Stored>);
 
 impl Committer {
-    pub fn spawn(
+    pub(super) fn spawn(
         state: Arc<RwLock<State>>,
         disk: Option<Disk>,
         mut request_rx: mpsc::Receiver<Request>,
@@ -77,12 +77,12 @@ impl Committer {
         let mut changes: Vec<Arc<Change>> = Vec::new();
         let mut answers: Vec<Answer> = Vec::new();
         let mut ahead: HashMap<Key, Option<Arc<Stored>>> = HashMap::new();
-        for Request { key, expect, outcome, answer_tx } in group {
+        for Request { key, expect, mutation, answer_tx } in group {
             let current = match ahead.get(&key) {
                 Some(written) => written.clone(),
                 None => self.current(&key),
             };
-            match decide(&key, expect, outcome, current, revision + 1) {
+            match decide(&key, expect, mutation, current, revision + 1) {
                 Err(error) => {
                     let _ = answer_tx.send(Err(error));
                 }
@@ -166,7 +166,7 @@ impl Committer {
 fn decide(
     key: &Key,
     expect: Expect,
-    outcome: Outcome,
+    mutation: Mutation,
     current: Option<Arc<Stored>>,
     revision: u64,
 ) -> Result<Change, WriteError> {
@@ -178,10 +178,10 @@ fn decide(
         }
         _ => {}
     }
-    let (value, kind) = match (outcome, &current) {
-        (Outcome::Put(value), None) => (value, ChangeKind::Added),
-        (Outcome::Put(value), Some(_)) => (value, ChangeKind::Modified),
-        (Outcome::Delete(value), _) => (value, ChangeKind::Deleted),
+    let (value, kind) = match (mutation, &current) {
+        (Mutation::Put(value), None) => (value, ChangeKind::Added),
+        (Mutation::Put(value), Some(_)) => (value, ChangeKind::Modified),
+        (Mutation::Delete(value), _) => (value, ChangeKind::Deleted),
     };
     let object = Arc::new(stored(key, value, revision));
     Ok(Change::new(kind, object, current))

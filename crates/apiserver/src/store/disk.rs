@@ -43,7 +43,7 @@ pub enum OpenError {
 
 /// Why a group of changes is not on disk.
 #[derive(Debug, thiserror::Error)]
-pub enum CommitError {
+pub(super) enum CommitError {
     #[error("{0}")]
     Write(io::Error),
     /// What a failed sync has left on the disk is unknown, so nothing may be written after it.
@@ -65,7 +65,7 @@ pub(super) struct Disk {
 
 impl Disk {
     /// Opens or creates the file; returns the last revision and all objects.
-    pub fn open(path: &Path) -> Result<(Self, u64, Vec<Stored>), OpenError> {
+    pub(super) fn open(path: &Path) -> Result<(Self, u64, Vec<Stored>), OpenError> {
         let unreadable = |reason: String| OpenError::Unreadable { path: path.to_owned(), reason };
         let mut file = open_locked(path).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => OpenError::InUse { path: path.to_owned() },
@@ -101,7 +101,7 @@ impl Disk {
     }
 
     /// Writes a group of changes; durable when it returns.
-    pub fn commit(&mut self, changes: &[Arc<Change>], revision: u64) -> Result<(), CommitError> {
+    pub(super) fn commit(&mut self, changes: &[Arc<Change>], revision: u64) -> Result<(), CommitError> {
         if let Some(reason) = &self.broken {
             return Err(CommitError::Broken(reason.clone()));
         }
@@ -133,12 +133,12 @@ impl Disk {
     }
 
     /// Whether most of the log is history.
-    pub fn wants_rewrite(&self) -> bool {
+    pub(super) fn wants_rewrite(&self) -> bool {
         self.end >= self.rewrite_at
     }
 
     /// Writes the log anew with nothing but these objects, and takes the old one's place in one step.
-    pub fn rewrite(&mut self, revision: u64, objects: &[Arc<Stored>]) -> io::Result<()> {
+    pub(super) fn rewrite(&mut self, revision: u64, objects: &[Arc<Stored>]) -> io::Result<()> {
         let live: u64 = objects.iter().map(|o| o.json.len() as u64).sum();
         // Also if it fails: not again with every write.
         self.rewrite_at = rewrite_at(live.max(self.end / 2));

@@ -12,11 +12,11 @@ fn key(name: &str) -> Key {
 
 async fn put(store: &Store, name: &str, expect: Expect, n: u64) -> Result<Arc<Stored>, WriteError> {
     let value = json!({"metadata": {"name": name, "labels": {"n": n.to_string()}}});
-    store.write(key(name), expect, Outcome::Put(value)).await
+    store.write(key(name), expect, Mutation::Put(value)).await
 }
 
 async fn remove(store: &Store, name: &str, expect: Expect) -> Result<Arc<Stored>, WriteError> {
-    store.write(key(name), expect, Outcome::Delete(json!({"metadata": {"name": name}}))).await
+    store.write(key(name), expect, Mutation::Delete(json!({"metadata": {"name": name}}))).await
 }
 
 #[tokio::test]

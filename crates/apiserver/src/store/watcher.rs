@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::{Change, Compacted, GroupResource, State};
 
 /// A position in the history of one collection.
-pub struct Watcher {
+pub(crate) struct Watcher {
     state: Arc<RwLock<State>>,
     resource: GroupResource,
     /// Everything up to here has been handed out.
@@ -32,7 +32,7 @@ impl Watcher {
     ///
     /// # Cancellation
     /// Dropping the future loses nothing: the position moves only when changes are returned.
-    pub async fn next(&mut self) -> Result<Vec<Arc<Change>>, Compacted> {
+    pub(crate) async fn next(&mut self) -> Result<Vec<Arc<Change>>, Compacted> {
         loop {
             // The sender lives in the collection, which is never dropped while the store is.
             let _ = self.revision_rx.changed().await;
@@ -44,7 +44,7 @@ impl Watcher {
     }
 
     /// The changes there are now, without waiting. Moves the position to the store's revision.
-    pub fn poll(&mut self) -> Result<Vec<Arc<Change>>, Compacted> {
+    pub(crate) fn poll(&mut self) -> Result<Vec<Arc<Change>>, Compacted> {
         let state = read(&self.state);
         let changes = match state.collections.get(&self.resource) {
             Some(collection) => collection.changes_after(self.position)?,
@@ -55,7 +55,7 @@ impl Watcher {
     }
 
     /// The revision up to which this watcher has seen everything.
-    pub fn position(&self) -> u64 {
+    pub(crate) fn position(&self) -> u64 {
         self.position
     }
 }

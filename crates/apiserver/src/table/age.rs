@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 /// The time from an RFC 3339 timestamp until `now`; `<unknown>` without a timestamp, `<invalid>` for one that can't
 /// be read or lies ahead.
-pub fn age(since: &str, now: Timestamp) -> String {
+pub(crate) fn age(since: &str, now: Timestamp) -> String {
     if since.is_empty() {
         return "<unknown>".to_owned();
     }

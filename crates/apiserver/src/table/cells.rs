@@ -18,7 +18,7 @@ pub(super) struct PathCells {
 }
 
 impl PathCells {
-    pub fn new(columns: &[PathColumn]) -> Self {
+    pub(super) fn new(columns: &[PathColumn]) -> Self {
         let age_column;
         let columns = if columns.is_empty() {
             age_column = [PathColumn {
@@ -36,7 +36,7 @@ impl PathCells {
         Self { columns: columns.iter().map(|c| (c.clone(), JsonPath::parse(&c.json_path).ok())).collect() }
     }
 
-    pub fn definitions(&self) -> Vec<Value> {
+    pub(super) fn definitions(&self) -> Vec<Value> {
         let name = definition("Name", "string", "name", NAME_DESCRIPTION, 0);
         let others = self.columns.iter().map(|(c, _)| {
             let generated =
@@ -47,7 +47,7 @@ impl PathCells {
         std::iter::once(name).chain(others).collect()
     }
 
-    pub fn row(&self, item: &Value, now: Timestamp) -> Vec<Value> {
+    pub(super) fn row(&self, item: &Value, now: Timestamp) -> Vec<Value> {
         let others = self.columns.iter().map(|(column, path)| {
             let found = path.as_ref().and_then(|path| path.find(item).into_iter().next());
             found.map_or(Value::Null, |value| cell(&column.ty, value, now))

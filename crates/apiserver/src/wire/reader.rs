@@ -5,13 +5,13 @@ use causeway_base::varint;
 use super::Fault;
 
 /// What is left of one message.
-pub struct Reader<'a> {
+pub(super) struct Reader<'a> {
     rest: &'a [u8],
 }
 
 /// The value of one field, before its type is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Token<'a> {
+pub(super) enum Token<'a> {
     Varint(u64),
     Fixed64(u64),
     Fixed32(u32),
@@ -19,16 +19,16 @@ pub enum Token<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(bytes: &'a [u8]) -> Self {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
     /// The next field's number and value; `None` at the end.
-    pub fn next(&mut self) -> Result<Option<(u64, Token<'a>)>, Fault> {
+    pub(super) fn next(&mut self) -> Result<Option<(u64, Token<'a>)>, Fault> {
         if self.is_empty() {
             return Ok(None);
         }
@@ -50,7 +50,7 @@ impl<'a> Reader<'a> {
         Ok(Some((number, token)))
     }
 
-    pub fn varint(&mut self) -> Result<u64, Fault> {
+    pub(super) fn varint(&mut self) -> Result<u64, Fault> {
         varint::take(&mut self.rest).map_err(|error| match error {
             varint::Error::Truncated => Fault::Truncated,
             varint::Error::TooLong => Fault::LongVarint,
@@ -71,28 +71,28 @@ impl<'a> Reader<'a> {
 }
 
 impl<'a> Token<'a> {
-    pub fn varint(self) -> Result<u64, Fault> {
+    pub(super) fn varint(self) -> Result<u64, Fault> {
         match self {
             Self::Varint(value) => Ok(value),
             _ => Err(Fault::Mismatch),
         }
     }
 
-    pub fn fixed64(self) -> Result<u64, Fault> {
+    pub(super) fn fixed64(self) -> Result<u64, Fault> {
         match self {
             Self::Fixed64(value) => Ok(value),
             _ => Err(Fault::Mismatch),
         }
     }
 
-    pub fn bytes(self) -> Result<&'a [u8], Fault> {
+    pub(super) fn bytes(self) -> Result<&'a [u8], Fault> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
             _ => Err(Fault::Mismatch),
         }
     }
 
-    pub fn text(self) -> Result<String, Fault> {
+    pub(super) fn text(self) -> Result<String, Fault> {
         String::from_utf8(self.bytes()?.to_vec()).map_err(|_| Fault::NotText)
     }
 }

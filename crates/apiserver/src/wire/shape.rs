@@ -9,7 +9,7 @@ use super::Fault;
 
 /// What a message's JSON form looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub(super) enum Shape {
     Object,
     /// RFC 3339 in whole seconds.
     Time,
@@ -26,7 +26,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    pub fn of(message: &str) -> Self {
+    pub(super) fn of(message: &str) -> Self {
         match message {
             "meta.v1.Time" => Self::Time,
             "meta.v1.MicroTime" => Self::MicroTime,
@@ -44,7 +44,7 @@ impl Shape {
 }
 
 /// The JSON form of a message's fields; `None` stands for `null`.
-pub fn render(shape: Shape, mut fields: Map<String, Value>) -> Result<Option<Value>, Fault> {
+pub(super) fn render(shape: Shape, mut fields: Map<String, Value>) -> Result<Option<Value>, Fault> {
     Ok(match shape {
         Shape::Object => Some(Value::Object(fields)),
         Shape::Time => time(&fields, "%Y-%m-%dT%H:%M:%SZ")?,

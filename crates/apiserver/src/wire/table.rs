@@ -17,20 +17,20 @@ use super::shape::Shape;
 const TEXT: &str = include_str!("messages.txt");
 
 /// Every message that a request can hold.
-pub struct Table {
+pub(super) struct Table {
     messages: Vec<Message>,
     by_name: HashMap<&'static str, usize>,
 }
 
 /// One message; its fields are sorted by number.
-pub struct Message {
+pub(super) struct Message {
     pub name: &'static str,
     pub fields: Vec<Field>,
     pub shape: Shape,
 }
 
 /// One field of a message.
-pub struct Field {
+pub(super) struct Field {
     pub number: u64,
     pub name: &'static str,
     pub ty: Type,
@@ -45,7 +45,7 @@ pub struct Field {
 
 /// The type of a field, or of each of its items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Type {
+pub(super) enum Type {
     Text,
     Bool,
     Int,
@@ -58,7 +58,7 @@ pub enum Type {
 
 /// How often a field can occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repeat {
+pub(super) enum Repeat {
     One,
     List,
     Map,
@@ -66,13 +66,13 @@ pub enum Repeat {
 
 impl Table {
     /// The table, parsed on first use.
-    pub fn get() -> &'static Self {
+    pub(super) fn get() -> &'static Self {
         static TABLE: OnceLock<Table> = OnceLock::new();
         TABLE.get_or_init(Self::parse)
     }
 
     /// The message of a kind. Requests' options have a version of the group they are sent to.
-    pub fn top(&self, api_version: &str, kind: &str) -> Option<&Message> {
+    pub(super) fn top(&self, api_version: &str, kind: &str) -> Option<&Message> {
         let (group, version) = api_version.split_once('/').unwrap_or(("core", api_version));
         let package = match group {
             "core" | "apps" | "autoscaling" => group,
@@ -87,7 +87,7 @@ impl Table {
         self.by_name.get(name.as_str()).map(|index| self.message(*index))
     }
 
-    pub fn message(&self, index: usize) -> &Message {
+    pub(super) fn message(&self, index: usize) -> &Message {
         self.messages.get(index).expect("indexes come from the table itself")
     }
 
@@ -99,7 +99,7 @@ impl Table {
     }
 
     #[cfg(test)]
-    pub fn messages(&self) -> &[Message] {
+    pub(super) fn messages(&self) -> &[Message] {
         &self.messages
     }
 }
@@ -117,7 +117,7 @@ impl Message {
     }
 
     /// A field by its number, with its place among the fields.
-    pub fn field(&self, number: u64) -> Option<(usize, &Field)> {
+    pub(super) fn field(&self, number: u64) -> Option<(usize, &Field)> {
         let index = self.fields.binary_search_by_key(&number, |field| field.number).ok()?;
         self.fields.get(index).map(|field| (index, field))
     }

@@ -1,6 +1,6 @@
 //! Who may do what, as a client meets it.
 
-use causeway_apiserver::access::User;
+use causeway_apiserver::User;
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};

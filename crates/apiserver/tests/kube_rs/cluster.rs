@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use causeway_apiserver::server::{Server, Storage};
+use causeway_apiserver::{Server, Storage};
 use causeway_testkit::{eventually, soon};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{ListParams, PostParams, WatchEvent, WatchParams};
@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 
 use futures::{Stream, StreamExt};
 
-pub struct Cluster {
+pub(crate) struct Cluster {
     pub server: Arc<Server>,
     pub client: Client,
 }
 
 impl Cluster {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let server = Server::start(Storage::Memory, CancellationToken::new()).await.unwrap();
         let client = server.client();
         let cluster = Self { server, client };
@@ -41,53 +41,54 @@ impl Cluster {
         true
     }
 
-    pub fn config_maps(&self) -> Api<ConfigMap> {
+    pub(crate) fn config_maps(&self) -> Api<ConfigMap> {
         Api::namespaced(self.client.clone(), "default")
     }
 
     /// The revision of the newest write.
-    pub fn revision(&self) -> u64 {
-        self.server.store.revision()
+    pub(crate) async fn revision(&self) -> u64 {
+        let list = self.config_maps().list(&ListParams::default().limit(1)).await.unwrap();
+        list.metadata.resource_version.unwrap().parse().unwrap()
     }
 }
 
 /// Something of a built-in kind, from JSON.
-pub fn typed<K: DeserializeOwned>(value: Value) -> K {
+pub(crate) fn typed<K: DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).unwrap()
 }
 
-pub fn config_map(name: &str, data: &[(&str, &str)]) -> ConfigMap {
+pub(crate) fn config_map(name: &str, data: &[(&str, &str)]) -> ConfigMap {
     let data: BTreeMap<_, _> = data.iter().copied().collect();
     typed(json!({"metadata": {"name": name}, "data": data}))
 }
 
-pub fn labelled(name: &str, key: &str, value: &str) -> ConfigMap {
+pub(crate) fn labelled(name: &str, key: &str, value: &str) -> ConfigMap {
     typed(json!({"metadata": {"name": name, "labels": {key: value}}}))
 }
 
-pub async fn create(api: &Api<ConfigMap>, object: ConfigMap) -> ConfigMap {
+pub(crate) async fn create(api: &Api<ConfigMap>, object: ConfigMap) -> ConfigMap {
     api.create(&PostParams::default(), &object).await.unwrap()
 }
 
 /// The `Status` of a request that must be refused.
-pub fn refused<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> Status {
+pub(crate) fn refused<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> Status {
     match result {
         Err(kube::Error::Api(status)) => *status,
         other => panic!("should be refused: {other:?}"),
     }
 }
 
-pub fn version<K: Resource>(object: &K) -> u64 {
+pub(crate) fn version<K: Resource>(object: &K) -> u64 {
     object.meta().resource_version.as_ref().unwrap().parse().unwrap()
 }
 
 /// The next item of a stream, which must come.
-pub async fn next<S: Stream + Unpin>(stream: &mut S) -> S::Item {
+pub(crate) async fn next<S: Stream + Unpin>(stream: &mut S) -> S::Item {
     soon("the next item", stream.next()).await.expect("no end yet")
 }
 
 /// One watch event in short: its type and the object's name.
-pub fn short<K: Resource>(event: &WatchEvent<K>) -> (&'static str, String) {
+pub(crate) fn short<K: Resource>(event: &WatchEvent<K>) -> (&'static str, String) {
     let name = |object: &K| object.meta().name.clone().unwrap_or_default();
     match event {
         WatchEvent::Added(object) => ("ADDED", name(object)),
@@ -99,7 +100,7 @@ pub fn short<K: Resource>(event: &WatchEvent<K>) -> (&'static str, String) {
 }
 
 /// The next `count` events of a watch in short, without bookmarks.
-pub async fn events<K>(
+pub(crate) async fn events<K>(
     api: &Api<K>,
     params: &WatchParams,
     from: u64,

@@ -50,7 +50,7 @@ fn definition() -> CustomResourceDefinition {
     }))
 }
 
-pub async fn install(cluster: &Cluster) -> Api<CustomResourceDefinition> {
+pub(crate) async fn install(cluster: &Cluster) -> Api<CustomResourceDefinition> {
     let crds: Api<CustomResourceDefinition> = Api::all(cluster.client.clone());
     crds.create(&PostParams::default(), &definition()).await.unwrap();
     let established = await_condition(crds.clone(), "boats.example.dev", conditions::is_crd_established());
@@ -58,12 +58,12 @@ pub async fn install(cluster: &Cluster) -> Api<CustomResourceDefinition> {
     crds
 }
 
-pub fn boats(cluster: &Cluster, version: &str) -> Api<DynamicObject> {
+pub(crate) fn boats(cluster: &Cluster, version: &str) -> Api<DynamicObject> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.dev", version, "Boat"));
     Api::namespaced_with(cluster.client.clone(), "default", &resource)
 }
 
-pub fn boat(name: &str, spec: Value) -> DynamicObject {
+pub(crate) fn boat(name: &str, spec: Value) -> DynamicObject {
     typed(json!({
         "apiVersion": "example.dev/v1", "kind": "Boat", "metadata": {"name": name}, "spec": spec,
     }))

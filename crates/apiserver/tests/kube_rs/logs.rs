@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use causeway_apiserver::access::User;
-use causeway_apiserver::error::ApiError;
-use causeway_apiserver::rest::logs::{LogOptions, ObjectLogs};
+use causeway_apiserver::{ApiError, LogOptions, ObjectLogs, User};
 use causeway_testkit::soon;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};

@@ -108,7 +108,7 @@ async fn reflectors_equal_the_server_after_churn() {
 async fn an_object_that_leaves_a_selector_is_deleted_for_that_watch() {
     let cluster = Cluster::start().await;
     let api = cluster.config_maps();
-    let from = cluster.revision();
+    let from = cluster.revision().await;
     create(&api, labelled("a", "app", "x")).await;
     create(&api, labelled("b", "app", "y")).await;
     let relabel = |value: &str| Patch::Merge(json!({"metadata": {"labels": {"app": value}}}));
@@ -134,7 +134,7 @@ async fn an_object_that_leaves_a_selector_is_deleted_for_that_watch() {
 async fn field_and_set_selectors_work_on_watches() {
     let cluster = Cluster::start().await;
     let api = cluster.config_maps();
-    let from = cluster.revision();
+    let from = cluster.revision().await;
     for (name, tier) in [("a", "web"), ("b", "db"), ("c", "cache")] {
         create(&api, labelled(name, "tier", tier)).await;
     }
@@ -148,7 +148,7 @@ async fn field_and_set_selectors_work_on_watches() {
 async fn a_watch_ends_at_its_timeout_with_a_bookmark() {
     let cluster = Cluster::start().await;
     let api = cluster.config_maps();
-    let from = cluster.revision();
+    let from = cluster.revision().await;
     // Changes of other kinds move the bookmark on.
     let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(cluster.client.clone());
     let other = serde_json::from_value(json!({"metadata": {"name": "other"}})).unwrap();

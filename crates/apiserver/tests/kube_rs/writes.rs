@@ -63,7 +63,7 @@ async fn an_update_that_changes_nothing_writes_and_emits_nothing() {
     let cluster = Cluster::start().await;
     let api = cluster.config_maps();
     let made = create(&api, config_map("c", &[("k", "v")])).await;
-    let revision = cluster.revision();
+    let revision = cluster.revision().await;
     let replaced = api.replace("c", &PostParams::default(), &made).await.unwrap();
     let same = json!({"data": {"k": "v"}});
     let merged = api.patch("c", &PatchParams::default(), &Patch::Merge(&same)).await.unwrap();
@@ -71,7 +71,7 @@ async fn an_update_that_changes_nothing_writes_and_emits_nothing() {
     for object in [replaced, merged, strategic] {
         assert_eq!(version(&object), version(&made));
     }
-    assert_eq!(cluster.revision(), revision);
+    assert_eq!(cluster.revision().await, revision);
 
     let applied =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "s"}, "data": {"x": "y"}});
@@ -89,7 +89,7 @@ async fn a_dry_run_answers_and_writes_nothing() {
     let cluster = Cluster::start().await;
     let api = cluster.config_maps();
     create(&api, config_map("c", &[("k", "1")])).await;
-    let revision = cluster.revision();
+    let revision = cluster.revision().await;
     let dry = PostParams { dry_run: true, ..PostParams::default() };
     let made = api.create(&dry, &config_map("new", &[])).await.unwrap();
     assert!(made.uid().is_some());
@@ -105,7 +105,7 @@ async fn a_dry_run_answers_and_writes_nothing() {
     assert_eq!(status.reason, "AlreadyExists", "a dry run meets what a real one would");
     let nameless: ConfigMap = typed(json!({"metadata": {"generateName": "made-"}}));
     assert_ne!(api.create(&dry, &nameless).await.unwrap().name_any(), "");
-    assert_eq!(cluster.revision(), revision);
+    assert_eq!(cluster.revision().await, revision);
     assert!(api.get_opt("new").await.unwrap().is_none());
     assert_eq!(api.get("c").await.unwrap().data.unwrap()["k"], "1");
 }
@@ -207,7 +207,7 @@ async fn a_collection_is_deleted_in_two_phases_where_finalizers_ask_for_it() {
     }));
     create(&api, kept).await;
     create(&api, labelled("other", "set", "y")).await;
-    let from = cluster.revision();
+    let from = cluster.revision().await;
     api.delete_collection(&DeleteParams::default(), &ListParams::default().labels("set=x")).await.unwrap();
 
     let held = api.get("kept").await.unwrap();

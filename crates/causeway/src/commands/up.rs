@@ -13,9 +13,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use causeway_api::{Engine, names};
-use causeway_apiserver::kubeconfig;
-use causeway_apiserver::serve::{ServerTls, serve};
-use causeway_apiserver::server::{Server, Storage};
+use causeway_apiserver::{Server, Storage};
+use causeway_controllers::containers::tunnel::OnStop;
 use causeway_node::ImageProgram;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -81,15 +80,14 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let storage = if args.in_memory { Storage::Memory } else { Storage::Directory(&dir) };
     let server = Server::start(storage, shutdown.clone()).await?;
     let kubeconfig_path = data_dir::kubeconfig(&dir);
-    kubeconfig::write(&kubeconfig_path, &server.pki, &url)?;
+    server.write_kubeconfig(&kubeconfig_path, &url)?;
     server.advertise(reachable(address)).await?;
     held.describe(&url)?;
 
     let mut tasks = JoinSet::new();
-    let tls = Arc::new(ServerTls::new(server.pki.clone(), &[address.ip().to_string()])?);
-    let (router, stop) = (server.router(), shutdown.clone());
+    let serving = server.serve(listener, &[address.ip().to_string()])?;
     tasks.spawn(async move {
-        serve(listener, router, tls, stop).await;
+        serving.await;
         ("API server", Ok(()))
     });
     if !args.no_node {
@@ -140,6 +138,9 @@ fn start_operator(
     config.proxy.manager_image = own_program::image();
     config.proxy.require_grants = args.grants.require_grants;
     config.containers = data_dir::containers(dir, args.container_runtime.choice())?;
+    if args.in_memory {
+        config.containers.on_stop = OnStop::End;
+    }
     let logs = Arc::new(TunnelJournals::new(&config.containers.directory));
     server.set_object_logs(names::GROUP, "containernetworktunnelproxies", logs);
     let mut registry = Registry::default();

@@ -1,9 +1,9 @@
-//! How many connections there may be: by route, by cluster, in all. Beyond that they are refused at once, and what is
+//! How many connections there may be: by route, by cluster, by client address, in all. Beyond that they are refused at once, and what is
 //! open is not harmed.
 
 use std::time::Duration;
 
-use causeway_ir::Limit;
+use causeway_ir::{AcceptProxyProtocol, Limit, ProxyVersion};
 use causeway_testkit::eventually;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -83,6 +83,31 @@ async fn the_proxy_has_its_limit(engine: Engine) {
     plan.limits.connections = Limit::new(LIMIT);
     let proxy = Proxy::start(engine, plan).await;
     holds_its_limit(&proxy, "in", b"hello").await;
+}
+
+/// Envoy can't count by address, and says so in its place (`xds`, problems).
+#[tokio::test]
+async fn a_client_address_has_its_limit() {
+    let backend = Backend::echo("").await;
+    let mut plan = one(&[backend.address]);
+    plan.limits.connections_per_source = Limit::new(LIMIT);
+    let proxy = Proxy::start(Engine::Native, plan).await;
+    holds_its_limit(&proxy, "in", b"hello").await;
+}
+
+/// It is the client that counts, not the proxy that speaks for it.
+#[tokio::test]
+async fn a_client_behind_a_proxy_has_its_own_limit() {
+    let backend = Backend::echo("").await;
+    let mut plan = one(&[backend.address]);
+    plan.limits.connections_per_source = Limit::new(LIMIT);
+    plan.listeners[0].accept_proxy_protocol = Some(AcceptProxyProtocol::default());
+    // The backend echoes the header too, so that all of the opening comes back.
+    plan.clusters[0].send_proxy_protocol = Some(ProxyVersion::V1);
+    let proxy = Proxy::start(Engine::Native, plan).await;
+    let from = |client: &str| format!("PROXY TCP4 {client} 192.0.2.9 1000 443\r\nhello").into_bytes();
+    let _other = admitted(&proxy, "in", &from("192.0.2.2")).await.expect("there is room");
+    holds_its_limit(&proxy, "in", &from("192.0.2.1")).await;
 }
 
 async fn new_connections_have_their_rate(engine: Engine) {

@@ -105,7 +105,7 @@ async fn a_client_that_says_nothing_in_time_is_let_go(engine: Engine) {
     let (mut proxy, backends) = start(engine, |_| {}).await;
     proxy
         .change(|plan| {
-            plan.limits.handshake_timeout = Period::new(std::time::Duration::from_millis(300)).unwrap()
+            plan.limits.handshake_timeout = Period::new(std::time::Duration::from_millis(300)).unwrap();
         })
         .await;
     let mut silent = proxy.connect("in").await;

@@ -8,7 +8,6 @@ use crate::client;
 use crate::hello::Hello;
 use crate::plans::{by_name, cluster, one, plan, route};
 use crate::proxy::{Engine, Proxy};
-use causeway_testkit::soon;
 
 on_both!(
     only_allowed_sources_connect,

@@ -31,7 +31,12 @@ impl Bed {
         let testbed = Testbed::start(daemon)?;
         let tokio = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (runtime, image) = tokio.block_on(async {
-            let runtime = Runtime::connect(&Choice::Socket(testbed.socket())).await.unwrap();
+            // A daemon that has just started may take its time on a busy machine.
+            let choice = Choice::Socket(testbed.socket());
+            let runtime = causeway_testkit::eventually("the runtime answers", async || {
+                Runtime::connect(&choice).await.ok()
+            })
+            .await;
             let network = NetworkSpec { name: NETWORK.to_owned(), ..NetworkSpec::default() };
             runtime.create_network(&network).await.unwrap();
             let options = client_image::Options {

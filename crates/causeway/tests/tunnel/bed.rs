@@ -47,7 +47,10 @@ impl Bed {
         let socket = testbed.socket();
         let tokio = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (runtime, image) = tokio.block_on(async {
-            let runtime = Runtime::connect(&Choice::Socket(socket.clone())).await.unwrap();
+            let choice = Choice::Socket(socket.clone());
+            let runtime =
+                causeway_testkit::eventually("the runtime answers", async || Runtime::connect(&choice).await)
+                    .await;
             let options = client_image::Options {
                 binary: PathBuf::from(program()),
                 ..client_image::Options::default()

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 
 use crate::bed::Bed;
 use crate::echo::{Echo, dial, round};
-use crate::world::{World, proxy, server_service};
+use crate::world::{World, is_running, proxy, server_service};
 use causeway_testkit::server::signal;
 
 fn tunnel_to(world: &World, echo: &Echo) {
@@ -140,13 +140,13 @@ pub fn what_a_dead_owner_left(daemon: Daemon) {
     tunnel_to(&world, &echo);
     let (proxy, network) =
         (world.proxy("to-host").uid().unwrap(), world.network_object("app").uid().unwrap());
-    let host_end = std::path::PathBuf::from(format!("/proc/{}", world.host_end("to-host")));
+    let host_end = i64::from(world.host_end("to-host"));
     world.crash();
     // The objects are lost, and with them all knowledge of what was made for them.
     std::fs::remove_file(world.server.data_dir().join("store.log")).unwrap();
     world.start_again();
     world.until("its host end, container and network are removed", || {
-        !host_end.exists()
+        !is_running(host_end)
             && world.bed.containers_of(&proxy).is_empty()
             && world.bed.networks_of(&network).is_empty()
     });

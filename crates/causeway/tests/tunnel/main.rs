@@ -50,7 +50,7 @@ on_both! {
     heals: a_container_that_is_killed_or_removed, a_control_plane_that_crashed, a_runtime_that_is_restarted,
         a_name_that_is_used_again, a_network_that_is_removed, what_a_dead_owner_left;
     networks: networks_of_every_mode;
-    outlives: a_control_plane_that_is_killed_stopped_or_replaced;
+    outlives: a_control_plane_that_is_killed_stopped_or_replaced, a_control_plane_that_is_taken_down_with_all;
     reaches: a_container_reaches_the_host_by_name;
     strangers: strangers_on_the_network_get_nothing, what_was_recorded_is_worth_nothing;
 }

@@ -13,7 +13,7 @@ use causeway_api::TunnelState;
 use crate::echo::{Echo, round};
 use crate::load::Load;
 use crate::talks::Talks;
-use crate::world::{World, proxy, server_service};
+use crate::world::{World, is_running, proxy, server_service};
 use causeway_testkit::daemon::Daemon;
 use causeway_testkit::server::{program, signal};
 
@@ -70,13 +70,15 @@ impl Traffic {
     }
 }
 
+/// The same, if both are there.
+fn ends_of(world: &World) -> Option<(i64, String)> {
+    let status = world.status("to-host");
+    status.server_proxy_process_id.zip(status.client_proxy_container_id)
+}
+
 /// The process of the host end and the id of the container.
 fn ends(world: &World) -> (i64, String) {
-    let status = world.status("to-host");
-    (
-        status.server_proxy_process_id.expect("a host end"),
-        status.client_proxy_container_id.expect("a container"),
-    )
+    ends_of(world).expect("both ends")
 }
 
 pub fn a_control_plane_that_is_killed_stopped_or_replaced(daemon: Daemon) {
@@ -125,7 +127,28 @@ pub fn a_control_plane_that_is_killed_stopped_or_replaced(daemon: Daemon) {
     world.until_ready("to-host");
     assert_eq!(round(world.address("to-host", "api"), "x").unwrap(), "x");
     world.delete("cntp/to-host");
-    assert!(!Path::new(&format!("/proc/{}", before.0)).exists());
+    assert!(!is_running(before.0));
+}
+
+pub fn a_control_plane_that_is_taken_down_with_all(daemon: Daemon) {
+    let Some(mut world) = World::start(daemon) else { return };
+    let echo = Echo::start();
+    world.network("app", "{}");
+    world.kubectl.apply(&server_service("api", echo.address, "TCP")).ok();
+    world.make(&proxy("to-host", "app", "", &[("api", "api", "")]), "to-host");
+    let before = ends(&world);
+    let runtime = world.bed.socket.to_str().unwrap().to_owned();
+    let data = world.server.data_dir();
+    let args = ["down", "--all", "--container-runtime", &runtime, "--data-dir", data.to_str().unwrap()];
+    let said = world.causeway(&args).ok();
+    assert!(said.contains("ended the tunnels of") && said.contains("removed container"), "{said}");
+    assert!(!is_running(before.0));
+    world.start_again();
+    world.until("both ends are there again", || {
+        ends_of(&world).is_some_and(|now| now.0 != before.0 && now.1 != before.1)
+    });
+    world.until_ready("to-host");
+    assert_eq!(round(world.address("to-host", "api"), "x").unwrap(), "x");
 }
 
 /// A copy of the program under test that does the same and is another all the same.

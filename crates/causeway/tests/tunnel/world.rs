@@ -315,3 +315,9 @@ spec: {{containerNetworkName: {network}, tunnels: [{}]{more}}}
         tunnels.join(", ")
     )
 }
+
+/// Whether a process runs; one that ended may still be waiting for its parent to take note.
+pub fn is_running(pid: i64) -> bool {
+    let process = i32::try_from(pid).ok().and_then(|pid| causeway_containers::Identity::of(pid).ok());
+    process.is_some_and(|process| process.is_alive())
+}

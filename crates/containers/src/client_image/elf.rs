@@ -2,7 +2,7 @@
 
 /// What a program needs to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Header {
+pub(super) struct Header {
     /// As Rust names it.
     pub architecture: &'static str,
     /// Path of the loader; none for a static program.
@@ -10,7 +10,7 @@ pub struct Header {
 }
 
 /// Reads the head of a 64-bit little-endian program. `read` gives bytes from an offset.
-pub fn parse(mut read: impl FnMut(u64, usize) -> Option<Vec<u8>>) -> Result<Header, &'static str> {
+pub(super) fn parse(mut read: impl FnMut(u64, usize) -> Option<Vec<u8>>) -> Result<Header, &'static str> {
     const SHORT: &str = "it is cut short";
     let head = read(0, 64).ok_or("it is too short")?;
     if !head.starts_with(b"\x7fELF") {

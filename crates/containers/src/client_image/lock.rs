@@ -18,13 +18,13 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Held while this lives.
 #[derive(Debug)]
-pub struct Lock {
+pub(super) struct Lock {
     _file: File,
 }
 
 impl Lock {
     /// Waits for the lock, telling who holds it.
-    pub async fn take(directory: &Path, output: &mut impl FnMut(&str)) -> Result<Self, Error> {
+    pub(super) async fn take(directory: &Path, output: &mut impl FnMut(&str)) -> Result<Self, Error> {
         let path = directory.join(NAME);
         let failed = |source: io::Error| Error::Lock { path: path.clone(), source };
         let mut file = open(&path).map_err(failed)?;

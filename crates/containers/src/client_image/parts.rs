@@ -18,7 +18,7 @@ const LIST: Duration = Duration::from_secs(10);
 
 /// All that the image is made of, but the base.
 #[derive(Clone, Debug)]
-pub struct Parts {
+pub(super) struct Parts {
     pub binary: PathBuf,
     pub architecture: String,
     pub dynamic: Option<Dynamic>,
@@ -28,7 +28,7 @@ pub struct Parts {
 
 /// What a dynamically linked program needs.
 #[derive(Clone, Debug)]
-pub struct Dynamic {
+pub(super) struct Dynamic {
     pub loader: PathBuf,
     /// Where each library lies, by the name it is asked for.
     pub libraries: BTreeMap<String, PathBuf>,
@@ -36,7 +36,7 @@ pub struct Dynamic {
 
 impl Dynamic {
     /// The directories of the libraries, as the loader takes them.
-    pub fn directories(&self) -> String {
+    pub(super) fn directories(&self) -> String {
         let directories: BTreeSet<_> = self.libraries.values().filter_map(|path| path.parent()).collect();
         directories.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":")
     }
@@ -50,7 +50,7 @@ static KNOWN: Mutex<Option<HashMap<Version, Parts>>> = Mutex::new(None);
 
 impl Parts {
     /// Looks at the binary, lists what it needs and hashes it all.
-    pub async fn of(binary: &Path) -> Result<Self, Error> {
+    pub(super) async fn of(binary: &Path) -> Result<Self, Error> {
         let version = version(binary)?;
         let known = lock(&KNOWN).as_ref().and_then(|known| known.get(&version).cloned());
         if let Some(parts) = known {
@@ -76,12 +76,12 @@ impl Parts {
     }
 
     #[cfg(test)]
-    pub fn for_test(binary: &str, dynamic: Option<Dynamic>) -> Self {
+    pub(super) fn for_test(binary: &str, dynamic: Option<Dynamic>) -> Self {
         Self { binary: binary.into(), architecture: "x86_64".into(), dynamic, content: [0; 32] }
     }
 
     /// The digest of all of it on top of this base, in hexadecimal.
-    pub fn digest(&self, base_id: Option<&str>) -> String {
+    pub(super) fn digest(&self, base_id: Option<&str>) -> String {
         let mut context = digest::Context::new(&digest::SHA256);
         context.update(&self.content);
         context.update(base_id.unwrap_or_default().as_bytes());

@@ -93,7 +93,7 @@ fn image_key(reference: &str) -> String {
 }
 
 impl World {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let architecture = match std::env::consts::ARCH {
             "x86_64" => "amd64",
             "aarch64" => "arm64",
@@ -116,12 +116,12 @@ impl World {
 
     // Images.
 
-    pub fn add_image(&mut self, reference: &str, labels: BTreeMap<String, String>) {
+    pub(super) fn add_image(&mut self, reference: &str, labels: BTreeMap<String, String>) {
         let id = format!("sha256:{}", self.id());
         self.images.insert(image_key(reference), Img { id, labels });
     }
 
-    pub fn image(&self, reference: &str) -> Option<Value> {
+    pub(super) fn image(&self, reference: &str) -> Option<Value> {
         let key = image_key(reference);
         let image = self.images.get(&key)?;
         Some(json!({
@@ -130,13 +130,13 @@ impl World {
         }))
     }
 
-    pub fn remove_image(&mut self, reference: &str) -> bool {
+    pub(super) fn remove_image(&mut self, reference: &str) -> bool {
         self.images.remove(&image_key(reference)).is_some()
     }
 
     // Networks.
 
-    pub fn add_network(&mut self, request: &Value) -> Option<Value> {
+    pub(super) fn add_network(&mut self, request: &Value) -> Option<Value> {
         let id = self.id();
         let name = text(&request["Name"]);
         let event = event("network", "create", &id, json!({"name": name, "type": "bridge"}));
@@ -148,26 +148,26 @@ impl World {
         self.networks.iter().find(|(known, network)| *known == name || network.id == name)
     }
 
-    pub fn network_id(&self, name: &str) -> Option<String> {
+    pub(super) fn network_id(&self, name: &str) -> Option<String> {
         self.find_network(name).map(|(_, network)| network.id.clone())
     }
 
-    pub fn network_names(&self) -> Vec<String> {
+    pub(super) fn network_names(&self) -> Vec<String> {
         self.networks.keys().cloned().collect()
     }
 
-    pub fn drop_network(&mut self, name: &str) -> Option<Value> {
+    pub(super) fn drop_network(&mut self, name: &str) -> Option<Value> {
         let (name, id) = self.find_network(name).map(|(name, network)| (name.clone(), network.id.clone()))?;
         self.networks.remove(&name);
         Some(event("network", "destroy", &id, json!({"name": name, "type": "bridge"})))
     }
 
-    pub fn is_in_use(&self, network: &str) -> bool {
+    pub(super) fn is_in_use(&self, network: &str) -> bool {
         let Some((name, _)) = self.find_network(network) else { return false };
         self.containers.values().any(|held| held.status == "running" && held.networks.contains_key(name))
     }
 
-    pub fn network(&self, name: &str) -> Option<Value> {
+    pub(super) fn network(&self, name: &str) -> Option<Value> {
         let (name, network) = self.find_network(name)?;
         let attached: Map<String, Value> = self
             .containers
@@ -195,7 +195,7 @@ impl World {
         }))
     }
 
-    pub fn attach(
+    pub(super) fn attach(
         &mut self,
         container: &str,
         network: &str,
@@ -212,7 +212,7 @@ impl World {
         Ok(Some(event("network", "connect", &id, json!({"name": name, "container": held.id}))))
     }
 
-    pub fn detach(&mut self, container: &str, network: &str) -> Result<Option<Value>, Refusal> {
+    pub(super) fn detach(&mut self, container: &str, network: &str) -> Result<Option<Value>, Refusal> {
         let (name, id) = self
             .find_network(network)
             .map(|(name, found)| (name.clone(), found.id.clone()))
@@ -238,7 +238,11 @@ impl World {
             .ok_or_else(|| (404, format!("No such container: {name}")))
     }
 
-    pub fn create_container(&mut self, name: &str, request: Value) -> Result<(String, Value), Refusal> {
+    pub(super) fn create_container(
+        &mut self,
+        name: &str,
+        request: Value,
+    ) -> Result<(String, Value), Refusal> {
         if let Ok(other) = self.find(name) {
             return Err((
                 409,
@@ -292,7 +296,7 @@ impl World {
     }
 
     /// Starts it, unless it runs already.
-    pub fn start_container(&mut self, name: &str) -> Result<Option<(Value, FakeContainer)>, Refusal> {
+    pub(super) fn start_container(&mut self, name: &str) -> Result<Option<(Value, FakeContainer)>, Refusal> {
         let missing = self.find(name)?.networks.keys().find(|network| !self.networks.contains_key(*network));
         if let Some(network) = missing {
             return Err((404, format!("network {network} not found")));
@@ -302,7 +306,7 @@ impl World {
             return Ok(None);
         }
         for (port, host) in &mut held.ports {
-            // Whoever stands in for the container binds it for good; this only asks whether it could.
+            // The test that plays the container binds the port; this only asks whether that would work.
             let probe = TcpListener::bind(*host).map_err(|error| {
                 let said = format!("driver failed programming external connectivity: Bind for {host} failed: port is already allocated ({port}: {error})");
                 (500, said)
@@ -318,13 +322,13 @@ impl World {
         Ok(Some((started, snapshot)))
     }
 
-    pub fn keep_process(&mut self, id: &str, process: Process) {
+    pub(super) fn keep_process(&mut self, id: &str, process: Process) {
         if let Ok(held) = self.find_mut(id) {
             held.process = Some(process);
         }
     }
 
-    pub fn end_container(&mut self, name: &str, code: i64) -> (Option<Value>, Option<Process>) {
+    pub(super) fn end_container(&mut self, name: &str, code: i64) -> (Option<Value>, Option<Process>) {
         let Ok(held) = self.find_mut(name) else { return (None, None) };
         if held.status != "running" {
             return (None, None);
@@ -336,19 +340,19 @@ impl World {
         (Some(event("container", "die", &held.id, attributes)), held.process.take())
     }
 
-    pub fn remove_container(&mut self, name: &str) -> Option<Value> {
+    pub(super) fn remove_container(&mut self, name: &str) -> Option<Value> {
         let id = self.find(name).ok()?.id.clone();
         let held = self.containers.remove(&id)?;
         Some(event("container", "destroy", &id, json!({"name": held.name})))
     }
 
     /// None while it runs.
-    pub fn exit_code(&self, name: &str) -> Result<Option<i64>, Refusal> {
+    pub(super) fn exit_code(&self, name: &str) -> Result<Option<i64>, Refusal> {
         let held = self.find(name)?;
         Ok((held.status != "running").then_some(held.exit_code))
     }
 
-    pub fn copy_into(&mut self, name: &str, files: Vec<File>) -> Result<(), Refusal> {
+    pub(super) fn copy_into(&mut self, name: &str, files: Vec<File>) -> Result<(), Refusal> {
         let held = self.find_mut(name)?;
         for file in files {
             held.files.retain(|known| known.path != file.path);
@@ -357,30 +361,30 @@ impl World {
         Ok(())
     }
 
-    pub fn write_log(&mut self, name: &str, line: &str) {
+    pub(super) fn write_log(&mut self, name: &str, line: &str) {
         if let Ok(held) = self.find_mut(name) {
             held.logs.push(format!("{} {line}\n", timestamp(Some(now_nanos()))));
         }
     }
 
     /// The lines from `start` on, and whether more may come.
-    pub fn logs(&self, name: &str, start: usize) -> Result<(Vec<String>, bool), Refusal> {
+    pub(super) fn logs(&self, name: &str, start: usize) -> Result<(Vec<String>, bool), Refusal> {
         let held = self.find(name)?;
         Ok((held.logs.get(start..).unwrap_or_default().to_vec(), held.status == "running"))
     }
 
-    pub fn snapshots(&self) -> Vec<FakeContainer> {
+    pub(super) fn snapshots(&self) -> Vec<FakeContainer> {
         let mut all: Vec<_> = self.containers.values().map(Held::snapshot).collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
     }
 
-    pub fn list(&self, labels: &[String]) -> Value {
+    pub(super) fn list(&self, labels: &[String]) -> Value {
         let ids = self.containers.values().filter(|held| fits(&map(&held.request["Labels"]), labels));
         ids.map(|held| json!({"Id": held.id, "Names": [format!("/{}", held.name)]})).collect()
     }
 
-    pub fn list_networks(&self, labels: &[String], names: &[String]) -> Value {
+    pub(super) fn list_networks(&self, labels: &[String], names: &[String]) -> Value {
         self.networks
             .iter()
             .filter(|(name, network)| {
@@ -391,7 +395,7 @@ impl World {
             .collect()
     }
 
-    pub fn inspect(&self, name: &str, kind: Kind) -> Result<Value, Refusal> {
+    pub(super) fn inspect(&self, name: &str, kind: Kind) -> Result<Value, Refusal> {
         let held = self.find(name)?;
         let running = held.status == "running";
         let networks: Map<String, Value> = held

@@ -89,7 +89,9 @@ impl Bed {
 
 /// Connects, and has the image built.
 pub async fn connect(testbed: &Testbed) -> (Runtime, String) {
-    let runtime = Runtime::connect(&Choice::Socket(testbed.socket())).await.unwrap();
+    let choice = Choice::Socket(testbed.socket());
+    let runtime =
+        causeway_testkit::eventually("the runtime answers", async || Runtime::connect(&choice).await).await;
     let mut lines = Vec::new();
     let built =
         client_image::ensure(&runtime, &client_image::Options::default(), |line| lines.push(line.to_owned()))

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::framework::report;
 
 /// Knows which objects of one kind live, and removes what others left.
-pub struct Sweeper<K> {
+pub(crate) struct Sweeper<K> {
     client: Client,
     instance: String,
     /// Whether this process works for the object of this uid: one made since the API server was asked is not gone.
@@ -23,7 +23,7 @@ where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + fmt::Debug,
 {
     /// One for the things of this instance.
-    pub fn new(
+    pub(crate) fn new(
         client: Client,
         instance: &str,
         serves: impl Fn(&str) -> bool + Send + Sync + 'static,
@@ -32,13 +32,13 @@ where
     }
 
     /// The uids of all objects, in all namespaces.
-    pub async fn living(&self) -> Result<HashSet<String>, kube::Error> {
+    pub(crate) async fn living(&self) -> Result<HashSet<String>, kube::Error> {
         let all = Api::<K>::all(self.client.clone()).list(&ListParams::default()).await?;
         Ok(all.into_iter().filter_map(|object| object.uid()).collect())
     }
 
     /// Removes what is left over; true when another try is due, because of failures or containers that use it.
-    pub async fn sweep(&self, runtime: &Runtime) -> bool {
+    pub(crate) async fn sweep(&self, runtime: &Runtime) -> bool {
         let kind = K::kind(&());
         let living = match self.living().await {
             Ok(living) => living,

@@ -21,7 +21,7 @@ const OFF: &str = "container runtimes are switched off by --container-runtime no
 
 /// Whether there is a runtime to work with.
 #[derive(Clone, Debug)]
-pub enum Availability {
+pub(crate) enum Availability {
     /// Nobody knows yet.
     Searching,
     /// None answers.
@@ -35,7 +35,7 @@ pub enum Availability {
 
 impl Availability {
     /// The runtime, if one answers.
-    pub fn runtime(&self) -> Option<&Runtime> {
+    pub(crate) fn runtime(&self) -> Option<&Runtime> {
         match self {
             Self::Found(runtime) => Some(runtime),
             Self::Searching | Self::Unavailable { .. } => None,
@@ -56,7 +56,7 @@ impl fmt::Display for Availability {
 
 /// The shared runtime; clones are the same one. Its task ends with the last of them.
 #[derive(Clone)]
-pub struct ContainerRuntime {
+pub(crate) struct ContainerRuntime {
     shared: Arc<Shared>,
 }
 
@@ -74,7 +74,7 @@ struct Shared {
 
 impl ContainerRuntime {
     /// The runtime of this choice, not yet looked for; without a choice there is never one.
-    pub fn new(choice: Option<Choice>, instance: String) -> Self {
+    pub(crate) fn new(choice: Option<Choice>, instance: String) -> Self {
         let first = match choice {
             Some(_) => Availability::Searching,
             None => Availability::Unavailable { why: OFF.to_owned() },
@@ -93,12 +93,12 @@ impl ContainerRuntime {
     }
 
     /// The id of the data directory, as the labels of what is made carry it.
-    pub fn instance(&self) -> &str {
+    pub(crate) fn instance(&self) -> &str {
         &self.shared.instance
     }
 
     /// Follows whether a runtime answers. The first call starts the search, inside of tokio.
-    pub fn availability(&self) -> watch::Receiver<Availability> {
+    pub(crate) fn availability(&self) -> watch::Receiver<Availability> {
         let shared = &self.shared;
         if let Some(choice) = shared.choice.clone() {
             shared.search.call_once(|| {
@@ -114,7 +114,7 @@ impl ContainerRuntime {
     }
 
     /// What happens in the runtime from now on. There are no events before somebody asked for `availability`.
-    pub fn events(&self) -> broadcast::Receiver<Event> {
+    pub(crate) fn events(&self) -> broadcast::Receiver<Event> {
         self.shared.events_tx.subscribe()
     }
 }

@@ -2,43 +2,43 @@
 //! process of the host end, is done by a worker per object: the reconciler tells it what is desired, and writes what it
 //! tells into EndpointSlices and the status. Neither carries a byte: both may stop while streams go on.
 
+mod apply;
 mod desired;
 mod directory;
 mod history;
 pub mod host;
 pub mod journal;
 mod ledger;
+mod observe;
+mod problem;
 mod state;
 mod status;
 mod sweep;
+mod validate;
 mod wakes;
 mod worker;
 
-use std::{
-    collections::{HashMap, VecDeque},
-    hash::Hasher as _,
-    path::PathBuf,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+pub use self::sweep::end_all;
+
+use std::{hash::Hasher as _, path::PathBuf, sync::Arc, time::Duration};
 
 use causeway_api::{ContainerNetworkTunnelProxy, ContainerNetworkTunnelProxyStatus, names};
-use causeway_base::lock::lock;
-use futures::{StreamExt, future::join_all, stream::BoxStream};
+use futures::{StreamExt, stream::BoxStream};
 use jiff::Timestamp;
 use kube::{Client, ResourceExt, api::DynamicObject, runtime::reflector::ObjectRef};
 
 use self::{
+    apply::Workers,
     desired::slices::slices,
     host::HostProgram,
     state::{Phase, State},
     wakes::Wakes,
-    worker::{Order, Surroundings, Worker, container},
+    worker::{Context, Order},
 };
 use crate::{
     containers::runtime::ContainerRuntime,
     framework::{
-        apply::{self, Applier, Wanted},
+        apply::{Applier, Owner, Wanted},
         children::{ChildKind, Children},
         error::Error,
         events::Recorder,
@@ -48,7 +48,7 @@ use crate::{
         runner::{Reconciler, life},
         status::Writer,
     },
-    grants::{Grants, REFERENCE_GRANT},
+    grants::REFERENCE_GRANT,
 };
 
 const NAME: &str = "tunnel";
@@ -58,20 +58,17 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// How long they may go on when the objects end with the operator; it ends soon.
 const SHORT_DRAIN: Duration = Duration::from_millis(500);
 
-/// Objects that went and are remembered; more than reconciles can be under way.
-const MOST_DEPARTED: usize = 256;
-
 /// What the controller needs to know.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Where ports are remembered, keys kept and journals written.
-    pub directory: PathBuf,
+    pub(crate) directory: PathBuf,
     /// The program of host ends.
-    pub program: HostProgram,
+    pub(crate) program: HostProgram,
     /// What happens to tunnels when the operator stops.
-    pub on_stop: OnStop,
+    pub(crate) on_stop: OnStop,
     /// Whether Services and networks of other namespaces need a ReferenceGrant there.
-    pub require_grants: bool,
+    pub(crate) require_grants: bool,
 }
 
 /// What happens to tunnels when the operator stops.
@@ -85,7 +82,7 @@ pub enum OnStop {
 }
 
 /// Reconciles tunnel proxies.
-pub struct Controller {
+pub(crate) struct Controller {
     client: Client,
     settings: Settings,
     runtime: ContainerRuntime,
@@ -94,14 +91,18 @@ pub struct Controller {
     status: Writer<ContainerNetworkTunnelProxyStatus>,
     events: Recorder,
     wakes: Arc<Wakes>,
-    workers: Mutex<HashMap<String, Worker>>,
-    /// Uids of the objects that went last: a reconcile that began before must not start a worker again.
-    departed: Mutex<VecDeque<String>>,
+    workers: Workers,
 }
 
 impl Controller {
     /// A controller that reports Events as the replica `identity`.
-    pub fn new(client: Client, runtime: ContainerRuntime, settings: Settings, identity: &str) -> Self {
+    pub(crate) fn new(client: Client, runtime: ContainerRuntime, settings: Settings, identity: &str) -> Self {
+        let wakes: Arc<Wakes> = Arc::default();
+        let context = Context {
+            runtime: runtime.clone(),
+            directory: settings.directory.clone(),
+            program: settings.program.clone(),
+        };
         Self {
             settings,
             runtime,
@@ -109,61 +110,21 @@ impl Controller {
             finalizer: Finalizer::new(client.clone(), names::FINALIZER_TUNNEL_PROXY),
             status: Writer::new(client.clone(), FIELD_MANAGER),
             events: Recorder::new(client.clone(), "causeway.dev/tunnel", identity),
-            wakes: Arc::default(),
-            workers: Mutex::default(),
-            departed: Mutex::default(),
+            workers: Workers::new(context, wakes.clone()),
+            wakes,
             client,
         }
     }
 
-    /// Gives the object's worker an order, and says how things stand with it. One that is not there yet is started.
     fn order(&self, proxy: &ContainerNetworkTunnelProxy, order: Order) -> State {
-        let mut workers = lock(&self.workers);
-        if let Some(worker) = workers.get(uid(proxy)) {
-            worker.order(order);
-            return worker.state();
-        }
-        if lock(&self.departed).iter().any(|departed| departed == uid(proxy)) {
-            return State { phase: Phase::Gone, ..State::default() };
-        }
-        let owner = container::Owner {
-            uid: uid(proxy).to_owned(),
-            namespace: proxy.namespace().unwrap_or_default(),
-            name: proxy.name_any(),
-            instance: self.runtime.instance().to_owned(),
-        };
-        let surroundings = Surroundings {
-            runtime: self.runtime.clone(),
-            directory: self.settings.directory.clone(),
-            program: self.settings.program.clone(),
-        };
-        let memory = (self.status.latest(proxy).unwrap_or_default(), proxy.spec.tunnels.clone());
-        self.wakes.begin(uid(proxy), &owner.namespace, &owner.name);
-        let (wakes, reference) = (self.wakes.clone(), ObjectRef::from_obj(proxy));
-        let wake = Arc::new(move || wakes.wake(reference.clone()));
-        let worker = Worker::start(surroundings, owner, order, memory, wake);
-        let state = worker.state();
-        workers.insert(uid(proxy).to_owned(), worker);
-        state
-    }
-
-    /// Nothing is left of the object; its worker, if one is still there, is given back.
-    fn depart(&self, proxy: &ContainerNetworkTunnelProxy) -> Option<Worker> {
-        let mut workers = lock(&self.workers);
-        let mut departed = lock(&self.departed);
-        departed.push_back(uid(proxy).to_owned());
-        if departed.len() > MOST_DEPARTED {
-            departed.pop_front();
-        }
-        self.wakes.end(uid(proxy));
-        workers.remove(uid(proxy))
+        self.workers.order(proxy, order, || self.status.latest(proxy).unwrap_or_default())
     }
 
     /// First nobody is sent to the tunnels any more, then they are closed, then the object may go.
     async fn clean_up(
         &self,
         proxy: &ContainerNetworkTunnelProxy,
-        owner: &apply::Owner,
+        owner: &Owner,
         children: &Children,
     ) -> Result<(), Error> {
         if !self.finalizer.is_on(proxy) {
@@ -175,7 +136,7 @@ impl Controller {
             here.failures().chain(elsewhere.failures()).map(|error| report::chain(error)).collect();
         let state = self.order(proxy, Order::End { drain: DRAIN });
         if state.phase == Phase::Gone && failures.is_empty() {
-            drop(self.depart(proxy));
+            drop(self.workers.depart(proxy));
             return self.finalizer.remove(proxy).await;
         }
         let previous = self.status.previous(proxy);
@@ -208,7 +169,7 @@ impl Reconciler for Controller {
         proxy: Arc<ContainerNetworkTunnelProxy>,
         children: Children,
     ) -> Result<(), Error> {
-        let Some(owner) = apply::Owner::of(&*proxy) else {
+        let Some(owner) = Owner::of(&*proxy) else {
             return Ok(());
         };
         if proxy.metadata.deletion_timestamp.is_some() {
@@ -218,8 +179,9 @@ impl Reconciler for Controller {
         if !self.finalizer.is_on(&proxy) && !self.finalizer.add(&proxy).await? {
             return Ok(());
         }
-        let grants = self.settings.require_grants.then(|| Grants::read(&children.all(REFERENCE_GRANT)));
-        let desired = desired::desired(&proxy, &children, grants.as_ref());
+        let observed = observe::observe(&proxy, &children, self.settings.require_grants);
+        let valid = validate::validate(&proxy, &observed);
+        let desired = desired::desired(&proxy, &valid, &observed);
         let state = self.order(&proxy, Order::Serve(Box::new(desired.clone())));
         if state.phase == Phase::Looking {
             // What an operator before this one left may serve as it is; the worker wakes this again when it knows.
@@ -249,36 +211,13 @@ impl Reconciler for Controller {
     }
 
     fn is_concerned(proxy: &ContainerNetworkTunnelProxy, read: &DynamicObject) -> bool {
-        let own = proxy.namespace().unwrap_or_default();
-        let there = read.namespace().unwrap_or_default();
-        let name = read.name_any();
-        let is_service = |name: &str| {
-            proxy.spec.tunnels.iter().any(|tunnel| {
-                let service = (there.as_str(), name);
-                desired::server_of(&own, tunnel) == service || desired::client_of(&own, tunnel) == service
-            })
-        };
-        let network = desired::network_path(&own, &proxy.spec.container_network_name);
-        match read.types.as_ref().map(|types| types.kind.as_str()) {
-            Some("Service") => is_service(&name),
-            Some("EndpointSlice") => {
-                read.labels().get(desired::SERVICE_NAME).is_some_and(|name| is_service(name))
-            }
-            Some("ContainerNetwork") => network == (there.as_str(), name.as_str()),
-            Some("ReferenceGrant") => {
-                let uses = |tunnel| {
-                    desired::server_of(&own, tunnel).0 == there || desired::client_of(&own, tunnel).0 == there
-                };
-                there != own && (network.0 == there || proxy.spec.tunnels.iter().any(uses))
-            }
-            _ => false,
-        }
+        observe::is_observed(proxy, read)
     }
 
     /// Usually nothing is left by then; a finalizer that somebody removed by hand leaves the worker.
     fn forget(&self, proxy: &ContainerNetworkTunnelProxy) {
         self.status.forget(uid(proxy));
-        if let Some(worker) = self.depart(proxy) {
+        if let Some(worker) = self.workers.depart(proxy) {
             tokio::spawn(worker.end(DRAIN));
         }
     }
@@ -288,12 +227,9 @@ impl Reconciler for Controller {
     }
 
     async fn end(&self) {
-        let workers = std::mem::take(&mut *lock(&self.workers));
         match self.settings.on_stop {
-            OnStop::Leave => drop(workers),
-            OnStop::End => {
-                join_all(workers.into_values().map(|worker| worker.end(SHORT_DRAIN))).await;
-            }
+            OnStop::Leave => self.workers.leave_all(),
+            OnStop::End => self.workers.end_all(SHORT_DRAIN).await,
         }
     }
 }

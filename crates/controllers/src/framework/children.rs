@@ -1,6 +1,6 @@
 //! The objects that controllers make: which kinds there are, and a watched cache of each, filled with those that carry
-//! Causeway's label; and those that controllers only read, whoever made them. Controllers read here and never with live
-//! requests.
+//! Causeway's label; and those that controllers only read, whoever made them. What a cache can't know yet is asked live,
+//! by those who need it.
 
 use std::{sync::Arc, time::Duration};
 

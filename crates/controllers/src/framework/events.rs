@@ -26,7 +26,7 @@ const SERIES_WINDOW: Duration = Duration::from_mins(6);
 
 /// Whether somebody should act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Severity {
+pub(crate) enum Severity {
     /// Things go their way.
     Normal,
     /// Somebody should look.
@@ -35,20 +35,20 @@ pub enum Severity {
 
 /// Something to tell about an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Note {
+pub(crate) struct Note {
     /// Whether somebody should act.
-    pub severity: Severity,
+    pub(crate) severity: Severity,
     /// Machine-readable cause, in CamelCase.
-    pub reason: String,
+    pub(crate) reason: String,
     /// What the controller was doing, in CamelCase.
-    pub action: &'static str,
+    pub(crate) action: &'static str,
     /// The text; cut at the API's limit when published.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 impl Note {
     /// That a condition moved: good news under the condition's name, bad news under its reason.
-    pub fn moved(condition: &Condition, is_good: bool) -> Self {
+    pub(crate) fn moved(condition: &Condition, is_good: bool) -> Self {
         Self {
             severity: if is_good { Severity::Normal } else { Severity::Warning },
             reason: if is_good { condition.type_.clone() } else { condition.reason.clone() },
@@ -66,7 +66,7 @@ struct Series {
 }
 
 /// Publishes Events on behalf of one controller.
-pub struct Recorder {
+pub(crate) struct Recorder {
     client: Client,
     controller: String,
     instance: String,
@@ -75,7 +75,7 @@ pub struct Recorder {
 
 impl Recorder {
     /// A recorder that reports as `controller`, running as `instance` (this replica).
-    pub fn new(client: Client, controller: &str, instance: &str) -> Self {
+    pub(crate) fn new(client: Client, controller: &str, instance: &str) -> Self {
         Self {
             client,
             controller: controller.to_owned(),
@@ -86,7 +86,7 @@ impl Recorder {
     }
 
     /// Publishes `note` about `object`; failures are logged.
-    pub async fn publish(&self, object: &ObjectReference, note: Note) {
+    pub(crate) async fn publish(&self, object: &ObjectReference, note: Note) {
         let note = Note { text: report::cut(&note.text, report::NOTE_LIMIT), ..note };
         if let Err(error) = self.try_publish(object, &note).await {
             let error: &dyn std::error::Error = &error;

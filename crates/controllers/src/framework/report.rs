@@ -2,14 +2,14 @@
 
 use std::error::Error;
 
-pub use causeway_base::report::cut;
+pub(crate) use causeway_base::report::cut;
 
 /// The API refuses Event notes and expects condition messages above this many bytes to be cut by the writer.
-pub const NOTE_LIMIT: usize = 1024;
+pub(crate) const NOTE_LIMIT: usize = 1024;
 
 /// The whole chain, outermost first, joined by `: `. An answer of the API server says its message, not the dump of the
 /// whole answer.
-pub fn chain(error: &(dyn Error + 'static)) -> String {
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     causeway_base::report::chain_by(error, |error| match error.downcast_ref::<kube::Error>() {
         Some(kube::Error::Api(status)) => Some(status.message.clone()),
         _ => None,

@@ -23,7 +23,7 @@ use crate::framework::{
 };
 
 /// A status that a controller writes beside others, who write theirs.
-pub trait Shared: Default {
+pub(crate) trait Shared: Default {
     /// The condition types that the controller writes.
     const OWN_CONDITIONS: &'static [ConditionType];
 
@@ -44,7 +44,7 @@ pub trait Shared: Default {
 }
 
 /// The status writer of one controller.
-pub struct Writer<S> {
+pub(crate) struct Writer<S> {
     client: Client,
     manager: &'static str,
     /// Written statuses that the watch has not shown yet, by uid, with the version that the write made.
@@ -53,12 +53,12 @@ pub struct Writer<S> {
 
 impl<S: Shared + Clone + PartialEq + Serialize + DeserializeOwned> Writer<S> {
     /// A writer that owns status fields as `manager`.
-    pub fn new(client: Client, manager: &'static str) -> Self {
+    pub(crate) fn new(client: Client, manager: &'static str) -> Self {
         Self { client, manager, ahead: Mutex::default() }
     }
 
     /// The newest status known of `object`: its own, or the one written since it was read.
-    pub fn latest<K: HasStatus<Status = S> + Resource>(&self, object: &K) -> Option<S> {
+    pub(crate) fn latest<K: HasStatus<Status = S> + Resource>(&self, object: &K) -> Option<S> {
         let mut ahead = lock(&self.ahead);
         let uid = object.meta().uid.as_deref().unwrap_or_default();
         if let Some((version, status)) = ahead.get(uid) {
@@ -71,7 +71,7 @@ impl<S: Shared + Clone + PartialEq + Serialize + DeserializeOwned> Writer<S> {
     }
 
     /// What the controller wrote last, as far as is known: the status that its next one follows.
-    pub fn previous<K: HasStatus<Status = S> + Resource>(&self, object: &K) -> S {
+    pub(crate) fn previous<K: HasStatus<Status = S> + Resource>(&self, object: &K) -> S {
         self.latest(object).unwrap_or_default().own_part()
     }
 
@@ -108,7 +108,7 @@ impl<S: Shared + Clone + PartialEq + Serialize + DeserializeOwned> Writer<S> {
     }
 
     /// Writes `next` if it differs from `previous`, and publishes what `notes` finds worth telling of the change.
-    pub async fn report<K>(
+    pub(crate) async fn report<K>(
         &self,
         object: &K,
         previous: &S,
@@ -129,18 +129,18 @@ impl<S: Shared + Clone + PartialEq + Serialize + DeserializeOwned> Writer<S> {
     }
 
     /// Forgets an object that is gone.
-    pub fn forget(&self, uid: &str) {
+    pub(crate) fn forget(&self, uid: &str) {
         lock(&self.ahead).remove(uid);
     }
 }
 
 /// The time in whole seconds, as conditions carry it.
-pub fn now() -> Time {
+pub(crate) fn now() -> Time {
     whole_seconds(Timestamp::now())
 }
 
 /// `time` without its fraction, as conditions carry it.
-pub fn whole_seconds(time: Timestamp) -> Time {
+pub(crate) fn whole_seconds(time: Timestamp) -> Time {
     Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }
 
@@ -150,7 +150,7 @@ fn version_of(object: &impl Resource) -> Option<u64> {
 
 /// The conditions of `next` that say something else than `previous` did: another status or reason, or, while a
 /// condition is not true, another message.
-pub fn transitions<'a>(previous: &[Condition], next: &'a [Condition]) -> Vec<&'a Condition> {
+pub(crate) fn transitions<'a>(previous: &[Condition], next: &'a [Condition]) -> Vec<&'a Condition> {
     let changed = |condition: &&Condition| match previous.iter().find(|old| old.type_ == condition.type_) {
         None => true,
         Some(old) => {

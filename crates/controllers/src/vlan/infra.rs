@@ -2,14 +2,14 @@
 //! a `DNSServer` and a `ProxyServer` that it owns. It writes in its own namespace only; opening the control plane's
 //! namespace with a NetworkPolicy is left to that namespace's owner.
 
-pub mod addresses;
-pub(crate) mod backends;
-pub mod desired;
+mod addresses;
+mod backends;
+mod desired;
 #[cfg(test)]
 mod fixture;
-pub mod observe;
-pub mod status;
-pub mod validate;
+mod observe;
+mod status;
+mod validate;
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use crate::framework::{
 
 /// A part of an Infra, with a child of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Component {
+pub(crate) enum Component {
     /// Hands out addresses.
     Dhcp,
     /// Answers names.
@@ -39,10 +39,10 @@ pub enum Component {
 
 impl Component {
     /// Every component, in the order of the spec.
-    pub const ALL: [Self; 3] = [Self::Dhcp, Self::Dns, Self::Proxy];
+    pub(crate) const ALL: [Self; 3] = [Self::Dhcp, Self::Dns, Self::Proxy];
 
     /// The kind of its child.
-    pub const fn kind(self) -> ChildKind {
+    pub(crate) const fn kind(self) -> ChildKind {
         let (kind, plural) = match self {
             Self::Dhcp => ("DHCPServer", "dhcpservers"),
             Self::Dns => ("DNSServer", "dnsservers"),
@@ -52,7 +52,7 @@ impl Component {
     }
 
     /// Its field in `spec.infraComponents`, also the ending of its child's name.
-    pub fn field(self) -> &'static str {
+    pub(crate) fn field(self) -> &'static str {
         match self {
             Self::Dhcp => "dhcp",
             Self::Dns => "dns",
@@ -61,7 +61,7 @@ impl Component {
     }
 
     /// What people call it.
-    pub fn title(self) -> &'static str {
+    pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Dhcp => "DHCP",
             Self::Dns => "DNS",
@@ -70,7 +70,7 @@ impl Component {
     }
 
     /// The name of its child in an Infra of this name.
-    pub fn child_name(self, infra: &str) -> String {
+    pub(crate) fn child_name(self, infra: &str) -> String {
         format!("{infra}-{}", self.field())
     }
 }

@@ -1,12 +1,12 @@
 //! The ProxyServer controller: one object becomes a pod per address, a Service in front of them, and exactly the rights
 //! that they need. What is wrong with one is [`causeway_translate::proxy`]'s to say, for the proxies themselves too.
 
-pub mod desired;
+mod desired;
 #[cfg(test)]
 mod fixture;
-pub mod observe;
-pub mod settings;
-pub mod status;
+mod observe;
+mod settings;
+mod status;
 
 use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const NAME: &str = "proxy";
 const FIELD_MANAGER: &str = "causeway-proxy";
 
 /// Reconciles ProxyServers.
-pub struct Controller {
+pub(crate) struct Controller {
     settings: Settings,
     applier: Applier,
     finalizer: Finalizer<ProxyServer>,
@@ -47,7 +47,7 @@ pub struct Controller {
 
 impl Controller {
     /// A controller that reports Events as the replica `identity`.
-    pub fn new(client: Client, settings: Settings, identity: &str) -> Self {
+    pub(crate) fn new(client: Client, settings: Settings, identity: &str) -> Self {
         Self {
             settings,
             applier: Applier::new(client.clone(), FIELD_MANAGER),

@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub struct Cluster {
-    pub api_server: causeway_testkit::Cluster,
+    cluster: causeway_testkit::Cluster,
     pub client: Client,
 }
 
@@ -60,8 +60,8 @@ impl Running {
 
 impl Cluster {
     pub async fn start() -> Self {
-        let api = causeway_testkit::Cluster::start().await;
-        Self { client: api.client.clone(), api_server: api }
+        let cluster = causeway_testkit::Cluster::start().await;
+        Self { client: cluster.client.clone(), cluster }
     }
 
     /// The controller of Infras with a quick resync, alone: here the test says how the children stand, and their own
@@ -107,7 +107,12 @@ impl Cluster {
     where
         K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
     {
-        Api::namespaced(self.client.clone(), "default")
+        self.cluster.api()
+    }
+
+    /// The revision of the newest write.
+    pub async fn revision(&self) -> u64 {
+        self.cluster.revision().await
     }
 
     pub async fn create_infra(&self, name: &str, components: &Value) -> Infra {

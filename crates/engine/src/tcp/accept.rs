@@ -16,7 +16,6 @@ use tokio::task::spawn_local;
 use super::downstream::Downstream;
 use super::socket::Socket;
 use super::{connection, events};
-use crate::clock;
 use crate::listener::ProxyHeader;
 use crate::permit::Permit;
 use crate::table::CurrentTable;
@@ -83,10 +82,7 @@ fn admit(client: OwnedFd, peer: SocketAddr, table: &CurrentTable, worker: &Rc<Wo
     match permit {
         Ok(permit) => {
             let (table, worker) = (Rc::clone(table), Rc::clone(worker));
-            spawn_local(clock::per_wake(async move {
-                let _permit = permit;
-                connection::handle(Downstream::Tcp(socket), peer, table, worker).await;
-            }));
+            spawn_local(connection::handle(Downstream::Tcp(socket), peer, table, worker, permit));
         }
         Err(reason) => {
             listener.metrics.closed.count(reason);

@@ -16,8 +16,10 @@ use crate::clock;
 use crate::close_reason::CloseReason;
 use crate::cluster::{Cluster, Endpoint, State};
 use crate::connections::Entry;
+use crate::limits::FromSource;
 use crate::listener::{Listener, ProxyHeader};
 use crate::metrics::Held;
+use crate::permit::Permit;
 use crate::record::Record;
 use crate::table::{CurrentTable, Mode, Route, Table, Verdict};
 use crate::worker::Worker;
@@ -32,10 +34,19 @@ struct Opened {
     cluster: Held<Cluster>,
     endpoint: Held<Endpoint>,
     idle_limit: u64,
+    /// Counts the client that a PROXY header named.
+    source: Option<FromSource>,
 }
 
 /// Serves one accepted connection.
-pub(super) async fn handle(client: Downstream, peer: SocketAddr, table: CurrentTable, worker: Rc<Worker>) {
+pub(super) async fn handle(
+    client: Downstream,
+    peer: SocketAddr,
+    table: CurrentTable,
+    worker: Rc<Worker>,
+    _permit: Permit,
+) {
+    clock::wake();
     let mut record = Record::new(peer);
     // Boxed, so that an idle connection does not carry the room that opening takes.
     let opened = Box::pin(open(&client, peer, &table, &worker, &mut record)).await;
@@ -60,11 +71,14 @@ async fn open(
     record.handshake = clock::woken() - record.started;
 
     let table = Arc::clone(&current.borrow());
-    if let Some((source, _)) = opening.addresses {
-        record.client = source;
-        if !table.listener.allows(source.ip()) {
+    // The permit counts the peer, unless it speaks for others: then the client is counted.
+    let mut source = None;
+    if let Some((client, _)) = opening.addresses {
+        record.client = client;
+        if !table.listener.allows(client.ip()) {
             return Err(CloseReason::SourceNotAllowed);
         }
+        source = worker.shared.limits.enter(client.ip())?;
     }
     let Opening { addresses, bytes, greeting } = opening;
     let (route, cluster) = match find(&table.mode, greeting, record) {
@@ -97,6 +111,7 @@ async fn open(
     };
     let began = clock::woken();
     let connected = connect(&cluster, &state, !head.is_empty(), record).await;
+    clock::wake();
     record.connect = clock::woken() - began;
     let (server, endpoint) = connected?;
     if route.shared.is_over() {
@@ -106,7 +121,7 @@ async fn open(
     cluster.metrics.total.inc();
     endpoint.total.inc();
     let idle_limit = state.settings.idle_limit;
-    Ok(Opened { server, head, listener, route, cluster, endpoint: Held::new(endpoint), idle_limit })
+    Ok(Opened { server, head, listener, route, cluster, endpoint: Held::new(endpoint), idle_limit, source })
 }
 
 /// What a listener has to read of a peer's connection before it knows its way.
@@ -136,6 +151,7 @@ async fn read(client: &Downstream, wanted: Wanted, worker: &Worker) -> Result<Op
         return Ok(opening);
     }
     let reading = poll_fn(|cx| {
+        clock::wake();
         loop {
             let mut buffer = worker.workspace.buffer();
             let received = std::task::ready!(socket.poll_receive(cx, &mut buffer));
@@ -225,7 +241,7 @@ fn introduced(version: ProxyVersion, client: SocketAddr, destination: SocketAddr
 }
 
 async fn carry(client: Downstream, opened: Opened, worker: &Worker, record: &mut Record) -> CloseReason {
-    let Opened { server, head, listener, route, cluster, endpoint, idle_limit } = opened;
+    let Opened { server, head, listener, route, cluster, endpoint, idle_limit, source: _source } = opened;
     let server_name = record.server_name.clone();
     let entry = worker.connections.insert(Entry::new(
         record.client,

@@ -10,6 +10,7 @@ mod tests;
 use std::future::poll_fn;
 use std::task::Poll;
 
+use crate::clock;
 use crate::close_reason::CloseReason;
 use crate::connections::Entry;
 use crate::tcp::downstream::Downstream;
@@ -35,6 +36,7 @@ pub(super) async fn both(
     let (client, server) = (client.socket(), server.socket());
     let mut kept_alive = false;
     let reason = poll_fn(|cx| {
+        clock::wake();
         if let Some(reason) = entry.ending() {
             return Poll::Ready(reason);
         }

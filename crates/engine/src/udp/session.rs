@@ -59,6 +59,7 @@ impl Session {
             cluster.connect_failed(&state, &endpoint, !is_local(&error));
             CloseReason::ConnectFailed
         })?;
+        clock::wake();
         record.connect = clock::woken() - began;
         record.endpoint = Some(Arc::clone(&endpoint));
         cluster.metrics.total.inc();
@@ -117,6 +118,7 @@ impl Session {
         workspace: &Workspace,
     ) -> CloseReason {
         poll_fn(|cx| {
+            clock::wake();
             loop {
                 if let Some(reason) = self.entry.ending() {
                     return Poll::Ready(reason);

@@ -75,8 +75,8 @@ async fn what_was_sent_before_the_link_closed_arrives() {
         let (dialled, mut accepted) = ends().await;
         let (mut near, mut far) = stream(&dialled, &mut accepted).await;
         // Something is on its way here too: a connection closed with it unread would take the rest back.
-        far.write_all(&[1; 100_000]).await.expect("writes");
-        near.write_all(&[2; 100_000]).await.expect("writes");
+        far.write_all(&vec![1; 100_000]).await.expect("writes");
+        near.write_all(&vec![2; 100_000]).await.expect("writes");
         near.shutdown().await.expect("ends its half");
         dialled.link.close("done");
         let mut got = Vec::new();

@@ -17,8 +17,8 @@ use kube::ResourceExt;
 
 use crate::workload::controller_reference;
 
-pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-pub const MANAGER: &str = "endpointslice-controller.causeway.dev";
+pub(super) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+pub(super) const MANAGER: &str = "endpointslice-controller.causeway.dev";
 
 /// One port of a Service as a pod serves it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,7 +39,7 @@ struct Backend<'a> {
 }
 
 /// The slices of a Service: one per address family and set of ports.
-pub fn build_slices(service: &Service, pods: &[Pod]) -> Vec<EndpointSlice> {
+pub(super) fn build_slices(service: &Service, pods: &[Pod]) -> Vec<EndpointSlice> {
     let publish_all = publishes_not_ready(service);
     let mut groups: BTreeMap<(&'static str, Vec<Port>), Vec<Endpoint>> = BTreeMap::new();
     for backend in backends(service, pods) {
@@ -84,7 +84,7 @@ pub fn build_slices(service: &Service, pods: &[Pod]) -> Vec<EndpointSlice> {
 }
 
 /// The Endpoints of a Service, for clients that know nothing newer.
-pub fn build_endpoints(service: &Service, pods: &[Pod]) -> Endpoints {
+pub(super) fn build_endpoints(service: &Service, pods: &[Pod]) -> Endpoints {
     let publish_all = publishes_not_ready(service);
     let mut groups: BTreeMap<Vec<Port>, (Vec<EndpointAddress>, Vec<EndpointAddress>)> = BTreeMap::new();
     for backend in backends(service, pods).into_iter().filter(|backend| !backend.terminating || publish_all) {
@@ -122,7 +122,7 @@ pub fn build_endpoints(service: &Service, pods: &[Pod]) -> Endpoints {
 }
 
 /// True when nothing that matters differs.
-pub fn same(a: &EndpointSlice, b: &EndpointSlice) -> bool {
+pub(super) fn same(a: &EndpointSlice, b: &EndpointSlice) -> bool {
     a.address_type == b.address_type
         && a.endpoints == b.endpoints
         && a.ports.clone().unwrap_or_default() == b.ports.clone().unwrap_or_default()

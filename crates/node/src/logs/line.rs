@@ -4,14 +4,14 @@ use jiff::Timestamp;
 
 /// A parsed line: `TIME STREAM F|P CONTENT`.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Line<'a> {
+pub(super) struct Line<'a> {
     pub time: &'a str,
     pub partial: bool,
     pub content: &'a [u8],
 }
 
 /// Reads a line without its line end; `None` for what the shim never writes.
-pub fn parse(line: &[u8]) -> Option<Line<'_>> {
+pub(super) fn parse(line: &[u8]) -> Option<Line<'_>> {
     let mut parts = line.splitn(4, |byte| *byte == b' ');
     let time = std::str::from_utf8(parts.next()?).ok()?;
     parts.next()?;
@@ -21,7 +21,7 @@ pub fn parse(line: &[u8]) -> Option<Line<'_>> {
 
 /// Turns stored lines into output.
 #[derive(Debug)]
-pub struct Filter {
+pub(super) struct Filter {
     since: Option<Timestamp>,
     timestamps: bool,
     bytes_left: Option<u64>,
@@ -30,17 +30,17 @@ pub struct Filter {
 }
 
 impl Filter {
-    pub fn new(since: Option<Timestamp>, timestamps: bool, limit_bytes: Option<u64>) -> Self {
+    pub(super) fn new(since: Option<Timestamp>, timestamps: bool, limit_bytes: Option<u64>) -> Self {
         Self { since, timestamps, bytes_left: limit_bytes, continues: false }
     }
 
     /// True when the limit is reached.
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.bytes_left == Some(0)
     }
 
     /// Appends what the reader sees of `stored` to `output`.
-    pub fn push(&mut self, stored: &[u8], output: &mut Vec<u8>) {
+    pub(super) fn push(&mut self, stored: &[u8], output: &mut Vec<u8>) {
         let Some(line) = parse(stored) else { return };
         // Times grow within a log, so the first line in range ends the parsing of times.
         if let Some(since) = self.since {

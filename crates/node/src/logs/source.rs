@@ -22,14 +22,14 @@ const BLOCK: u64 = 64 * 1024;
 const POLL: Duration = Duration::from_millis(100);
 
 /// Open files of a log, oldest first.
-pub struct Source {
+pub(super) struct Source {
     attempt: Attempt,
     files: Vec<File>,
 }
 
 impl Source {
     /// Opens the log at its start, or so that only the last `tail` lines follow.
-    pub async fn open(attempt: Attempt, tail: Option<u64>) -> io::Result<Self> {
+    pub(super) async fn open(attempt: Attempt, tail: Option<u64>) -> io::Result<Self> {
         let mut files = Vec::new();
         // The current file first: when a rotation comes in between, the older file is the same one and is left out.
         let current = optional(File::open(attempt.log()).await)?;
@@ -51,7 +51,12 @@ impl Source {
     }
 
     /// Sends the log through `filter` until its end; when following, until the container ended.
-    pub async fn copy(self, mut filter: Filter, follow: bool, chunk_tx: mpsc::Sender<io::Result<Bytes>>) {
+    pub(super) async fn copy(
+        self,
+        mut filter: Filter,
+        follow: bool,
+        chunk_tx: mpsc::Sender<io::Result<Bytes>>,
+    ) {
         if let Err(error) = self.copy_lines(&mut filter, follow, &chunk_tx).await {
             // The receiver being gone is the usual end of a follow.
             let _ = chunk_tx.send(Err(error)).await;

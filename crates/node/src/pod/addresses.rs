@@ -17,7 +17,7 @@ use crate::layout::PodDir;
 
 /// The addresses of all pods that have a directory.
 #[derive(Debug)]
-pub struct Addresses {
+pub(crate) struct Addresses {
     range: RangeInclusive<Ipv4Addr>,
     /// By the pod's uid.
     taken: Mutex<HashMap<String, Ipv4Addr>>,
@@ -25,13 +25,13 @@ pub struct Addresses {
 
 impl Addresses {
     /// Knows the addresses that pods on disk have, so that none is given twice.
-    pub fn load(range: RangeInclusive<Ipv4Addr>, pods: &[PodDir]) -> Self {
+    pub(crate) fn load(range: RangeInclusive<Ipv4Addr>, pods: &[PodDir]) -> Self {
         let taken = pods.iter().filter_map(|dir| Some((dir.uid.clone(), read(dir)?))).collect();
         Self { range, taken: Mutex::new(taken) }
     }
 
     /// The address of a pod: the one it has, else `before`, which its status still tells, else a free one.
-    pub fn assign(&self, dir: &PodDir, before: Option<Ipv4Addr>) -> io::Result<Ipv4Addr> {
+    pub(crate) fn assign(&self, dir: &PodDir, before: Option<Ipv4Addr>) -> io::Result<Ipv4Addr> {
         let mut taken = lock(&self.taken);
         if let Some(address) = taken.get(&dir.uid).filter(|address| self.range.contains(*address)) {
             return Ok(*address);
@@ -49,7 +49,7 @@ impl Addresses {
     }
 
     /// Takes back the address of a pod that is gone.
-    pub fn release(&self, uid: &str) {
+    pub(crate) fn release(&self, uid: &str) {
         lock(&self.taken).remove(uid);
     }
 

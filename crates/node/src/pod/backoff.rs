@@ -16,13 +16,13 @@ pub(crate) struct RestartBackoff {
 
 impl RestartBackoff {
     /// One that has seen `restarts` restarts already.
-    pub fn new(config: &Config, restarts: u32) -> Self {
+    pub(super) fn new(config: &Config, restarts: u32) -> Self {
         let backoff = Backoff::new(config.backoff_base, config.backoff_max);
         Self { backoff, reset: config.backoff_reset, restarts }
     }
 
     /// The delay after a run of this length.
-    pub fn after_run(&mut self, ran_for: Duration) -> Duration {
+    pub(super) fn after_run(&mut self, ran_for: Duration) -> Duration {
         if ran_for >= self.reset {
             self.restarts = 0;
         }

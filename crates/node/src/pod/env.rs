@@ -11,7 +11,7 @@ use super::{
 
 /// Why an environment cannot be built; the texts are Kubernetes'.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EnvError {
+pub(super) enum EnvError {
     #[error("{} {name:?} not found", kind.resource())]
     MissingSource { kind: Kind, name: String },
     #[error("couldn't find key {key} in {} {namespace}/{name}", if *kind == Kind::ConfigMap { "ConfigMap" } else { "Secret" })]
@@ -22,13 +22,13 @@ pub enum EnvError {
 
 /// An ordered environment in which later entries replace earlier ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Environment {
+pub(super) struct Environment {
     entries: Vec<(String, String)>,
     positions: HashMap<String, usize>,
 }
 
 impl Environment {
-    pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
+    pub(super) fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
         let (name, value) = (name.into(), value.into());
         let known = self.positions.get(&name).and_then(|position| self.entries.get_mut(*position));
         if let Some(entry) = known {
@@ -39,17 +39,17 @@ impl Environment {
         }
     }
 
-    pub fn get(&self, name: &str) -> Option<&str> {
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
         let position = self.positions.get(name)?;
         self.entries.get(*position).map(|(_, value)| value.as_str())
     }
 
-    pub fn into_entries(self) -> Vec<(String, String)> {
+    pub(super) fn into_entries(self) -> Vec<(String, String)> {
         self.entries
     }
 
     /// Replaces `$(NAME)` by its value; `$$` is a dollar, an unknown name stays as it is written.
-    pub fn expand(&self, text: &str) -> String {
+    pub(super) fn expand(&self, text: &str) -> String {
         let mut output = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(dollar) = rest.find('$') {
@@ -80,7 +80,7 @@ impl Environment {
 }
 
 /// Builds the environment on top of what the node gives.
-pub fn build(
+pub(super) fn build(
     pod: &Pod,
     container: &Container,
     host: Host<'_>,

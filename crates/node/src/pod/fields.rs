@@ -11,7 +11,7 @@ use kube::ResourceExt;
 
 /// What the node adds to what the pod knows.
 #[derive(Clone, Copy, Debug)]
-pub struct Host<'a> {
+pub(super) struct Host<'a> {
     pub node: &'a str,
     /// The node's address.
     pub address: IpAddr,
@@ -22,7 +22,7 @@ pub struct Host<'a> {
 }
 
 /// The value of a field path, or why there is none.
-pub fn field(pod: &Pod, host: Host<'_>, path: &str) -> Result<String, String> {
+pub(super) fn field(pod: &Pod, host: Host<'_>, path: &str) -> Result<String, String> {
     if let Some((map, key)) = subscript(path) {
         let entries = match map {
             "metadata.labels" => pod.labels(),
@@ -66,7 +66,7 @@ fn lines(entries: &BTreeMap<String, String>) -> String {
 }
 
 /// The value of a resource field: rounded up to whole units of the divisor.
-pub fn resource(
+pub(super) fn resource(
     container: &Container,
     host: Host<'_>,
     selector: &ResourceFieldSelector,
@@ -85,7 +85,7 @@ pub fn resource(
     let value = match (set, list, name) {
         (Some(value), ..) => value,
         // Without a limit a container may use the whole machine.
-        (None, "limits", "cpu") => Quantity::from_units(host.cpus.into()),
+        (None, "limits", "cpu") => Quantity::from_units(host.cpus),
         (None, "limits", "memory") => Quantity::from_units(host.memory),
         _ => Quantity::from_units(0),
     };

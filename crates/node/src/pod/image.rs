@@ -7,7 +7,7 @@ use crate::config::{CommandPolicy, Config};
 
 /// Why a container cannot run here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CannotRun {
+pub(super) enum CannotRun {
     #[error(
         "image {image} is neither Causeway's own ({own}) nor has a program of this machine, and container runtimes are switched off; name a program with `causeway up --program {repository}=PATH`, or let it use Docker or Podman with `--container-runtime auto`"
     )]
@@ -20,7 +20,7 @@ pub enum CannotRun {
 
 impl CannotRun {
     /// The reason of the container's waiting state.
-    pub fn reason(&self) -> &'static str {
+    pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Image { .. } => "UnsupportedImage",
             Self::Command { .. } => "CreateContainerError",
@@ -30,7 +30,7 @@ impl CannotRun {
 
 /// What an image runs when its container says nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entrypoint {
+pub(super) struct Entrypoint {
     program: PathBuf,
     /// What the program is called in the image.
     names: Vec<String>,
@@ -38,7 +38,7 @@ pub struct Entrypoint {
 
 impl Entrypoint {
     /// What stands for an image; of several the one that names it most exactly.
-    pub fn of(config: &Config, image: &str) -> Result<Self, CannotRun> {
+    pub(super) fn of(config: &Config, image: &str) -> Result<Self, CannotRun> {
         let wanted = short(image);
         let spellings = [wanted, without_digest(wanted), repository(wanted)];
         let named = spellings
@@ -60,7 +60,7 @@ impl Entrypoint {
     }
 
     /// The program and arguments of a command line; without a command, the entrypoint with the arguments.
-    pub fn resolve(
+    pub(super) fn resolve(
         &self,
         policy: CommandPolicy,
         command: &[String],

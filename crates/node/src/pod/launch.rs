@@ -29,7 +29,7 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 /// Why a container cannot be started as its spec says.
 #[derive(Debug, thiserror::Error)]
-pub enum LaunchError {
+pub(super) enum LaunchError {
     #[error(transparent)]
     Environment(#[from] EnvError),
     #[error(transparent)]
@@ -42,7 +42,7 @@ pub enum LaunchError {
 
 impl LaunchError {
     /// The reason of the container's waiting state.
-    pub fn reason(&self) -> &'static str {
+    pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Environment(_) => "CreateContainerConfigError",
             Self::CannotRun(cannot) => cannot.reason(),
@@ -52,7 +52,7 @@ impl LaunchError {
 }
 
 /// Decides what to execute for a container, and prepares its root directory.
-pub fn prepare(
+pub(super) fn prepare(
     shared: &Shared,
     dir: &PodDir,
     address: IpAddr,
@@ -105,13 +105,13 @@ pub fn prepare(
         image: container.image.clone().unwrap_or_default(),
         spec_hash: spec_hash(container),
         restart_count: number,
-        guest: None,
+        runtime_container: None,
     };
     Ok((launch, mounts))
 }
 
 /// The mounts of a container; `subPathExpr` sees its environment.
-pub fn mounts(
+pub(super) fn mounts(
     dir: &PodDir,
     pod: &Pod,
     container: &Container,
@@ -135,13 +135,13 @@ pub fn mounts(
 }
 
 /// What of a container's spec may change while the pod lives.
-pub fn spec_hash(container: &Container) -> String {
+pub(super) fn spec_hash(container: &Container) -> String {
     let mut hasher = DefaultHasher::new();
     container.image.hash(&mut hasher);
     format!("{:016x}", hasher.finish())
 }
 
-pub fn hostname(pod: &Pod) -> String {
+pub(super) fn hostname(pod: &Pod) -> String {
     pod.spec.as_ref().and_then(|spec| spec.hostname.clone()).unwrap_or_else(|| pod.name_any())
 }
 

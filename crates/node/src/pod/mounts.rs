@@ -16,7 +16,7 @@ use crate::layout::PodDir;
 
 /// One mount of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mount {
+pub(super) struct Mount {
     pub path: PathBuf,
     pub source: PathBuf,
     /// Kept by containers; a process shares the host's rights.
@@ -25,11 +25,11 @@ pub struct Mount {
 
 /// All mounts of a container, longest path first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mounts(Vec<Mount>);
+pub(super) struct Mounts(Vec<Mount>);
 
 impl Mounts {
     /// Where each mount of the container leads; `host` names volumes that are directories of the machine.
-    pub fn of(
+    pub(super) fn of(
         container: &Container,
         dir: &PodDir,
         host: &[(String, PathBuf)],
@@ -64,23 +64,23 @@ impl Mounts {
         Ok(Self::new(mounts))
     }
 
-    pub fn new(mut mounts: Vec<Mount>) -> Self {
+    pub(super) fn new(mut mounts: Vec<Mount>) -> Self {
         mounts.sort_by_key(|mount| std::cmp::Reverse(mount.path.components().count()));
         Self(mounts)
     }
 
     /// Every mount, the outer before the inner.
-    pub fn iter(&self) -> impl Iterator<Item = &Mount> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Mount> {
         self.0.iter().rev()
     }
 
     /// The mount exactly at `path`.
-    pub fn at(&self, path: &str) -> Option<&Mount> {
+    pub(super) fn at(&self, path: &str) -> Option<&Mount> {
         self.0.iter().find(|mount| mount.path == Path::new(path))
     }
 
     /// The place of an absolute path, if it lies in a mount.
-    pub fn map(&self, path: &str) -> Option<PathBuf> {
+    pub(super) fn map(&self, path: &str) -> Option<PathBuf> {
         if !path.starts_with('/') {
             return None;
         }
@@ -92,7 +92,7 @@ impl Mounts {
     }
 
     /// An argument with its path rewritten.
-    pub fn rewrite(&self, argument: &str) -> String {
+    pub(super) fn rewrite(&self, argument: &str) -> String {
         if let Some(mapped) = self.map(argument) {
             return mapped.to_string_lossy().into_owned();
         }
@@ -105,7 +105,7 @@ impl Mounts {
     }
 
     /// Makes the links below the container's root; a mount inside another mount is reached by rewriting only.
-    pub fn link(&self, root: &Path) -> io::Result<()> {
+    pub(super) fn link(&self, root: &Path) -> io::Result<()> {
         match fs::remove_dir_all(root) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

@@ -13,7 +13,7 @@ use crate::{
 const GRACE: Duration = Duration::from_secs(5);
 
 /// What is on disk for none of the `live` pods. Asked before a newer pod can have a directory.
-pub fn find(data_dir: &Path, live: &HashSet<String>) -> Vec<PodDir> {
+pub(super) fn find(data_dir: &Path, live: &HashSet<String>) -> Vec<PodDir> {
     match PodDir::all(data_dir) {
         Ok(dirs) => dirs.into_iter().filter(|dir| !live.contains(&dir.uid)).collect(),
         Err(error) => {
@@ -24,7 +24,7 @@ pub fn find(data_dir: &Path, live: &HashSet<String>) -> Vec<PodDir> {
 }
 
 /// Ends the processes of pods that are gone and removes their directories.
-pub async fn remove(shared: Arc<Shared>, orphans: Vec<PodDir>) {
+pub(super) async fn remove(shared: Arc<Shared>, orphans: Vec<PodDir>) {
     let shared = &shared;
     let removals = orphans.into_iter().map(|dir| async move {
         tracing::info!(pod = dir.name, namespace = dir.namespace, uid = dir.uid, "removing what a deleted pod left behind");

@@ -1,6 +1,6 @@
 //! Probes: a loop per probe that checks, counts against the thresholds and reports.
 
-pub mod check;
+pub(super) mod check;
 mod exec;
 mod grpc;
 mod http;
@@ -19,7 +19,7 @@ use self::check::Check;
 
 /// What a probe decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub(super) enum Kind {
     Startup,
     Liveness,
     Readiness,
@@ -27,7 +27,7 @@ pub enum Kind {
 
 impl Kind {
     /// The word in Kubernetes' events.
-    pub fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Startup => "Startup",
             Self::Liveness => "Liveness",
@@ -36,7 +36,7 @@ impl Kind {
     }
 
     /// The container's probe of this kind.
-    pub fn of(self, container: &Container) -> Option<&Probe> {
+    pub(super) fn of(self, container: &Container) -> Option<&Probe> {
         match self {
             Self::Startup => container.startup_probe.as_ref(),
             Self::Liveness => container.liveness_probe.as_ref(),
@@ -47,7 +47,7 @@ impl Kind {
 
 /// One result of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub(super) struct Report {
     pub kind: Kind,
     /// Why the check failed.
     pub failure: Option<String>,
@@ -57,7 +57,7 @@ pub struct Report {
 
 /// Counts results in a row.
 #[derive(Clone, Debug)]
-pub struct Threshold {
+pub(super) struct Threshold {
     successes_needed: i32,
     failures_needed: i32,
     last: Option<bool>,
@@ -65,7 +65,7 @@ pub struct Threshold {
 }
 
 impl Threshold {
-    pub fn of(probe: &Probe) -> Self {
+    pub(super) fn of(probe: &Probe) -> Self {
         Self {
             successes_needed: probe.success_threshold.unwrap_or(1).max(1),
             failures_needed: probe.failure_threshold.unwrap_or(3).max(1),
@@ -75,7 +75,7 @@ impl Threshold {
     }
 
     /// Counts a result; `Some` when there are enough of them in a row.
-    pub fn count(&mut self, success: bool) -> Option<bool> {
+    pub(super) fn count(&mut self, success: bool) -> Option<bool> {
         self.in_a_row = if self.last == Some(success) { self.in_a_row.saturating_add(1) } else { 1 };
         self.last = Some(success);
         let needed = if success { self.successes_needed } else { self.failures_needed };
@@ -84,7 +84,7 @@ impl Threshold {
 }
 
 /// Runs one probe until its container ends (then the task is aborted) or the receiver goes.
-pub async fn run<T: Send + 'static>(
+pub(super) async fn run<T: Send + 'static>(
     kind: Kind,
     probe: Probe,
     check: Result<Check, String>,

@@ -15,11 +15,11 @@ use tokio::sync::Mutex as AsyncMutex;
 use crate::layout::PodDir;
 
 /// The kind in the labels of containers.
-pub const KIND: &str = "Pod";
+pub(super) const KIND: &str = "Pod";
 
 /// Why a container cannot start yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unready {
+pub(crate) struct Unready {
     /// The reason of the container's waiting state.
     pub reason: &'static str,
     pub message: String,
@@ -35,7 +35,7 @@ impl Unready {
 
 /// When an image is fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PullPolicy {
+pub(crate) enum PullPolicy {
     Always,
     IfNotPresent,
     Never,
@@ -43,7 +43,7 @@ pub enum PullPolicy {
 
 impl PullPolicy {
     /// As the container says, else as its image's tag suggests.
-    pub fn of(policy: Option<&str>, image: &str) -> Self {
+    pub(crate) fn of(policy: Option<&str>, image: &str) -> Self {
         match policy {
             Some("Always") => Self::Always,
             Some("Never") => Self::Never,
@@ -61,7 +61,7 @@ impl PullPolicy {
 type Pull = Option<Result<(), String>>;
 
 /// The runtime that pods of other images run in.
-pub struct Containers {
+pub(crate) struct Containers {
     choice: Option<Choice>,
     instance: String,
     data_dir: PathBuf,
@@ -71,7 +71,7 @@ pub struct Containers {
 
 impl Containers {
     /// Nothing is looked for yet; the data directory gets an id by which its containers are known.
-    pub fn new(choice: Option<Choice>, data_dir: &Path) -> io::Result<Self> {
+    pub(crate) fn new(choice: Option<Choice>, data_dir: &Path) -> io::Result<Self> {
         Ok(Self {
             choice,
             instance: causeway_containers::instance(data_dir)?,
@@ -82,17 +82,17 @@ impl Containers {
     }
 
     /// Whether images other than Causeway's own can run at all.
-    pub fn is_enabled(&self) -> bool {
+    pub(crate) fn is_enabled(&self) -> bool {
         self.choice.is_some()
     }
 
     /// The id of this node's data directory.
-    pub fn instance(&self) -> &str {
+    pub(crate) fn instance(&self) -> &str {
         &self.instance
     }
 
     /// A runtime that answers, or where it was looked for.
-    pub async fn runtime(&self) -> Result<Runtime, Unready> {
+    pub(crate) async fn runtime(&self) -> Result<Runtime, Unready> {
         let unavailable = |message| Unready::failed("RuntimeUnavailable", message);
         let Some(choice) = &self.choice else {
             return Err(unavailable("container runtimes are switched off".to_owned()));
@@ -112,7 +112,7 @@ impl Containers {
         Ok(runtime)
     }
 
-    /// Removes containers whose pod is gone and whose keeper died.
+    /// Removes containers whose pod is gone and whose shim died.
     async fn sweep(&self, runtime: &Runtime) {
         let live: HashSet<String> = match PodDir::all(&self.data_dir) {
             Ok(dirs) => dirs.into_iter().map(|dir| dir.uid).collect(),
@@ -132,8 +132,8 @@ impl Containers {
         }
     }
 
-    /// Removes what is left of a pod's containers; usually their keepers have done so.
-    pub async fn remove_pod(&self, uid: &str) {
+    /// Removes what is left of a pod's containers; usually their shims have done so.
+    pub(crate) async fn remove_pod(&self, uid: &str) {
         let Some(runtime) = self.connected.lock().await.clone() else { return };
         let ours = [(labels::INSTANCE, self.instance.as_str()), (labels::OWNER, uid)];
         let removed = async {
@@ -152,7 +152,7 @@ impl Containers {
     }
 
     /// A runtime that holds the image. Pulls go on in the background: ask again.
-    pub async fn with_image(&self, image: &str, policy: PullPolicy) -> Result<Runtime, Unready> {
+    pub(crate) async fn with_image(&self, image: &str, policy: PullPolicy) -> Result<Runtime, Unready> {
         let runtime = self.runtime().await?;
         let found = match runtime.image(image).await {
             Ok(found) => found.is_some(),

@@ -10,14 +10,14 @@ use kube::{Api, Client, ResourceExt};
 
 /// The two kinds of sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub(super) enum Kind {
     ConfigMap,
     Secret,
 }
 
 impl Kind {
     /// The word in Kubernetes' messages.
-    pub fn resource(self) -> &'static str {
+    pub(super) fn resource(self) -> &'static str {
         match self {
             Self::ConfigMap => "configmap",
             Self::Secret => "secret",
@@ -27,7 +27,7 @@ impl Kind {
 
 /// A source by name; `namespace` is that of the pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SourceRef {
+pub(super) struct SourceRef {
     pub kind: Kind,
     pub namespace: String,
     pub name: String,
@@ -35,11 +35,11 @@ pub struct SourceRef {
 
 /// Contents of sources; what is missing is missing in the API.
 #[derive(Clone, Debug, Default)]
-pub struct Sources(HashMap<(Kind, String), BTreeMap<String, Vec<u8>>>);
+pub(super) struct Sources(HashMap<(Kind, String), BTreeMap<String, Vec<u8>>>);
 
 impl Sources {
     /// Reads every source that the pod refers to.
-    pub async fn fetch(client: &Client, pod: &Pod) -> kube::Result<Self> {
+    pub(super) async fn fetch(client: &Client, pod: &Pod) -> kube::Result<Self> {
         let mut contents = HashMap::new();
         for source in references(pod) {
             let found = match source.kind {
@@ -60,12 +60,12 @@ impl Sources {
     }
 
     /// The contents of one source.
-    pub fn get(&self, kind: Kind, name: &str) -> Option<&BTreeMap<String, Vec<u8>>> {
+    pub(super) fn get(&self, kind: Kind, name: &str) -> Option<&BTreeMap<String, Vec<u8>>> {
         self.0.get(&(kind, name.to_owned()))
     }
 
     #[cfg(test)]
-    pub fn with(mut self, kind: Kind, name: &str, entries: &[(&str, &str)]) -> Self {
+    pub(super) fn with(mut self, kind: Kind, name: &str, entries: &[(&str, &str)]) -> Self {
         let entries =
             entries.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect();
         self.0.insert((kind, name.to_owned()), entries);
@@ -84,7 +84,7 @@ fn bytes(data: Option<BTreeMap<String, ByteString>>) -> BTreeMap<String, Vec<u8>
 }
 
 /// Every source that a pod refers to, in environment and volumes.
-pub fn references(pod: &Pod) -> BTreeSet<SourceRef> {
+pub(super) fn references(pod: &Pod) -> BTreeSet<SourceRef> {
     let mut found: Vec<(Kind, Option<&str>)> = Vec::new();
     if let Some(spec) = &pod.spec {
         for container in spec.init_containers.iter().flatten().chain(&spec.containers) {

@@ -11,18 +11,18 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-use super::slot::{Ended, Role, Waiting};
+use super::tracked::{Ended, Role, Waiting};
 
 /// The condition that says why a pod cannot run on this node.
-pub const RUNNABLE: &str = "causeway.dev/Runnable";
+pub(super) const RUNNABLE: &str = "causeway.dev/Runnable";
 
 /// The conditions that the node writes; all others are kept as they are.
-pub const OWN_CONDITIONS: [&str; 6] =
+pub(super) const OWN_CONDITIONS: [&str; 6] =
     ["PodReadyToStartContainers", "PodScheduled", "Initialized", "ContainersReady", "Ready", RUNNABLE];
 
 /// What is known of one container.
 #[derive(Clone, Debug)]
-pub struct View<'a> {
+pub(super) struct View<'a> {
     pub container: &'a Container,
     pub role: Role,
     /// Start of the newest attempt, and how it ended.
@@ -55,7 +55,7 @@ impl View<'_> {
 }
 
 /// What the status is made from besides the containers.
-pub struct Inputs<'a> {
+pub(super) struct Inputs<'a> {
     pub pod: &'a Pod,
     /// The node's address.
     pub address: IpAddr,
@@ -69,7 +69,7 @@ pub struct Inputs<'a> {
 }
 
 /// Builds the status.
-pub fn build(inputs: &Inputs<'_>, views: &[View<'_>]) -> PodStatus {
+pub(super) fn build(inputs: &Inputs<'_>, views: &[View<'_>]) -> PodStatus {
     let before = inputs.pod.status.clone().unwrap_or_default();
     let initialized = views.iter().filter(|view| view.role != Role::Main).all(View::is_initialized);
     let phase = phase(inputs, views, initialized);
@@ -136,7 +136,7 @@ fn phase(inputs: &Inputs<'_>, views: &[View<'_>], initialized: bool) -> &'static
 }
 
 /// The pod's restart policy.
-pub fn restart_policy(pod: &Pod) -> &str {
+pub(super) fn restart_policy(pod: &Pod) -> &str {
     pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()).unwrap_or("Always")
 }
 
@@ -283,7 +283,7 @@ fn conditions(
 }
 
 /// The quality-of-service class by the containers' requests and limits.
-pub fn qos_class(pod: &Pod) -> &'static str {
+pub(super) fn qos_class(pod: &Pod) -> &'static str {
     let Some(spec) = &pod.spec else {
         return "BestEffort";
     };

@@ -12,7 +12,7 @@ const LAST_GRACE: Duration = Duration::from_secs(2);
 const KILL_LIMIT: Duration = Duration::from_secs(5);
 
 /// Carries out a stop; the caller drops it when the process ended. A failed hook is returned to `hook_failed`.
-pub async fn run(
+pub(super) async fn run(
     instance: Instance,
     hook: Option<Result<Check, String>>,
     deadline: Instant,

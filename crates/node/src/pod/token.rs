@@ -13,7 +13,7 @@ use serde_json::json;
 use super::volume;
 
 /// Where in-cluster clients look for their credentials.
-pub const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+pub(super) const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const DEFAULT_LIFETIME: i64 = 3600;
 
 #[derive(Clone, Debug)]
@@ -24,11 +24,11 @@ struct Held {
 
 /// The tokens of one pod, by volume and path.
 #[derive(Clone, Debug, Default)]
-pub struct Tokens(BTreeMap<(String, String), Held>);
+pub(super) struct Tokens(BTreeMap<(String, String), Held>);
 
 impl Tokens {
     /// Asks for the tokens that are missing or due.
-    pub async fn renew(&mut self, client: &Client, pod: &Pod, now: Timestamp) -> kube::Result<()> {
+    pub(super) async fn renew(&mut self, client: &Client, pod: &Pod, now: Timestamp) -> kube::Result<()> {
         let account = account(pod);
         let accounts: Api<ServiceAccount> =
             Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
@@ -60,12 +60,12 @@ impl Tokens {
     }
 
     /// The tokens as volumes need them.
-    pub fn values(&self) -> BTreeMap<(String, String), String> {
+    pub(super) fn values(&self) -> BTreeMap<(String, String), String> {
         self.0.iter().map(|(key, held)| (key.clone(), held.token.clone())).collect()
     }
 
     /// How long until the first one is due.
-    pub fn until_renewal(&self, now: Timestamp) -> Option<Duration> {
+    pub(super) fn until_renewal(&self, now: Timestamp) -> Option<Duration> {
         let first = self.0.values().map(|held| held.renew_at).min()?;
         Some(Duration::from_secs((first.as_second() - now.as_second()).max(1) as u64))
     }
@@ -78,13 +78,13 @@ fn renewal(now: Timestamp, expires: Timestamp) -> Timestamp {
 }
 
 /// The pod's ServiceAccount.
-pub fn account(pod: &Pod) -> String {
+pub(super) fn account(pod: &Pod) -> String {
     let name = pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone());
     name.filter(|name| !name.is_empty()).unwrap_or_else(|| "default".to_owned())
 }
 
 /// Adds the volume with token, CA and namespace that Kubernetes' admission adds, unless the pod has it or declines it.
-pub async fn with_api_access(client: &Client, mut pod: Pod) -> kube::Result<Pod> {
+pub(super) async fn with_api_access(client: &Client, mut pod: Pod) -> kube::Result<Pod> {
     let namespace = pod.namespace().unwrap_or_default();
     let name = account(&pod);
     let Some(spec) = &mut pod.spec else { return Ok(pod) };

@@ -1,6 +1,6 @@
 //! Volumes as directories: what each holds is decided here (pure), written by [`atomic`], linked into containers by `mounts`.
 
-pub mod atomic;
+pub(super) mod atomic;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -19,7 +19,7 @@ const ROOT_CA: &str = "kube-root-ca.crt";
 
 /// Why a volume cannot be set up; the texts are Kubernetes' where it has them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum VolumeError {
+pub(super) enum VolumeError {
     #[error("MountVolume.SetUp failed for volume {volume:?} : {} {name:?} not found", kind.resource())]
     MissingSource { volume: String, kind: Kind, name: String },
     #[error("MountVolume.SetUp failed for volume {volume:?} : references non-existent key: {key}")]
@@ -38,17 +38,17 @@ pub enum VolumeError {
 
 /// One file of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct File {
+pub(super) struct File {
     pub contents: Vec<u8>,
     pub mode: u32,
 }
 
 /// Files by their path in the volume.
-pub type Payload = BTreeMap<String, File>;
+pub(super) type Payload = BTreeMap<String, File>;
 
 /// What a volume is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content {
+pub(super) enum Content {
     /// Files that change with their sources.
     Files(Payload),
     /// A directory that belongs to the pod.
@@ -58,7 +58,7 @@ pub enum Content {
 }
 
 /// Everything that volumes are made from.
-pub struct Inputs<'a> {
+pub(super) struct Inputs<'a> {
     pub pod: &'a Pod,
     pub host: Host<'a>,
     pub sources: &'a Sources,
@@ -68,7 +68,7 @@ pub struct Inputs<'a> {
 }
 
 /// Decides what one volume holds.
-pub fn content(volume: &Volume, inputs: &Inputs<'_>) -> Result<Content, VolumeError> {
+pub(super) fn content(volume: &Volume, inputs: &Inputs<'_>) -> Result<Content, VolumeError> {
     let mut payload = Payload::new();
     let mut writer = Writer { volume: &volume.name, inputs, payload: &mut payload };
     if volume.empty_dir.is_some() {
@@ -105,7 +105,7 @@ pub fn content(volume: &Volume, inputs: &Inputs<'_>) -> Result<Content, VolumeEr
 }
 
 /// The tokens that a pod's volumes ask for.
-pub fn token_requests(pod: &Pod) -> Vec<(String, &ServiceAccountTokenProjection)> {
+pub(super) fn token_requests(pod: &Pod) -> Vec<(String, &ServiceAccountTokenProjection)> {
     let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
     volumes
         .iter()

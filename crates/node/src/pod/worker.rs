@@ -20,15 +20,15 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Shared,
     probe::Report,
-    slot::{Role, Slot},
     sources::{SourceRef, references},
     token::Tokens,
+    tracked::{Role, TrackedContainer},
 };
 use crate::{config::OnShutdown, layout::PodDir, pod::mounts::Mounts, process::Exit};
 
 /// What the API says about the pod.
 #[derive(Clone, Debug)]
-pub enum Update {
+pub(super) enum Update {
     Present(Arc<Pod>),
     Gone,
 }
@@ -64,7 +64,7 @@ struct Volumes {
     failures: u32,
 }
 
-pub struct Worker {
+pub(super) struct Worker {
     shared: Arc<Shared>,
     dir: PodDir,
     /// The pod's own.
@@ -75,7 +75,7 @@ pub struct Worker {
     effective: Option<Pod>,
     gone: bool,
     /// Init containers, then the others, in the order of the spec.
-    slots: Vec<Slot>,
+    containers: Vec<TrackedContainer>,
     tokens: Tokens,
     volumes: Volumes,
     wake_tx: mpsc::Sender<Wake>,
@@ -90,17 +90,17 @@ pub struct Worker {
 
 impl Worker {
     /// A worker that knows what disk and API remember, with running processes adopted.
-    pub fn load(shared: Arc<Shared>, pod: Arc<Pod>) -> io::Result<Self> {
+    pub(super) fn load(shared: Arc<Shared>, pod: Arc<Pod>) -> io::Result<Self> {
         let (namespace, name, uid) =
             (pod.namespace().unwrap_or_default(), pod.name_any(), pod.uid().unwrap_or_default());
         let dir = PodDir::new(&shared.config.data_dir, &namespace, &name, &uid);
         dir.create()?;
         let address = address_of(&shared, &dir, &pod)?;
         let (wake_tx, wake_rx) = mpsc::channel(64);
-        let mut slots = Vec::new();
+        let mut containers = Vec::new();
         if let Some(spec) = &pod.spec {
             for container in spec.init_containers.iter().flatten() {
-                slots.push(Slot::load(
+                containers.push(TrackedContainer::load(
                     &shared.config,
                     &dir,
                     &pod,
@@ -109,12 +109,18 @@ impl Worker {
                 )?);
             }
             for container in &spec.containers {
-                slots.push(Slot::load(&shared.config, &dir, &pod, &container.name, Role::Main)?);
+                containers.push(TrackedContainer::load(
+                    &shared.config,
+                    &dir,
+                    &pod,
+                    &container.name,
+                    Role::Main,
+                )?);
             }
         }
         // A container that runs has an address of its own, given by its runtime.
-        let mut guests = slots.iter().filter(|slot: &&Slot| slot.is_running());
-        let address = guests.find_map(|slot| slot.run.as_ref()?.instance.address()).unwrap_or(address);
+        let mut running = containers.iter().filter(|tracked: &&TrackedContainer| tracked.is_running());
+        let address = running.find_map(|tracked| tracked.run.as_ref()?.instance.address()).unwrap_or(address);
         let mut worker = Self {
             shared,
             dir,
@@ -123,7 +129,7 @@ impl Worker {
             pod,
             effective: None,
             gone: false,
-            slots,
+            containers,
             tokens: Tokens::default(),
             volumes: Volumes { ready: false, stale: true, retry_at: None, failures: 0 },
             wake_tx,
@@ -132,14 +138,14 @@ impl Worker {
             not_runnable: None,
             released: false,
         };
-        for index in 0..worker.slots.len() {
+        for index in 0..worker.containers.len() {
             worker.watch_exit(index);
         }
         Ok(worker)
     }
 
     /// Runs until the pod is gone, or the node stops.
-    pub async fn run(
+    pub(super) async fn run(
         mut self,
         mut update_rx: watch::Receiver<Update>,
         mut changes: broadcast::Receiver<SourceRef>,
@@ -148,12 +154,12 @@ impl Worker {
         let mut adopted = false;
         loop {
             let timer = self.sync(&mut adopted).await;
-            if self.gone && !self.slots.iter().any(Slot::is_running) {
+            if self.gone && !self.containers.iter().any(TrackedContainer::is_running) {
                 if let Err(error) = self.dir.remove() {
                     tracing::warn!(path = %self.dir.path().display(), error = &error as &dyn Error, "cannot remove a pod's directory");
                 }
                 self.shared.addresses.release(&self.dir.uid);
-                if self.slots.iter().any(Slot::is_guest) {
+                if self.containers.iter().any(TrackedContainer::is_runtime_container) {
                     self.shared.containers.remove_pod(&self.dir.uid).await;
                 }
                 return;
@@ -187,8 +193,8 @@ impl Worker {
     async fn sync(&mut self, adopted: &mut bool) -> Timer {
         let mut timer = Timer::default();
         if !std::mem::replace(adopted, true) {
-            for index in 0..self.slots.len() {
-                if self.slots.get(index).is_some_and(Slot::is_running) {
+            for index in 0..self.containers.len() {
+                if self.containers.get(index).is_some_and(TrackedContainer::is_running) {
                     self.start_probes(index);
                 }
             }
@@ -231,9 +237,10 @@ impl Worker {
         }
         self.volumes.stale = true;
         self.volumes.retry_at = None;
-        for slot in &mut self.slots {
-            if slot.waiting.as_ref().is_some_and(|waiting| waiting.reason == "CreateContainerConfigError") {
-                slot.retry_at = None;
+        for tracked in &mut self.containers {
+            if tracked.waiting.as_ref().is_some_and(|waiting| waiting.reason == "CreateContainerConfigError")
+            {
+                tracked.retry_at = None;
             }
         }
     }
@@ -241,30 +248,30 @@ impl Worker {
     async fn apply_wake(&mut self, wake: Wake) {
         match wake {
             Wake::Exited { container, number, exit } => {
-                let Some(slot) = self.slots.get_mut(container) else {
+                let Some(tracked) = self.containers.get_mut(container) else {
                     return;
                 };
-                if slot.run.as_ref().map(|run| run.number) != Some(number) {
+                if tracked.run.as_ref().map(|run| run.number) != Some(number) {
                     return;
                 }
                 let code = exit.code;
-                let delay = slot.ended(exit);
-                if slot.role.restarts(&self.pod, code) {
-                    slot.retry_at = Some(Instant::now() + delay);
+                let delay = tracked.ended(exit);
+                if tracked.role.restarts(&self.pod, code) {
+                    tracked.retry_at = Some(Instant::now() + delay);
                     if !delay.is_zero() && self.pod.metadata.deletion_timestamp.is_none() {
                         let message = format!(
                             "back-off {}s restarting failed container={} pod={}_{}({})",
                             delay.as_secs(),
-                            slot.name,
+                            tracked.name,
                             self.dir.name,
                             self.dir.namespace,
                             self.dir.uid
                         );
-                        slot.wait("CrashLoopBackOff", message);
-                        let _ = std::fs::write(self.dir.waiting_mark(&slot.name), "");
+                        tracked.wait("CrashLoopBackOff", message);
+                        let _ = std::fs::write(self.dir.waiting_mark(&tracked.name), "");
                         let text = format!(
                             "Back-off restarting failed container {} in pod {}_{}({})",
-                            slot.name, self.dir.name, self.dir.namespace, self.dir.uid
+                            tracked.name, self.dir.name, self.dir.namespace, self.dir.uid
                         );
                         self.event("Warning", container, "BackOff", &text).await;
                     }
@@ -293,16 +300,16 @@ impl Worker {
     /// Waits for the end of the running attempt in a task of its own.
     fn watch_exit(&mut self, index: usize) {
         let wake_tx = self.wake_tx.clone();
-        let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.is_running()) else {
+        let Some(tracked) = self.containers.get_mut(index).filter(|tracked| tracked.is_running()) else {
             return;
         };
-        let Some(run) = &slot.run else { return };
+        let Some(run) = &tracked.run else { return };
         let (instance, number) = (run.instance.clone(), run.number);
         let task = tokio::spawn(async move {
             let exit = instance.wait().await;
             let _ = wake_tx.send(Wake::Exited { container: index, number, exit }).await;
         });
-        slot.tasks.push(task.abort_handle());
+        tracked.tasks.push(task.abort_handle());
     }
 
     /// The mounts of a container that runs; those with `subPathExpr` need its environment and are left to the start.
@@ -326,15 +333,15 @@ impl Worker {
             return;
         };
         let deadline = Instant::now() + limit.min(self.grace());
-        for index in 0..self.slots.len() {
+        for index in 0..self.containers.len() {
             self.stop(index, deadline);
         }
         let all_ended = async {
-            while self.slots.iter().any(Slot::is_running) {
+            while self.containers.iter().any(TrackedContainer::is_running) {
                 match self.wake_rx.recv().await {
                     Some(Wake::Exited { container, exit, .. }) => {
-                        if let Some(slot) = self.slots.get_mut(container) {
-                            slot.ended(exit);
+                        if let Some(tracked) = self.containers.get_mut(container) {
+                            tracked.ended(exit);
                         }
                     }
                     Some(Wake::Probed { .. } | Wake::HookFailed { .. }) => {}

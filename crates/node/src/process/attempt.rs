@@ -24,7 +24,7 @@ use super::{Identity, durable};
 
 /// What to run, and for whom.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Launch {
+pub(crate) struct Launch {
     pub program: PathBuf,
     pub args: Vec<String>,
     /// The whole environment; nothing is inherited.
@@ -37,13 +37,14 @@ pub struct Launch {
     pub spec_hash: String,
     pub restart_count: i32,
     /// A container of a runtime in place of a process of this machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub guest: Option<Guest>,
+    // The alias is what earlier versions wrote, whose shims may still run.
+    #[serde(default, alias = "guest", skip_serializing_if = "Option::is_none")]
+    pub runtime_container: Option<RuntimeContainer>,
 }
 
 /// A container of a runtime, which the shim looks after as it does after a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Guest {
+pub(crate) struct RuntimeContainer {
     /// The runtime's socket.
     pub socket: PathBuf,
     pub spec: ContainerSpec,
@@ -51,14 +52,14 @@ pub struct Guest {
 
 /// Who the shim of an attempt is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub(crate) struct Record {
     pub shim: Identity,
     pub started_at: Timestamp,
 }
 
 /// How a process ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exit {
+pub(crate) struct Exit {
     pub code: i32,
     pub signal: Option<i32>,
     pub reason: String,
@@ -68,7 +69,7 @@ pub struct Exit {
 
 impl Exit {
     /// The end of a process that nobody saw, such as by a reboot.
-    pub fn unseen(now: Timestamp) -> Self {
+    pub(crate) fn unseen(now: Timestamp) -> Self {
         Self {
             code: 137,
             signal: None,
@@ -83,15 +84,15 @@ impl Exit {
 
 /// The directory of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attempt(PathBuf);
+pub(crate) struct Attempt(PathBuf);
 
 impl Attempt {
-    pub fn at(directory: impl Into<PathBuf>) -> Self {
+    pub(crate) fn at(directory: impl Into<PathBuf>) -> Self {
         Self(directory.into())
     }
 
     /// The newest attempt below a container's directory, with its number.
-    pub fn newest(container_dir: &Path) -> io::Result<Option<(i32, Self)>> {
+    pub(crate) fn newest(container_dir: &Path) -> io::Result<Option<(i32, Self)>> {
         Ok(Self::numbers(container_dir)?
             .into_iter()
             .max()
@@ -99,7 +100,7 @@ impl Attempt {
     }
 
     /// The numbers of all attempts below a container's directory.
-    pub fn numbers(container_dir: &Path) -> io::Result<Vec<i32>> {
+    pub(crate) fn numbers(container_dir: &Path) -> io::Result<Vec<i32>> {
         let entries = match fs::read_dir(container_dir) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -114,59 +115,59 @@ impl Attempt {
         Ok(numbers)
     }
 
-    pub fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         &self.0
     }
 
-    pub fn log(&self) -> PathBuf {
+    pub(crate) fn log(&self) -> PathBuf {
         self.0.join("log")
     }
 
-    pub fn rotated_log(&self) -> PathBuf {
+    pub(crate) fn rotated_log(&self) -> PathBuf {
         self.0.join("log.1")
     }
 
-    pub fn start_error(&self) -> PathBuf {
+    pub(crate) fn start_error(&self) -> PathBuf {
         self.0.join("start-error")
     }
 
-    pub fn launch(&self) -> io::Result<Option<Launch>> {
+    pub(crate) fn launch(&self) -> io::Result<Option<Launch>> {
         durable::read_json(&self.0.join("launch.json"))
     }
 
-    pub fn record(&self) -> io::Result<Option<Record>> {
+    pub(crate) fn record(&self) -> io::Result<Option<Record>> {
         durable::read_json(&self.0.join("record.json"))
     }
 
-    pub fn child(&self) -> io::Result<Option<Identity>> {
+    pub(crate) fn child(&self) -> io::Result<Option<Identity>> {
         durable::read_json(&self.0.join("child.json"))
     }
 
-    pub fn address(&self) -> io::Result<Option<IpAddr>> {
+    pub(crate) fn address(&self) -> io::Result<Option<IpAddr>> {
         durable::read_json(&self.0.join("address.json"))
     }
 
-    pub fn exit(&self) -> io::Result<Option<Exit>> {
+    pub(crate) fn exit(&self) -> io::Result<Option<Exit>> {
         durable::read_json(&self.0.join("exit.json"))
     }
 
-    pub fn write_launch(&self, launch: &Launch) -> io::Result<()> {
+    pub(crate) fn write_launch(&self, launch: &Launch) -> io::Result<()> {
         durable::write_json(&self.0.join("launch.json"), launch)
     }
 
-    pub fn write_record(&self, record: &Record) -> io::Result<()> {
+    pub(crate) fn write_record(&self, record: &Record) -> io::Result<()> {
         durable::write_json(&self.0.join("record.json"), record)
     }
 
-    pub fn write_child(&self, child: &Identity) -> io::Result<()> {
+    pub(crate) fn write_child(&self, child: &Identity) -> io::Result<()> {
         durable::write_json(&self.0.join("child.json"), child)
     }
 
-    pub fn write_address(&self, address: IpAddr) -> io::Result<()> {
+    pub(crate) fn write_address(&self, address: IpAddr) -> io::Result<()> {
         durable::write_json(&self.0.join("address.json"), &address)
     }
 
-    pub fn write_exit(&self, exit: &Exit) -> io::Result<()> {
+    pub(crate) fn write_exit(&self, exit: &Exit) -> io::Result<()> {
         durable::write_json(&self.0.join("exit.json"), exit)
     }
 }

@@ -19,11 +19,11 @@ use crate::config::ShimCommand;
 
 const START_LIMIT: Duration = Duration::from_secs(30);
 /// A runtime may have to lay out an image on a busy disk.
-const GUEST_START_LIMIT: Duration = Duration::from_mins(3);
+const CONTAINER_START_LIMIT: Duration = Duration::from_mins(3);
 
 /// Why an attempt could not be started.
 #[derive(Debug, thiserror::Error)]
-pub enum InstanceError {
+pub(crate) enum InstanceError {
     #[error("cannot prepare {path}")]
     Prepare { path: PathBuf, source: io::Error },
     #[error("cannot start the shim {path}")]
@@ -36,7 +36,7 @@ pub enum InstanceError {
 
 /// One attempt with, while it runs, a handle on its shim.
 #[derive(Clone, Debug)]
-pub struct Instance {
+pub(crate) struct Instance {
     pub attempt: Attempt,
     pub launch: Launch,
     pub started_at: Timestamp,
@@ -45,7 +45,7 @@ pub struct Instance {
 
 impl Instance {
     /// Starts the process; when this returns it is on record and survives the node.
-    pub async fn start(
+    pub(crate) async fn start(
         directory: PathBuf,
         launch: Launch,
         shim: &ShimCommand,
@@ -92,7 +92,7 @@ impl Instance {
             BufReader::new(stdout).read_line(&mut answer).await?;
             Ok::<_, io::Error>(answer)
         };
-        let limit = if launch.guest.is_some() { GUEST_START_LIMIT } else { START_LIMIT };
+        let limit = if launch.runtime_container.is_some() { CONTAINER_START_LIMIT } else { START_LIMIT };
         match timeout(limit, talk).await {
             Ok(Ok(answer)) if answer.trim() == "started" => {}
             Ok(Ok(answer)) => return Err(not_started(answer.trim())),
@@ -106,7 +106,7 @@ impl Instance {
     }
 
     /// Finds an attempt of an earlier life of the node; `None` when it never came to a start.
-    pub fn load(attempt: Attempt) -> io::Result<Option<Self>> {
+    pub(crate) fn load(attempt: Attempt) -> io::Result<Option<Self>> {
         let (Some(launch), Some(record)) = (attempt.launch()?, attempt.record()?) else {
             return Ok(None);
         };
@@ -115,7 +115,7 @@ impl Instance {
     }
 
     /// How it ended, or `None` while it runs.
-    pub fn exit(&self) -> Option<Exit> {
+    pub(crate) fn exit(&self) -> Option<Exit> {
         match &self.shim {
             Some(_) if self.shim_alive() => None,
             _ => Some(self.read_exit()),
@@ -123,13 +123,13 @@ impl Instance {
     }
 
     /// The address of a container that has one of its own.
-    pub fn address(&self) -> Option<IpAddr> {
-        self.launch.guest.as_ref()?;
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.launch.runtime_container.as_ref()?;
         self.attempt.address().ok().flatten()
     }
 
     /// Waits for the end.
-    pub async fn wait(&self) -> Exit {
+    pub(crate) async fn wait(&self) -> Exit {
         if let Some(shim) = &self.shim {
             // A pidfd is readable once the process ended. An error can only mean that there is nothing to wait for.
             let _ = shim.readable().await;
@@ -138,18 +138,18 @@ impl Instance {
     }
 
     /// Asks the process to end (SIGTERM).
-    pub fn terminate(&self) {
+    pub(crate) fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
     /// Ends the process and all of its process group at once (SIGKILL).
-    pub fn kill(&self) {
+    pub(crate) fn kill(&self) {
         // SIGKILL on the shim would lose the exit record; the shim kills the group on SIGUSR1.
         self.signal(Signal::USR1);
     }
 
     /// Ends a shim that does not answer; the process ends with it, by its parent-death signal.
-    pub fn kill_shim(&self) {
+    pub(crate) fn kill_shim(&self) {
         self.signal(Signal::KILL);
     }
 

@@ -14,7 +14,7 @@ const MAX_LINE: usize = 16 * 1024;
 
 /// Which output a line came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
+pub(super) enum Stream {
     Stdout,
     Stderr,
 }
@@ -29,7 +29,7 @@ impl Stream {
 }
 
 /// The log of one attempt: the current file and one older one.
-pub struct LogFile {
+pub(super) struct LogFile {
     path: PathBuf,
     rotated: PathBuf,
     file: Option<File>,
@@ -40,7 +40,7 @@ pub struct LogFile {
 }
 
 impl LogFile {
-    pub fn open(path: PathBuf, rotated: PathBuf) -> io::Result<Self> {
+    pub(super) fn open(path: PathBuf, rotated: PathBuf) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
         let size = file.metadata()?.len();
         Ok(Self {
@@ -54,7 +54,7 @@ impl LogFile {
     }
 
     /// Adds output; whole lines are written at once, a rest waits for its end.
-    pub fn append(&mut self, stream: Stream, output: &[u8], now: Timestamp) {
+    pub(super) fn append(&mut self, stream: Stream, output: &[u8], now: Timestamp) {
         let mut pending = std::mem::take(&mut self.partial[stream as usize]);
         pending.extend_from_slice(output);
         let mut entries = Vec::with_capacity(pending.len() + 64);
@@ -74,7 +74,7 @@ impl LogFile {
     }
 
     /// Writes what has no line end.
-    pub fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         for stream in [Stream::Stdout, Stream::Stderr] {
             let rest = std::mem::take(&mut self.partial[stream as usize]);
             if !rest.is_empty() {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// What a controller has to do about an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub(super) enum Claim {
     /// Owned and selected.
     Mine,
     /// Selected and without a controller.
@@ -20,7 +20,7 @@ pub enum Claim {
 }
 
 /// Decides about one object; a controller that is being deleted adopts nothing.
-pub fn claim(owner: &ObjectMeta, selector: &Selector, object: &ObjectMeta) -> Claim {
+pub(super) fn claim(owner: &ObjectMeta, selector: &Selector, object: &ObjectMeta) -> Claim {
     let none = BTreeMap::new();
     let selected = selector.matches(object.labels.as_ref().unwrap_or(&none));
     match controller_uid(object) {
@@ -39,13 +39,13 @@ pub fn claim(owner: &ObjectMeta, selector: &Selector, object: &ObjectMeta) -> Cl
 }
 
 /// The uid of the controller that owns an object.
-pub fn controller_uid(object: &ObjectMeta) -> Option<&str> {
+pub(super) fn controller_uid(object: &ObjectMeta) -> Option<&str> {
     let owners = object.owner_references.as_deref().unwrap_or_default();
     owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
 }
 
 /// The selector of a workload; one that cannot be read selects nothing.
-pub fn selector(selector: &LabelSelector) -> Option<Selector> {
+pub(super) fn selector(selector: &LabelSelector) -> Option<Selector> {
     let empty = selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
         && selector.match_expressions.as_ref().is_none_or(Vec::is_empty);
     if empty {
@@ -55,7 +55,7 @@ pub fn selector(selector: &LabelSelector) -> Option<Selector> {
 }
 
 /// A merge patch that adds or removes the owner; the uid makes it fail on another object of the same name.
-pub fn ownership_patch(
+pub(super) fn ownership_patch(
     object: &ObjectMeta,
     owner: &k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference,
     own: bool,

@@ -46,7 +46,7 @@ struct Context {
 }
 
 /// Runs the controller until `shutdown`.
-pub async fn run(client: Client, recorder: Recorder, shutdown: CancellationToken) {
+pub(super) async fn run(client: Client, recorder: Recorder, shutdown: CancellationToken) {
     let context = Arc::new(Context { client: client.clone(), recorder, failures: Failures::default() });
     let controller = Controller::new(Api::<Deployment>::all(client.clone()), watcher::Config::default());
     let store = controller.store();

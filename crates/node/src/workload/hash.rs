@@ -3,12 +3,12 @@
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
 /// The label that tells the pods of one template from those of another.
-pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
+pub(super) const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Hash of a template; `collisions` is the Deployment's collision count.
-pub fn template_hash(template: &PodTemplateSpec, collisions: Option<i32>) -> String {
+pub(super) fn template_hash(template: &PodTemplateSpec, collisions: Option<i32>) -> String {
     let json = serde_json::to_vec(&without_hash(template)).expect("a pod template has only string keys");
     let mut hash = fnv32a(0x811c_9dc5, &json);
     if let Some(collisions) = collisions {
@@ -19,7 +19,7 @@ pub fn template_hash(template: &PodTemplateSpec, collisions: Option<i32>) -> Str
 }
 
 /// True when two templates differ in nothing but the hash label.
-pub fn same_template(a: &PodTemplateSpec, b: &PodTemplateSpec) -> bool {
+pub(super) fn same_template(a: &PodTemplateSpec, b: &PodTemplateSpec) -> bool {
     without_hash(a) == without_hash(b)
 }
 

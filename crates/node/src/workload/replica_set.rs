@@ -1,6 +1,6 @@
 //! ReplicaSet → Pods: keeps as many pods of a template as asked for, and counts them.
 
-pub mod plan;
+pub(super) mod plan;
 
 use std::{error::Error as StdError, sync::Arc, time::Duration};
 
@@ -40,14 +40,14 @@ struct Context {
 }
 
 /// Runs the controller until `shutdown`.
-pub async fn run(client: Client, recorder: Recorder, shutdown: CancellationToken) {
+pub(super) async fn run(client: Client, recorder: Recorder, shutdown: CancellationToken) {
     let context = Arc::new(Context { client: client.clone(), recorder, failures: Failures::default() });
     let controller = Controller::new(Api::<ReplicaSet>::all(client.clone()), watcher::Config::default());
     let store = controller.store();
     controller
         .with_config(Config::default().concurrency(4))
         .owns(Api::<Pod>::all(client.clone()), watcher::Config::default())
-        // Orphans have no owner to tell, so whoever selects them is asked.
+        // An orphan names no owner, so every ReplicaSet that selects it is looked at.
         .watches(Api::<Pod>::all(client), watcher::Config::default(), move |pod| selecting(&store, &pod))
         .graceful_shutdown_on(async move { shutdown.cancelled().await })
         .run(reconcile, on_error, context)
@@ -211,4 +211,4 @@ async fn write_status(
 }
 
 /// Upper bound for a wait, so that a clock that jumps is noticed.
-pub const LONGEST_WAIT: Duration = Duration::from_hours(1);
+pub(super) const LONGEST_WAIT: Duration = Duration::from_hours(1);

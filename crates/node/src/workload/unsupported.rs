@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::events::Recorder;
 
 /// Watches the kinds that are stored but not run.
-pub async fn run(client: Client, recorder: Recorder, shutdown: CancellationToken) {
+pub(super) async fn run(client: Client, recorder: Recorder, shutdown: CancellationToken) {
     let watches = async {
         tokio::join!(watch::<StatefulSet>(client.clone(), &recorder), watch::<DaemonSet>(client, &recorder));
     };

@@ -1,6 +1,6 @@
 //! The node beside an API server in the same process, with real child processes.
 
-mod guests;
+mod containers;
 mod pods;
 mod workloads;
 mod world;

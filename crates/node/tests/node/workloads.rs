@@ -132,6 +132,14 @@ async fn deleted_pods_are_replaced_and_orphans_adopted() {
         if pod.owner_references().is_empty() { Ok(()) } else { Err(format!("{:?}", pod.owner_references())) }
     })
     .await;
+    // The Deployment is complete until its status follows, so that says nothing yet.
+    eventually("another pod is made in its place, and the first is gone", async || {
+        let pods = world.pods().await;
+        let is_new = |pod: &Pod| ![before.uid(), after.uid()].contains(&pod.uid());
+        pods.iter().all(|pod| pod.uid() != before.uid())
+            && pods.iter().any(|pod| is_new(pod) && is_ready(pod))
+    })
+    .await;
     complete(&world, 1).await;
     assert_eq!(world.pods().await.len(), 2);
     world.finish().await;

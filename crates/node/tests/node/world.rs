@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub struct World {
+pub(crate) struct World {
     pub client: Client,
     pub dir: TempDir,
     pub containers: Option<Choice>,
@@ -27,12 +27,12 @@ pub struct World {
 
 impl World {
     /// A fresh server with a node that runs processes only.
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::start_with(None).await
     }
 
     /// A fresh server with a node that runs other images in this runtime.
-    pub async fn start_with(containers: Option<Choice>) -> Self {
+    pub(crate) async fn start_with(containers: Option<Choice>) -> Self {
         let cluster = Cluster::start().await;
         let mut world = Self {
             client: cluster.client.clone(),
@@ -45,7 +45,7 @@ impl World {
         world
     }
 
-    pub fn start_node(&mut self) {
+    pub(crate) fn start_node(&mut self) {
         let mut config = Config::new("test-node", self.data_dir(), "/bin/sh");
         config.own_image = "example.test/own".into();
         config.commands = CommandPolicy::Any;
@@ -61,41 +61,41 @@ impl World {
     }
 
     /// Ends the node without letting it clean up, as `kill -9` would.
-    pub async fn crash_node(&mut self) {
+    pub(crate) async fn crash_node(&mut self) {
         let (task, _) = self.node.take().expect("a node runs");
         task.abort();
         let _ = task.await;
     }
 
-    pub async fn stop_node(&mut self) {
+    pub(crate) async fn stop_node(&mut self) {
         let (task, shutdown) = self.node.take().expect("a node runs");
         shutdown.cancel();
         task.await.expect("the node ends cleanly");
     }
 
     /// Ends everything, with all processes.
-    pub async fn finish(mut self) {
+    pub(crate) async fn finish(mut self) {
         if self.node.is_some() {
             self.stop_node().await;
         }
     }
 
-    pub fn data_dir(&self) -> PathBuf {
+    pub(crate) fn data_dir(&self) -> PathBuf {
         self.dir.path().join("node")
     }
 
-    pub fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.dir.path().join(name).display().to_string()
     }
 
-    pub fn api<K>(&self) -> Api<K>
+    pub(crate) fn api<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
         self.cluster.api()
     }
 
-    pub async fn create<K>(&self, object: Value) -> K
+    pub(crate) async fn create<K>(&self, object: Value) -> K
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
             + Serialize
@@ -107,17 +107,17 @@ impl World {
         self.api::<K>().create(&PostParams::default(), &object).await.expect("the object is accepted")
     }
 
-    pub async fn delete_pod(&self, name: &str, grace: u32) {
+    pub(crate) async fn delete_pod(&self, name: &str, grace: u32) {
         let params = DeleteParams { grace_period_seconds: Some(grace), ..DeleteParams::default() };
         self.api::<Pod>().delete(name, &params).await.expect("the pod can be deleted");
     }
 
-    pub async fn pods(&self) -> Vec<Pod> {
+    pub(crate) async fn pods(&self) -> Vec<Pod> {
         self.api::<Pod>().list(&kube::api::ListParams::default()).await.expect("pods can be listed").items
     }
 
     /// Waits until the pod is as `wanted` says.
-    pub async fn pod(&self, name: &str, what: &str, wanted: impl Fn(&Pod) -> bool) -> Pod {
+    pub(crate) async fn pod(&self, name: &str, what: &str, wanted: impl Fn(&Pod) -> bool) -> Pod {
         eventually(what, async || {
             let pod = self.api::<Pod>().get_opt(name).await.expect("the pod can be read");
             match pod {
@@ -128,7 +128,7 @@ impl World {
         .await
     }
 
-    pub async fn logs(&self, pod: &str, options: LogOptions) -> String {
+    pub(crate) async fn logs(&self, pod: &str, options: LogOptions) -> String {
         let reader = LogReader::new(self.data_dir());
         let stream = reader.open("default", pod, "main", options).await.expect("the log can be read");
         let chunks: Vec<_> = stream.collect().await;
@@ -140,42 +140,42 @@ impl World {
 }
 
 /// A pod whose only container runs a script; `extra` goes into the container.
-pub fn pod(name: &str, script: &str, extra: Value) -> Value {
+pub(crate) fn pod(name: &str, script: &str, extra: Value) -> Value {
     json!({
         "metadata": {"name": name, "labels": {"app": name}},
         "spec": {"terminationGracePeriodSeconds": 5, "containers": [container(script, extra)]},
     })
 }
 
-pub fn container(script: &str, extra: Value) -> Value {
+pub(crate) fn container(script: &str, extra: Value) -> Value {
     let mut container =
         json!({"name": "main", "image": "example.test/own:1", "command": ["/bin/sh", "-c", script]});
     container.as_object_mut().expect("an object").extend(extra.as_object().expect("an object").clone());
     container
 }
 
-pub fn is_ready(pod: &Pod) -> bool {
+pub(crate) fn is_ready(pod: &Pod) -> bool {
     condition(pod, "Ready").is_some_and(|(status, _)| status == "True")
 }
 
-pub fn condition(pod: &Pod, type_: &str) -> Option<(String, String)> {
+pub(crate) fn condition(pod: &Pod, type_: &str) -> Option<(String, String)> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let found = conditions.iter().find(|condition| condition.type_ == type_)?;
     Some((found.status.clone(), found.message.clone().unwrap_or_default()))
 }
 
-pub fn phase(pod: &Pod) -> &str {
+pub(crate) fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
 }
 
 /// The reason why the first container waits.
-pub fn waiting(pod: &Pod) -> Option<(String, String)> {
+pub(crate) fn waiting(pod: &Pod) -> Option<(String, String)> {
     let status = pod.status.as_ref()?.container_statuses.as_ref()?.first()?;
     let waiting = status.state.as_ref()?.waiting.as_ref()?;
     Some((waiting.reason.clone()?, waiting.message.clone().unwrap_or_default()))
 }
 
-pub fn restarts(pod: &Pod) -> i32 {
+pub(crate) fn restarts(pod: &Pod) -> i32 {
     let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
     statuses.and_then(|statuses| statuses.first()).map_or(0, |status| status.restart_count)
 }

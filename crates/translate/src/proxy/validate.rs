@@ -10,7 +10,7 @@ mod ports;
 use std::time::Duration;
 
 use causeway_api::conditions::Reason;
-use causeway_api::{ProxyServer, ProxyServerSpec};
+use causeway_api::{Engine, ProxyServer, ProxyServerSpec};
 use causeway_ir::{self as ir, Limit, Name, Period, Problem};
 use kube::ResourceExt;
 
@@ -93,6 +93,14 @@ impl Findings<'_> {
             self.add("spec.backends", "is empty: name at least one Service to forward to");
         }
         let connections = spec.connection_limit.and_then(|limit| self.limit("spec.connectionLimit", limit));
+        let connections_per_source =
+            spec.connections_per_source.and_then(|limit| self.limit("spec.connectionsPerSource", limit));
+        if connections_per_source.is_some() && spec.engine == Some(Engine::Envoy) {
+            self.add(
+                "spec.connectionsPerSource",
+                "Envoy can't count connections by client address: leave it out, or write `engine: Native`",
+            );
+        }
         if spec.drain_seconds < 0 {
             self.add("spec.drainSeconds", "must be at least 0");
         }
@@ -106,7 +114,7 @@ impl Findings<'_> {
             is_attached: spec.network_config.network_attachment_name.is_some(),
             listeners,
             backends: backends.into_iter().map(|(backend, _)| backend).collect(),
-            limits: ir::Limits { connections, ..ir::Limits::default() },
+            limits: ir::Limits { connections, connections_per_source, ..ir::Limits::default() },
             drain_timeout: Duration::from_secs(u64::try_from(spec.drain_seconds).unwrap_or_default()),
         })
     }

@@ -215,13 +215,14 @@ async fn accept(
 ) {
     loop {
         match listener.accept().await {
-            Ok((socket, source)) => match open(&end, &rules.borrow(), &tally, source) {
-                Some((stream, place)) => drop(tokio::spawn(carry(stream, socket, place, cut.clone()))),
-                None => {
+            Ok((socket, source)) => {
+                if let Some((stream, place)) = open(&end, &rules.borrow(), &tally, source) {
+                    tokio::spawn(carry(stream, socket, place, cut.clone()));
+                } else {
                     tally.refused();
                     reset_on_close(&socket);
                 }
-            },
+            }
             Err(error) => {
                 tracing::warn!(%error, "can't accept a client");
                 sleep(ACCEPT_PAUSE).await;

@@ -9,12 +9,23 @@ use causeway_ir::{
 /// What keeps a valid plan from being served to Envoy, each with the path of the field; empty when nothing does.
 pub fn problems(plan: &Plan) -> Vec<Problem> {
     let Plan { listeners, clusters, links, limits, drain_timeout: _ } = plan;
-    let Limits { connections: _, handshake_timeout: _, new_connections_per_second: _ } = limits;
+    let Limits {
+        connections: _,
+        connections_per_source,
+        handshake_timeout: _,
+        new_connections_per_second: _,
+    } = limits;
+    let sources = connections_per_source.map(|_| {
+        problem(
+            "limits.connectionsPerSource".to_owned(),
+            "Envoy can't count connections by client address: leave it out, or use our own engine",
+        )
+    });
     let links =
         (0..links.len()).map(|at| problem(format!("links[{at}]"), "Envoy has no links: use our own engine"));
     let listeners = listeners.iter().enumerate().flat_map(|(at, listener)| in_listener(at, listener));
     let clusters = clusters.iter().enumerate().flat_map(|(at, cluster)| in_cluster(at, cluster));
-    links.chain(listeners).chain(clusters).collect()
+    sources.into_iter().chain(links).chain(listeners).chain(clusters).collect()
 }
 
 fn problem(path: String, message: &str) -> Problem {

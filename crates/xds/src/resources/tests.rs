@@ -274,7 +274,8 @@ clusters:
 - {name: c, transport: {tls: {}}}
 - {name: d, transport: {link: home}, endpoints: [{address: '10.0.0.1:1'}, {address: 'place:web'}]}
 links:
-- {name: home, meet: {listen: '127.0.0.1:5'}, identity: i, authorities: a}",
+- {name: home, meet: {listen: '127.0.0.1:5'}, identity: i, authorities: a}
+limits: {connectionsPerSource: 8}",
     )
     .unwrap();
     let found = problems(&plan);
@@ -282,6 +283,7 @@ links:
     assert_eq!(
         paths,
         [
+            "limits.connectionsPerSource",
             "links[0]",
             "listeners[0].protocol.http",
             "listeners[1].protocol.tls.routes[1].action.terminate",

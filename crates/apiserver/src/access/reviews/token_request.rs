@@ -15,7 +15,7 @@ const MAX_SECONDS: i64 = 1 << 32;
 
 impl Access {
     /// Answers a `TokenRequest` created at the `token` subresource of a ServiceAccount.
-    pub fn request_token(
+    pub(crate) fn request_token(
         &self,
         account_namespace: &str,
         account_name: &str,

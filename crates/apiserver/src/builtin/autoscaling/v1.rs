@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::Autoscaler;
-use crate::builtin::field::{child, items, text};
+use crate::builtin::json::{child, items, text};
 use crate::builtin::print;
 use crate::error::FieldError;
 use crate::object;

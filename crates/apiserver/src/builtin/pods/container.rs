@@ -5,19 +5,19 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::builtin::check::{Errors, join};
-use crate::builtin::field::{entries, int, is_set, items, text};
+use crate::builtin::json::{entries, int, is_set, items, text};
 use crate::builtin::quantity::{self, COMPLAINT};
 use crate::builtin::syntax;
 use crate::error::{FieldError, FieldErrorKind};
 
 /// What the pod around a container offers.
-pub struct Scope<'a> {
+pub(super) struct Scope<'a> {
     pub volumes: &'a BTreeSet<&'a str>,
     pub init: bool,
     pub host_network: bool,
 }
 
-pub fn validate(container: &Value, path: &str, scope: &Scope, errors: &mut Errors) {
+pub(super) fn validate(container: &Value, path: &str, scope: &Scope, errors: &mut Errors) {
     if errors.need(container, path, "name") {
         let name = text(container, "name");
         errors.complain(&join(path, "name"), name, syntax::label(name));

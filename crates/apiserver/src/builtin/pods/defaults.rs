@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::builtin::field::{child, fill, fill_empty, flag, items_mut, made, text};
+use crate::builtin::json::{child, fill, fill_empty, flag, items_mut, made, text};
 use crate::builtin::quantity;
 
 const CONTAINER_LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 const FILE_MODE: i64 = 0o644;
 
 /// Defaults of a pod template: its `spec` and everything inside.
-pub fn template(template: &mut Value) {
+pub(crate) fn template(template: &mut Value) {
     made(template, "metadata");
     if let Some(spec) = child(template, "spec") {
         pod_spec(spec);
@@ -17,7 +17,7 @@ pub fn template(template: &mut Value) {
 }
 
 /// Defaults that templates and pods have in common.
-pub fn pod_spec(spec: &mut Value) {
+pub(crate) fn pod_spec(spec: &mut Value) {
     fill_empty(spec, "dnsPolicy", "ClusterFirst");
     fill_empty(spec, "restartPolicy", "Always");
     fill(spec, "securityContext", json!({}));
@@ -39,7 +39,7 @@ pub fn pod_spec(spec: &mut Value) {
 }
 
 /// Defaults of pods alone.
-pub fn pod(spec: &mut Value) {
+pub(crate) fn pod(spec: &mut Value) {
     fill(spec, "enableServiceLinks", true);
     let host_network = flag(spec, "hostNetwork");
     for list in ["containers", "initContainers"] {
@@ -159,8 +159,8 @@ fn is_latest(image: &str) -> bool {
 }
 
 /// The quality of service that a pod's requests and limits give it.
-pub fn qos_class(spec: &Value) -> &'static str {
-    use crate::builtin::field::items;
+pub(crate) fn qos_class(spec: &Value) -> &'static str {
+    use crate::builtin::json::items;
     let (mut any, mut guaranteed) = (false, true);
     for container in ["containers", "initContainers"].into_iter().flat_map(|l| items(spec, l)) {
         for resource in ["cpu", "memory"] {

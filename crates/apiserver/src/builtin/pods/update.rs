@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use crate::builtin::check::Errors;
-use crate::builtin::field::{int, is_set, items, text};
+use crate::builtin::json::{int, is_set, items, text};
 use crate::builtin::syntax;
 
 const MUTABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
                        `spec.tolerations` (only additions to existing tolerations),\
                        `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
-pub fn validate(new: &Value, old: &Value, errors: &mut Errors) {
+pub(super) fn validate(new: &Value, old: &Value, errors: &mut Errors) {
     for list in ["containers", "initContainers"] {
         if items(new, list).len() != items(old, list).len() {
             errors.forbidden(format!("spec.{list}"), "pod updates may not add or remove containers");

@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use super::container::{self, Scope};
 use crate::builtin::check::{Errors, join};
-use crate::builtin::field::{flag, int, is_set, items, text};
+use crate::builtin::json::{flag, int, is_set, items, text};
 use crate::builtin::metadata;
 use crate::builtin::syntax;
 
 /// Checks a pod template: labels, annotations and spec. `extra_volumes` come from elsewhere, such as a
 /// StatefulSet's claim templates.
-pub fn template(template: &Value, path: &str, extra_volumes: &[&str], errors: &mut Errors) {
+pub(crate) fn template(template: &Value, path: &str, extra_volumes: &[&str], errors: &mut Errors) {
     let meta = join(path, "metadata");
     errors.labels(&template["metadata"], &meta, "labels");
     metadata::annotations(&template["metadata"], &meta, errors);
@@ -25,7 +25,7 @@ pub fn template(template: &Value, path: &str, extra_volumes: &[&str], errors: &m
     }
 }
 
-pub fn pod_spec(spec: &Value, path: &str, extra_volumes: &[&str], errors: &mut Errors) {
+pub(crate) fn pod_spec(spec: &Value, path: &str, extra_volumes: &[&str], errors: &mut Errors) {
     let mut volumes = volumes(spec, path, errors);
     volumes.extend(extra_volumes);
     containers(spec, path, &volumes, errors);

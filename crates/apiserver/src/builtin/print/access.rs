@@ -4,18 +4,18 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{AGE, NAME, age, col, name, wide};
-use crate::builtin::field::{items, text};
+use crate::builtin::json::{items, text};
 use crate::object::meta;
 use crate::resource::ColumnDef;
 
-pub const CREATED: &[ColumnDef] = &[NAME, col("Created At", "date", "When the object was created.")];
+pub(crate) const CREATED: &[ColumnDef] = &[NAME, col("Created At", "date", "When the object was created.")];
 
 /// Roles and CRDs show their creation as a time, not as an age.
-pub fn created(object: &Value, _now: Timestamp) -> Vec<Value> {
+pub(crate) fn created(object: &Value, _now: Timestamp) -> Vec<Value> {
     vec![name(object), meta(object, "creationTimestamp").into()]
 }
 
-pub const BINDING: &[ColumnDef] = &[
+pub(crate) const BINDING: &[ColumnDef] = &[
     NAME,
     col("Role", "string", "The role that is granted."),
     AGE,
@@ -24,7 +24,7 @@ pub const BINDING: &[ColumnDef] = &[
     wide("ServiceAccounts", "ServiceAccounts that have the role by this binding."),
 ];
 
-pub fn binding(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn binding(object: &Value, now: Timestamp) -> Vec<Value> {
     let role = &object["roleRef"];
     let subjects = |kind: &str| -> Value {
         items(object, "subjects")

@@ -4,17 +4,17 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{AGE, NAME, age, col, name, or, wide};
-use crate::builtin::field::{flag, items, text, texts};
+use crate::builtin::json::{flag, items, text, texts};
 use crate::object;
 use crate::resource::ColumnDef;
 
-pub const NAMESPACE: &[ColumnDef] = &[NAME, col("Status", "string", "Active or Terminating."), AGE];
+pub(crate) const NAMESPACE: &[ColumnDef] = &[NAME, col("Status", "string", "Active or Terminating."), AGE];
 
-pub fn namespace(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn namespace(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(object), text(&object["status"], "phase").into(), age(object, now)]
 }
 
-pub const NODE: &[ColumnDef] = &[
+pub(crate) const NODE: &[ColumnDef] = &[
     NAME,
     col("Status", "string", "Whether the node is ready and takes pods."),
     col("Roles", "string", "The roles of the node, from its labels."),
@@ -27,7 +27,7 @@ pub const NODE: &[ColumnDef] = &[
     wide("Container-Runtime", "What runs the containers."),
 ];
 
-pub fn node(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn node(object: &Value, now: Timestamp) -> Vec<Value> {
     let info = &object["status"]["nodeInfo"];
     let address = |ty: &str| {
         items(&object["status"], "addresses")
@@ -77,13 +77,13 @@ fn node_roles(node: &Value) -> String {
     or(&roles.join(","), "<none>").to_owned()
 }
 
-pub const LEASE: &[ColumnDef] = &[NAME, col("Holder", "string", "Who holds the lease."), AGE];
+pub(crate) const LEASE: &[ColumnDef] = &[NAME, col("Holder", "string", "Who holds the lease."), AGE];
 
-pub fn lease(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn lease(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(object), text(&object["spec"], "holderIdentity").into(), age(object, now)]
 }
 
-pub const CLAIM: &[ColumnDef] = &[
+pub(crate) const CLAIM: &[ColumnDef] = &[
     NAME,
     col("Status", "string", "Whether the claim is bound."),
     col("Volume", "string", "The volume that is bound to the claim."),
@@ -95,7 +95,7 @@ pub const CLAIM: &[ColumnDef] = &[
     wide("VolumeMode", "File system or block device."),
 ];
 
-pub fn claim(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn claim(object: &Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&object["spec"], &object["status"]);
     let phase = if object::is_terminating(object) { "Terminating" } else { text(status, "phase") };
     let bound = !text(spec, "volumeName").is_empty();

@@ -4,27 +4,27 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{AGE, NAME, age, col, name};
-use crate::builtin::field::{entries, items, text};
+use crate::builtin::json::{entries, items, text};
 use crate::resource::ColumnDef;
 
 const DATA: ColumnDef = col("Data", "string", "How many entries there are.");
 
-pub const CONFIG_MAP: &[ColumnDef] = &[NAME, DATA, AGE];
+pub(crate) const CONFIG_MAP: &[ColumnDef] = &[NAME, DATA, AGE];
 
-pub fn config_map(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn config_map(object: &Value, now: Timestamp) -> Vec<Value> {
     let entries = entries(object, "data").count() + entries(object, "binaryData").count();
     vec![name(object), entries.into(), age(object, now)]
 }
 
-pub const SECRET: &[ColumnDef] = &[NAME, col("Type", "string", "What the Secret is for."), DATA, AGE];
+pub(crate) const SECRET: &[ColumnDef] = &[NAME, col("Type", "string", "What the Secret is for."), DATA, AGE];
 
-pub fn secret(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn secret(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(object), text(object, "type").into(), entries(object, "data").count().into(), age(object, now)]
 }
 
-pub const SERVICE_ACCOUNT: &[ColumnDef] =
+pub(crate) const SERVICE_ACCOUNT: &[ColumnDef] =
     &[NAME, col("Secrets", "string", "How many Secrets the account lists."), AGE];
 
-pub fn service_account(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn service_account(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(object), items(object, "secrets").len().into(), age(object, now)]
 }

@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{col, name, or, since, wide};
-use crate::builtin::field::{int, text};
+use crate::builtin::json::{int, text};
 use crate::resource::ColumnDef;
 
-pub const EVENT: &[ColumnDef] = &[
+pub(crate) const EVENT: &[ColumnDef] = &[
     col("Last Seen", "string", "Time since it happened last."),
     col("Type", "string", "Normal or Warning."),
     col("Reason", "string", "What happened, in one word."),
@@ -20,7 +20,7 @@ pub const EVENT: &[ColumnDef] = &[
     ColumnDef { format: "name", ..wide("Name", "Name of the Event itself.") },
 ];
 
-pub fn core_event(event: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn core_event(event: &Value, now: Timestamp) -> Vec<Value> {
     let or_field = |a: &'static str, b: &'static str| {
         if event[a].is_string() { &event[a] } else { &event[b] }
     };

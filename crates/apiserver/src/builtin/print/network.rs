@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{AGE, NAME, SELECTOR, age, col, first, labels, name, or, selector};
-use crate::builtin::field::{int, items, text, texts};
+use crate::builtin::json::{int, items, text, texts};
 use crate::resource::ColumnDef;
 
-pub const SERVICE: &[ColumnDef] = &[
+pub(crate) const SERVICE: &[ColumnDef] = &[
     NAME,
     col("Type", "string", "How the Service is reached."),
     col("Cluster-IP", "string", "The virtual address of the Service."),
@@ -17,7 +17,7 @@ pub const SERVICE: &[ColumnDef] = &[
     SELECTOR,
 ];
 
-pub fn service(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn service(object: &Value, now: Timestamp) -> Vec<Value> {
     let spec = &object["spec"];
     let ip = texts(spec, "clusterIPs").first().copied().unwrap_or_else(|| text(spec, "clusterIP"));
     let ports: Vec<_> = items(spec, "ports").iter().map(port).collect();
@@ -60,10 +60,10 @@ fn external_ip(service: &Value) -> String {
     or(&addresses.join(","), none).to_owned()
 }
 
-pub const ENDPOINTS: &[ColumnDef] =
+pub(crate) const ENDPOINTS: &[ColumnDef] =
     &[NAME, col("Endpoints", "string", "Addresses and ports that are ready."), AGE];
 
-pub fn endpoints(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn endpoints(object: &Value, now: Timestamp) -> Vec<Value> {
     let mut list = Vec::new();
     for subset in items(object, "subsets") {
         let ips = items(subset, "addresses").iter().map(|a| text(a, "ip"));
@@ -82,7 +82,7 @@ pub fn endpoints(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(object), first(list, 3, ",", "<none>").into(), age(object, now)]
 }
 
-pub const ENDPOINT_SLICE: &[ColumnDef] = &[
+pub(crate) const ENDPOINT_SLICE: &[ColumnDef] = &[
     NAME,
     col("AddressType", "string", "What the addresses are: IPv4, IPv6 or names."),
     col("Ports", "string", "Ports of every endpoint."),
@@ -90,7 +90,7 @@ pub const ENDPOINT_SLICE: &[ColumnDef] = &[
     AGE,
 ];
 
-pub fn endpoint_slice(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn endpoint_slice(object: &Value, now: Timestamp) -> Vec<Value> {
     let port = |p: &Value| match int(p, "port") {
         Some(number) => number.to_string(),
         None => or(text(p, "name"), "*").to_owned(),
@@ -107,9 +107,9 @@ pub fn endpoint_slice(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub const NETWORK_POLICY: &[ColumnDef] =
+pub(crate) const NETWORK_POLICY: &[ColumnDef] =
     &[NAME, col("Pod-Selector", "string", "Labels of the pods the policy is for."), AGE];
 
-pub fn network_policy(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn network_policy(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(object), selector(&object["spec"]["podSelector"]).into(), age(object, now)]
 }

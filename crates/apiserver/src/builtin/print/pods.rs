@@ -4,11 +4,11 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{AGE, NAME, age, col, name, or, since, wide};
-use crate::builtin::field::{flag, items, text};
+use crate::builtin::json::{flag, items, text};
 use crate::object::is_terminating;
 use crate::resource::ColumnDef;
 
-pub const POD: &[ColumnDef] = &[
+pub(crate) const POD: &[ColumnDef] = &[
     NAME,
     col("Ready", "string", "Containers that are ready, of all containers."),
     col("Status", "string", "The state of the pod's containers in one word."),
@@ -20,7 +20,7 @@ pub const POD: &[ColumnDef] = &[
     wide("Readiness Gates", "Extra conditions that are true, of all that count for readiness."),
 ];
 
-pub fn pod(pod: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn pod(pod: &Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&pod["spec"], &pod["status"]);
     let summary = Summary::of(pod);
     let total = items(spec, "containers").len()

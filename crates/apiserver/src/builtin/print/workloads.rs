@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{AGE, CONTAINERS, IMAGES, NAME, SELECTOR, age, col, count, first, labels, name, selector};
-use crate::builtin::field::{int, items, text};
+use crate::builtin::json::{int, items, text};
 use crate::resource::ColumnDef;
 
 const READY: ColumnDef = col("Ready", "string", "Pods that are ready, of the pods wanted.");
@@ -12,7 +12,7 @@ const DESIRED: ColumnDef = col("Desired", "integer", "Pods wanted.");
 const CURRENT: ColumnDef = col("Current", "integer", "Pods that exist.");
 const READY_COUNT: ColumnDef = col("Ready", "integer", "Pods that are ready.");
 
-pub const DEPLOYMENT: &[ColumnDef] = &[
+pub(crate) const DEPLOYMENT: &[ColumnDef] = &[
     NAME,
     READY,
     col("Up-to-date", "string", "Pods made from the current template."),
@@ -23,7 +23,7 @@ pub const DEPLOYMENT: &[ColumnDef] = &[
     SELECTOR,
 ];
 
-pub fn deployment(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn deployment(object: &Value, now: Timestamp) -> Vec<Value> {
     let status = &object["status"];
     let [containers, images] = containers(object);
     vec![
@@ -38,10 +38,10 @@ pub fn deployment(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub const REPLICA_SET: &[ColumnDef] =
+pub(crate) const REPLICA_SET: &[ColumnDef] =
     &[NAME, DESIRED, CURRENT, READY_COUNT, AGE, CONTAINERS, IMAGES, SELECTOR];
 
-pub fn replica_set(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn replica_set(object: &Value, now: Timestamp) -> Vec<Value> {
     let [containers, images] = containers(object);
     vec![
         name(object),
@@ -55,14 +55,14 @@ pub fn replica_set(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub const STATEFUL_SET: &[ColumnDef] = &[NAME, READY, AGE, CONTAINERS, IMAGES];
+pub(crate) const STATEFUL_SET: &[ColumnDef] = &[NAME, READY, AGE, CONTAINERS, IMAGES];
 
-pub fn stateful_set(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn stateful_set(object: &Value, now: Timestamp) -> Vec<Value> {
     let [containers, images] = containers(object);
     vec![name(object), ready(object), age(object, now), containers, images]
 }
 
-pub const DAEMON_SET: &[ColumnDef] = &[
+pub(crate) const DAEMON_SET: &[ColumnDef] = &[
     NAME,
     DESIRED,
     CURRENT,
@@ -76,7 +76,7 @@ pub const DAEMON_SET: &[ColumnDef] = &[
     SELECTOR,
 ];
 
-pub fn daemon_set(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn daemon_set(object: &Value, now: Timestamp) -> Vec<Value> {
     let status = &object["status"];
     let [containers, images] = containers(object);
     vec![
@@ -94,7 +94,7 @@ pub fn daemon_set(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub const AUTOSCALER: &[ColumnDef] = &[
+pub(crate) const AUTOSCALER: &[ColumnDef] = &[
     NAME,
     col("Reference", "string", "The object that is scaled."),
     col("Targets", "string", "Measured and wanted value of each metric."),
@@ -104,7 +104,7 @@ pub const AUTOSCALER: &[ColumnDef] = &[
     AGE,
 ];
 
-pub fn autoscaler(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn autoscaler(object: &Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&object["spec"], &object["status"]);
     let target = &spec["scaleTargetRef"];
     vec![

@@ -6,14 +6,14 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use crate::builtin::check::{Errors, join};
-use crate::builtin::field::{fill, fill_empty, int, items, items_mut, text, texts};
+use crate::builtin::json::{fill, fill_empty, int, items, items_mut, text, texts};
 use crate::builtin::syntax;
 use crate::error::{FieldError, FieldErrorKind};
 use crate::resource::Strategy;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
-pub struct Endpoints;
+pub(super) struct Endpoints;
 
 impl Strategy for Endpoints {
     fn default(&self, endpoints: &mut Value) {
@@ -63,7 +63,7 @@ impl Strategy for Endpoints {
     }
 }
 
-pub struct EndpointSlice;
+pub(super) struct EndpointSlice;
 
 impl Strategy for EndpointSlice {
     fn default(&self, slice: &mut Value) {

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::builtin::check::{Errors, join};
-use crate::builtin::field::{int, is_set, items, text, texts};
+use crate::builtin::json::{int, is_set, items, text, texts};
 use crate::builtin::syntax;
 use crate::error::FieldError;
 
-pub fn validate(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn validate(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let headless = texts(spec, "clusterIPs").first() == Some(&"None");
     let kind = text(spec, "type");

@@ -4,12 +4,12 @@ use serde_json::Value;
 
 use super::Workload;
 use crate::builtin::check::{Errors, join, selects};
-use crate::builtin::field::{entries, int, is_set, items, text};
+use crate::builtin::json::{entries, int, is_set, items, text};
 use crate::builtin::pods::validation as pods;
 use crate::builtin::syntax;
 use crate::error::FieldError;
 
-pub fn validate(kind: Workload, spec: &Value, old: Option<&Value>, errors: &mut Errors) {
+pub(super) fn validate(kind: Workload, spec: &Value, old: Option<&Value>, errors: &mut Errors) {
     for field in ["replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
         errors.not_negative(spec, "spec", field);
     }

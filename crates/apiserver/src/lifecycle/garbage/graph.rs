@@ -9,29 +9,29 @@ use crate::rest::delete::{FOREGROUND, ORPHAN};
 use crate::store::{Change, ChangeKind, Key, Store};
 
 #[derive(Default)]
-pub struct Graph {
+pub(super) struct Graph {
     nodes: HashMap<Key, Node>,
     by_uid: HashMap<String, Key>,
     dependents: HashMap<String, HashSet<Key>>,
 }
 
 /// One object.
-pub struct Node {
+pub(super) struct Node {
     pub uid: String,
-    pub owners: Vec<Owner>,
+    pub owners: Vec<OwnerReference>,
     /// `foregroundDeletion` or `orphan`, once the object is being deleted.
     pub waits_for: Option<&'static str>,
     pub terminating: bool,
 }
 
 /// One owner reference.
-pub struct Owner {
+pub(super) struct OwnerReference {
     pub uid: String,
     pub blocks: bool,
 }
 
 impl Graph {
-    pub fn read(store: &Store) -> Self {
+    pub(super) fn read(store: &Store) -> Self {
         let mut graph = Self::default();
         for resource in store.populated() {
             for stored in store.list(&resource, None).items {
@@ -41,24 +41,24 @@ impl Graph {
         graph
     }
 
-    pub fn keys(&self) -> HashSet<Key> {
+    pub(super) fn keys(&self) -> HashSet<Key> {
         self.nodes.keys().cloned().collect()
     }
 
-    pub fn node(&self, key: &Key) -> Option<&Node> {
+    pub(super) fn node(&self, key: &Key) -> Option<&Node> {
         self.nodes.get(key)
     }
 
-    pub fn by_uid(&self, uid: &str) -> Option<&Node> {
+    pub(super) fn by_uid(&self, uid: &str) -> Option<&Node> {
         self.nodes.get(self.by_uid.get(uid)?)
     }
 
-    pub fn dependents_of<'a>(&'a self, uid: &str) -> impl Iterator<Item = (&'a Key, &'a Node)> {
+    pub(super) fn dependents_of<'a>(&'a self, uid: &str) -> impl Iterator<Item = (&'a Key, &'a Node)> {
         self.dependents.get(uid).into_iter().flatten().filter_map(|key| Some((key, self.nodes.get(key)?)))
     }
 
     /// Takes a change in and adds the objects it may concern to `dirty`.
-    pub fn note(&mut self, change: &Change, dirty: &mut HashSet<Key>) {
+    pub(super) fn note(&mut self, change: &Change, dirty: &mut HashSet<Key>) {
         let key = &change.object.key;
         let removed = self.remove(key);
         if change.kind != ChangeKind::Deleted {
@@ -80,11 +80,11 @@ impl Graph {
     }
 
     fn insert(&mut self, key: Key, value: &Value) {
-        let owners: Vec<Owner> = value["metadata"]["ownerReferences"]
+        let owners: Vec<OwnerReference> = value["metadata"]["ownerReferences"]
             .as_array()
             .into_iter()
             .flatten()
-            .map(|o| Owner {
+            .map(|o| OwnerReference {
                 uid: o["uid"].as_str().unwrap_or_default().to_owned(),
                 blocks: o["blockOwnerDeletion"].as_bool().unwrap_or(false),
             })

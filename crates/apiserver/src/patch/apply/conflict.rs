@@ -2,11 +2,11 @@
 
 use crate::error::{ApiError, Cause, Details, Reason};
 use crate::patch::fields::Set;
-use crate::patch::managed::{Operation, Owner};
+use crate::patch::managed::{ManagedEntry, Operation};
 
 /// The fields of one owner that are in the way.
 #[derive(Debug)]
-pub struct Conflict {
+pub(super) struct Conflict {
     /// The owner as messages name it.
     owner: String,
     fields: Set,
@@ -14,19 +14,19 @@ pub struct Conflict {
 
 impl Conflict {
     /// `None` when the owner loses nothing.
-    pub fn between(owner: &Owner, changed: &Set) -> Option<Self> {
+    pub(super) fn between(owner: &ManagedEntry, changed: &Set) -> Option<Self> {
         let fields = owner.fields.intersection(changed);
         (!fields.is_empty()).then(|| Self { owner: describe(owner), fields })
     }
 
     /// What is left when some fields may be taken.
-    pub fn without(mut self, allowed: &Set) -> Option<Self> {
+    pub(super) fn without(mut self, allowed: &Set) -> Option<Self> {
         self.fields.subtract(allowed);
         (!self.fields.is_empty()).then_some(self)
     }
 }
 
-fn describe(owner: &Owner) -> String {
+fn describe(owner: &ManagedEntry) -> String {
     let mut text = format!("{:?}", owner.manager);
     if !owner.subresource.is_empty() {
         text = format!("{text} with subresource {:?}", owner.subresource);
@@ -39,7 +39,7 @@ fn describe(owner: &Owner) -> String {
 }
 
 /// The 409 that lists every conflict.
-pub fn error(conflicts: &[Conflict]) -> ApiError {
+pub(super) fn error(conflicts: &[Conflict]) -> ApiError {
     let mut conflicts: Vec<_> = conflicts.iter().map(|c| (c.owner.as_str(), c.fields.paths())).collect();
     conflicts.sort();
     let causes: Vec<_> = conflicts

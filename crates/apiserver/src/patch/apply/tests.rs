@@ -5,7 +5,7 @@ use super::apply;
 use crate::error::{ApiError, Reason};
 use crate::patch::fixtures::{DEPLOYMENT, SERVICE, T1, T2, T3, applier, entry, owned, updater};
 use crate::patch::managed::owners;
-use crate::patch::typed::Place;
+use crate::patch::typed::Position;
 use crate::patch::typed::compare::compare;
 use crate::patch::{Manager, track_update};
 use crate::schema::Node;
@@ -469,7 +469,7 @@ proptest! {
                 track_update(live.as_ref(), &mut new, &SERVICE, &updater(name, "v1", T2));
                 new
             };
-            let there = compare(&json!({}), &object, Place::root(&SERVICE)).changed;
+            let there = compare(&json!({}), &object, Position::root(&SERVICE)).changed;
             for owner in owners(&object).unwrap() {
                 prop_assert!(owner.fields.is_subset(&there), "{} in {object}", owner.manager);
             }

@@ -6,7 +6,7 @@ use super::{Element, Entry, Literal, Set};
 
 /// A `fieldsV1` that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadFields {
+pub(crate) enum BadFields {
     #[error("expected an object of fields, got {0}")]
     NotAnObject(String),
     #[error("cannot parse the path element {0:?}")]
@@ -15,7 +15,7 @@ pub enum BadFields {
 
 impl Set {
     /// The set as `fieldsV1`.
-    pub fn into_json(self) -> Value {
+    pub(crate) fn into_json(self) -> Value {
         self.encode(false)
     }
 
@@ -36,7 +36,7 @@ impl Set {
     }
 
     /// Reads `fieldsV1`. Kinds of element that a later version may bring are skipped.
-    pub fn from_json(fields: &Value) -> Result<Set, BadFields> {
+    pub(crate) fn from_json(fields: &Value) -> Result<Set, BadFields> {
         Ok(decode(fields)?.children)
     }
 }

@@ -5,10 +5,10 @@ use serde_json::Value;
 use super::{PATCH, clean, go_text, merge_map, rejected};
 use crate::error::ApiError;
 use crate::patch::json::unprocessable;
-use crate::patch::typed::Place;
+use crate::patch::typed::Position;
 use crate::schema::ListType;
 
-fn merge_key(place: Place<'_>) -> Option<&str> {
+fn merge_key(place: Position<'_>) -> Option<&str> {
     let node = place.node()?;
     node.patch_merge_key.as_deref().or(match &node.list_type {
         ListType::Map(keys) => keys.first().map(String::as_str),
@@ -33,7 +33,7 @@ fn keyed<'v>(item: &'v Value, key: Option<&str>) -> Result<&'v Value, ApiError> 
 }
 
 /// Merges the items of `patch` into the list.
-pub fn merge(list: &mut Vec<Value>, patch: &[Value], place: Place<'_>) -> Result<(), ApiError> {
+pub(super) fn merge(list: &mut Vec<Value>, patch: &[Value], place: Position<'_>) -> Result<(), ApiError> {
     if patch.iter().chain(&*list).any(Value::is_array) {
         // Lists of lists have no strategy.
         return Err(unprocessable());
@@ -89,17 +89,21 @@ pub fn merge(list: &mut Vec<Value>, patch: &[Value], place: Place<'_>) -> Result
 }
 
 /// Puts a merged list in the order that `$setElementOrder` asks for.
-pub fn reorder(
+pub(super) fn reorder(
     list: &mut Vec<Value>,
     order: &[Value],
     before: &[Value],
-    place: Place<'_>,
+    place: Position<'_>,
 ) -> Result<(), ApiError> {
     arrange(list, order, before, merge_key(place))
 }
 
 /// Refuses a patch list that `$setElementOrder` does not list in the same order.
-pub fn check_order(patch: Option<&Value>, order: &[Value], place: Place<'_>) -> Result<(), ApiError> {
+pub(super) fn check_order(
+    patch: Option<&Value>,
+    order: &[Value],
+    place: Position<'_>,
+) -> Result<(), ApiError> {
     let Some(Value::Array(patch)) = patch else {
         return Ok(());
     };

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::Place;
+use super::Position;
 use crate::patch::fields::{Element, Entry, Set};
 
 /// How one document became another. Added and modified fields are one set: ownership never tells them apart.
 #[derive(Debug, Default, PartialEq)]
-pub struct Diff {
+pub(crate) struct Diff {
     pub removed: Set,
     pub changed: Set,
 }
@@ -24,18 +24,18 @@ enum Claim {
 }
 
 /// The fields that an applied document claims.
-pub fn claimed(document: &Value, place: Place<'_>) -> Set {
+pub(crate) fn claimed(document: &Value, place: Position<'_>) -> Set {
     contents(document, place, Claim::Leaves)
 }
 
 /// Compares two whole documents.
-pub fn compare(old: &Value, new: &Value, place: Place<'_>) -> Diff {
+pub(crate) fn compare(old: &Value, new: &Value, place: Position<'_>) -> Diff {
     let (mut removed, mut changed) = (Vec::new(), Vec::new());
     walk(old, new, place, &mut removed, &mut changed);
     Diff { removed: Set::from_entries(removed), changed: Set::from_entries(changed) }
 }
 
-fn contents(value: &Value, place: Place<'_>, claim: Claim) -> Set {
+fn contents(value: &Value, place: Position<'_>, claim: Claim) -> Set {
     match value {
         Value::Object(map) if !place.is_atomic_map() => {
             let mut entries = Vec::with_capacity(map.len());
@@ -69,18 +69,18 @@ fn contents(value: &Value, place: Place<'_>, claim: Claim) -> Set {
     }
 }
 
-fn item_entry(item: &Value, place: Place<'_>, claim: Claim) -> Entry {
+fn item_entry(item: &Value, place: Position<'_>, claim: Claim) -> Entry {
     Entry { member: true, children: contents(item, place, claim) }
 }
 
-fn whole(value: &Value, place: Place<'_>) -> Entry {
+fn whole(value: &Value, place: Position<'_>) -> Entry {
     item_entry(value, place, Claim::Everything)
 }
 
 type Entries = Vec<(Element, Entry)>;
 
 /// Collects what differs below this place, and says whether the place itself is a leaf that was modified.
-fn walk(old: &Value, new: &Value, place: Place<'_>, removed: &mut Entries, changed: &mut Entries) -> bool {
+fn walk(old: &Value, new: &Value, place: Position<'_>, removed: &mut Entries, changed: &mut Entries) -> bool {
     match (old, new) {
         (Value::Object(a), Value::Object(b)) if !place.is_atomic_map() => {
             walk_maps(a, b, place, removed, changed);
@@ -102,14 +102,14 @@ fn walk(old: &Value, new: &Value, place: Place<'_>, removed: &mut Entries, chang
     }
 }
 
-fn below(value: &Value, place: Place<'_>) -> Set {
+fn below(value: &Value, place: Position<'_>) -> Set {
     contents(value, place, Claim::Everything)
 }
 
 fn walk_maps(
     old: &Map<String, Value>,
     new: &Map<String, Value>,
-    place: Place<'_>,
+    place: Position<'_>,
     removed: &mut Entries,
     changed: &mut Entries,
 ) {
@@ -129,7 +129,7 @@ fn descend(
     element: impl Fn() -> Element,
     before: &Value,
     after: &Value,
-    place: Place<'_>,
+    place: Position<'_>,
     removed: &mut Entries,
     changed: &mut Entries,
 ) {
@@ -147,7 +147,7 @@ fn descend(
 fn walk_lists(
     old: &[Value],
     new: &[Value],
-    place: Place<'_>,
+    place: Position<'_>,
     removed: &mut Entries,
     changed: &mut Entries,
 ) -> bool {

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::Place;
+use super::Position;
 use crate::patch::fields::Element;
 
 /// The live document with every field of the applied one. Nothing is removed.
-pub fn merge(live: &Value, applied: &Value, place: Place<'_>) -> Value {
+pub(crate) fn merge(live: &Value, applied: &Value, place: Position<'_>) -> Value {
     match (live, applied) {
         (Value::Object(a), Value::Object(b)) if !place.is_atomic_map() => {
             Value::Object(merge_maps(a, b, place))
@@ -24,7 +24,7 @@ pub fn merge(live: &Value, applied: &Value, place: Place<'_>) -> Value {
 }
 
 /// Refuses an applied document with a list whose items cannot be told apart. The error starts with the path.
-pub fn check(document: &Value, place: Place<'_>) -> Result<(), String> {
+pub(crate) fn check(document: &Value, place: Position<'_>) -> Result<(), String> {
     match document {
         Value::Object(map) if !place.is_atomic_map() => map.iter().try_for_each(|(name, child)| {
             check(child, place.field(name)).map_err(|why| format!(".{name}{why}"))
@@ -48,7 +48,7 @@ pub fn check(document: &Value, place: Place<'_>) -> Result<(), String> {
 fn merge_maps(
     live: &Map<String, Value>,
     applied: &Map<String, Value>,
-    place: Place<'_>,
+    place: Position<'_>,
 ) -> Map<String, Value> {
     let mut merged = Map::with_capacity(live.len().max(applied.len()));
     for (name, value) in live {
@@ -64,7 +64,7 @@ fn merge_maps(
 
 /// Applied items stand in the applied order, the others keep their place among their neighbours. `None` when an
 /// item of either list cannot be addressed.
-fn merge_lists(live: &[Value], applied: &[Value], place: Place<'_>) -> Option<Vec<Value>> {
+fn merge_lists(live: &[Value], applied: &[Value], place: Position<'_>) -> Option<Vec<Value>> {
     let live_elements = place.elements(live).ok()?;
     let applied_elements = place.elements(applied).ok()?;
     let mut index = BTreeMap::<&Element, Option<&Value>>::new();

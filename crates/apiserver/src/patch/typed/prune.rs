@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::Place;
+use super::Position;
 use crate::patch::fields::{Element, Set};
 
 /// Removes the set's members with all that is below them. True when nothing is left of a container.
-pub fn remove(value: &mut Value, fields: &Set, place: Place<'_>) -> bool {
+pub(crate) fn remove(value: &mut Value, fields: &Set, place: Position<'_>) -> bool {
     if fields.is_empty() || !place.is_granular(value) {
         return false;
     }
@@ -34,12 +34,12 @@ pub fn remove(value: &mut Value, fields: &Set, place: Place<'_>) -> bool {
 }
 
 /// Makes a member of every struct field on the way to a member. Keys of maps and items of lists stay as they are.
-pub fn with_named_parents(mut fields: Set, place: Place<'_>) -> Set {
+pub(crate) fn with_named_parents(mut fields: Set, place: Position<'_>) -> Set {
     mark_named(&mut fields, place);
     fields
 }
 
-fn mark_named(fields: &mut Set, place: Place<'_>) {
+fn mark_named(fields: &mut Set, place: Position<'_>) {
     fields.rewrite(|element, entry| {
         if let Element::Field(name) = element {
             entry.member |= place.names(name);
@@ -49,7 +49,7 @@ fn mark_named(fields: &mut Set, place: Place<'_>) {
 }
 
 /// Folds what was granular when the set was written and has become one leaf since. True when there was any.
-pub fn fold_atomics(fields: &mut Set, place: Place<'_>) -> bool {
+pub(crate) fn fold_atomics(fields: &mut Set, place: Position<'_>) -> bool {
     let mut folded = false;
     if place.node().is_none() {
         return folded;

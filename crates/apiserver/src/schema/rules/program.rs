@@ -21,7 +21,7 @@ use crate::schema::{Node, cel};
 const MAX_MESSAGE: usize = 5 << 10;
 
 #[derive(Debug)]
-pub struct Program {
+pub(super) struct Program {
     rule: String,
     expression: IdedExpr,
     message: Option<String>,
@@ -35,7 +35,7 @@ pub struct Program {
 
 impl Program {
     /// From an entry of `x-kubernetes-validations` at `node`.
-    pub fn compile(source: &Value, node: &Node, root: bool) -> Result<Self, String> {
+    pub(super) fn compile(source: &Value, node: &Node, root: bool) -> Result<Self, String> {
         let text = |key: &str| source[key].as_str().map(str::trim).filter(|t| !t.is_empty());
         let rule = text("rule").ok_or("rule is not specified")?;
         let expression = parse(rule, node, root)?;
@@ -65,7 +65,7 @@ impl Program {
     }
 
     /// Evaluates the rule over one value and, for transition rules, its old state.
-    pub fn run(&self, this: Cel, old: Option<Cel>) -> Result<(), Failure> {
+    pub(super) fn run(&self, this: Cel, old: Option<Cel>) -> Result<(), Failure> {
         // The evaluator panics on a few odd expressions; that may fail the request, not the server.
         let run = AssertUnwindSafe(|| self.run_unguarded(this, old));
         catch_unwind(run)

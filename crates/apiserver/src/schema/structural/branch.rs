@@ -24,7 +24,7 @@ const FORBIDDEN: [(&str, &str); 13] = [
 ];
 
 /// Checks the branches of one level of the schema proper.
-pub fn check(path: &str, schema: &Map<String, Value>, errors: &mut Vec<FieldError>) {
+pub(super) fn check(path: &str, schema: &Map<String, Value>, errors: &mut Vec<FieldError>) {
     branches(path, schema, Some(schema), path, flag(schema, "x-kubernetes-int-or-string"), errors);
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{flag, missing_or_invalid, object, text};
 use crate::error::FieldError;
 
-pub fn check(path: &str, schema: &Map<String, Value>, errors: &mut Vec<FieldError>) {
+pub(super) fn check(path: &str, schema: &Map<String, Value>, errors: &mut Vec<FieldError>) {
     let list_type = text(schema, "x-kubernetes-list-type");
     let keys: Vec<&str> = schema
         .get("x-kubernetes-list-map-keys")

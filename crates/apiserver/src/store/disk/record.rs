@@ -20,13 +20,13 @@ const PUT: u8 = 1;
 const DELETE: u8 = 2;
 
 /// One change of a group.
-pub enum Entry<'a> {
+pub(super) enum Entry<'a> {
     Put(&'a Stored),
     Delete(&'a Key),
 }
 
 /// The record of a group.
-pub fn encode<'a>(revision: u64, entries: impl Iterator<Item = Entry<'a>>) -> Vec<u8> {
+pub(super) fn encode<'a>(revision: u64, entries: impl Iterator<Item = Entry<'a>>) -> Vec<u8> {
     let mut record = vec![0; HEAD];
     record.extend_from_slice(&revision.to_le_bytes());
     for entry in entries {
@@ -65,7 +65,7 @@ fn payload(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 /// What a log says: the whole records at its beginning.
-pub struct Scan<'a> {
+pub(super) struct Scan<'a> {
     payloads: Vec<&'a [u8]>,
     /// Bytes of them.
     pub length: usize,
@@ -74,7 +74,7 @@ pub struct Scan<'a> {
 impl<'a> Scan<'a> {
     /// Reads up to the end, or up to a record that a crash cut short. A broken record with whole ones after it is
     /// damage: those were acknowledged.
-    pub fn read(bytes: &'a [u8]) -> Result<Self, String> {
+    pub(super) fn read(bytes: &'a [u8]) -> Result<Self, String> {
         let mut scan = Self { payloads: Vec::new(), length: 0 };
         while let Some(payload) = payload(&bytes[scan.length..]) {
             scan.payloads.push(payload);
@@ -92,7 +92,7 @@ impl<'a> Scan<'a> {
     }
 
     /// The last revision and the objects that are left.
-    pub fn objects(&self) -> Result<(u64, Vec<Stored>), String> {
+    pub(super) fn objects(&self) -> Result<(u64, Vec<Stored>), String> {
         let mut revision = 1;
         let mut left: BTreeMap<&str, &[u8]> = BTreeMap::new();
         for payload in &self.payloads {

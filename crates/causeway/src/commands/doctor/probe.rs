@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_node::AnyCertificate;
+use causeway_node::UnverifiedServer;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{AlertDescription, ClientConfig, ClientConnection};
 use x509_parser::extensions::GeneralName;
@@ -93,7 +93,7 @@ fn open(address: SocketAddr) -> Result<TcpStream, String> {
 fn handshake(address: SocketAddr, name: &str) -> Result<Vec<String>, String> {
     let config = ClientConfig::builder()
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyCertificate))
+        .with_custom_certificate_verifier(Arc::new(UnverifiedServer))
         .with_no_client_auth();
     let server = ServerName::try_from(name.to_owned()).map_err(|error| error.to_string())?;
     let mut tls = ClientConnection::new(Arc::new(config), server).map_err(|error| error.to_string())?;

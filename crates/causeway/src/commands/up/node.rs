@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use causeway_api::names;
-use causeway_apiserver::server::Server;
+use causeway_apiserver::Server;
 use causeway_base::file;
 use causeway_node::{Config, ImageProgram, Node};
 use tokio::task::JoinSet;
@@ -32,7 +32,7 @@ pub(super) fn start(
     config.containers = args.container_runtime.choice();
     config.ca_path = dir.join("pki").join("ca.crt");
     file::create_private_dir(&dir.join("pki"))?;
-    file::replace(&config.ca_path, 0o644, server.pki.ca_pem().as_bytes())
+    file::replace(&config.ca_path, 0o644, server.ca_pem().as_bytes())
         .with_context(|| format!("can't write {}", config.ca_path.display()))?;
     server.set_pod_logs(Arc::new(PodLogFiles::new(&node_dir)));
     let (node, client, stop) = (Node::new(config)?, server.client(), shutdown.clone());

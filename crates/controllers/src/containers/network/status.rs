@@ -17,7 +17,7 @@ use crate::{
     framework::{
         error::Error,
         events::{Note, Severity},
-        report,
+        finding::Finding,
         status::{Shared, transitions},
     },
 };
@@ -28,9 +28,9 @@ const OWN_CONDITIONS: [ConditionType; 3] =
 /// A message names so many containers; the status has them all.
 const NAMED: usize = 10;
 
-/// How a look at a network ended.
+/// How reconciling a network ended.
 #[derive(Clone, Debug)]
-pub enum Outcome {
+pub(crate) enum ReconcileResult {
     /// It is there.
     Running(Network),
     /// It should be there, and someone else has to make it.
@@ -44,14 +44,14 @@ pub enum Outcome {
     /// The spec makes no sense.
     Invalid(Problem),
     /// No runtime answers.
-    Waiting,
+    RuntimeUnavailable,
     /// The runtime failed.
     Failed(Arc<causeway_containers::Error>),
 }
 
-impl Outcome {
+impl ReconcileResult {
     /// Only a failure asks for another try; all else waits for something to happen.
-    pub fn into_result(self) -> Result<(), Error> {
+    pub(crate) fn into_result(self) -> Result<(), Error> {
         match self {
             Self::Failed(source) => Err(Error::Runtime { source }),
             _ => Ok(()),
@@ -59,12 +59,16 @@ impl Outcome {
     }
 }
 
-/// What surrounds a look at a network.
-pub struct Situation<'a> {
+/// What a status is computed from.
+pub(crate) struct Input<'a> {
     /// The object's generation.
-    pub generation: i64,
+    pub(crate) generation: i64,
     /// Whether a runtime answered.
-    pub availability: &'a Availability,
+    pub(crate) availability: &'a Availability,
+    /// What it asks for, if its spec makes sense and still counts.
+    pub(crate) valid: Option<&'a Valid>,
+    /// How reconciling its network ended.
+    pub(crate) result: &'a ReconcileResult,
 }
 
 impl Shared for ContainerNetworkStatus {
@@ -76,42 +80,44 @@ impl Shared for ContainerNetworkStatus {
 }
 
 /// The status that follows `previous`.
-pub fn next(
+pub(crate) fn next(
     previous: &ContainerNetworkStatus,
-    valid: Option<&Valid>,
-    outcome: &Outcome,
-    situation: &Situation<'_>,
+    input: &Input<'_>,
     now: &Time,
 ) -> ContainerNetworkStatus {
-    let mut next = match outcome {
-        Outcome::Running(network) | Outcome::InUse(network) => seen(network),
+    let mut next = match input.result {
+        ReconcileResult::Running(network) | ReconcileResult::InUse(network) => seen(network),
         // Nobody looked, or nobody could: what was seen last stays.
-        Outcome::Waiting | Outcome::Failed(_) | Outcome::Invalid(_) => previous.clone(),
-        Outcome::Missing | Outcome::Removed | Outcome::Conflict(_) => ContainerNetworkStatus::default(),
+        ReconcileResult::RuntimeUnavailable | ReconcileResult::Failed(_) | ReconcileResult::Invalid(_) => {
+            previous.clone()
+        }
+        ReconcileResult::Missing | ReconcileResult::Removed | ReconcileResult::Conflict(_) => {
+            ContainerNetworkStatus::default()
+        }
     };
-    next.state = Some(state(previous, outcome));
-    if let Some(valid) = valid {
+    next.state = Some(state(previous, input.result));
+    if let Some(valid) = input.valid {
         next.network_name = Some(valid.name.clone());
     }
-    next.observed_generation = Some(situation.generation);
+    next.observed_generation = Some(input.generation);
     next.conditions.clone_from(&previous.conditions);
-    let (ready, reason, message) = summary(valid, outcome, situation.availability);
-    next.message = (ready != Status::True).then(|| message.clone());
-    available(&mut next, situation, now);
-    set(&mut next, ConditionType::Ready, (ready, reason, message), situation.generation, now);
+    let ready = summary(input);
+    next.message = (ready.status != Status::True).then(|| ready.message.clone());
+    let conditions = &mut next.conditions;
+    available(input).set(conditions, ConditionType::RuntimeAvailable, input.generation, now);
+    ready.set(conditions, ConditionType::Ready, input.generation, now);
     conditions::remove(&mut next.conditions, ConditionType::Deleting);
     next
 }
 
 /// The status of an object whose network does not go yet.
-pub fn deleting(
+pub(crate) fn deleting(
     previous: &ContainerNetworkStatus,
-    outcome: &Outcome,
-    situation: &Situation<'_>,
+    input: &Input<'_>,
     now: &Time,
 ) -> ContainerNetworkStatus {
-    let mut next = match outcome {
-        Outcome::InUse(network) => ContainerNetworkStatus {
+    let mut next = match input.result {
+        ReconcileResult::InUse(network) => ContainerNetworkStatus {
             state: previous.state,
             conditions: previous.conditions.clone(),
             network_name: previous.network_name.clone(),
@@ -119,18 +125,14 @@ pub fn deleting(
         },
         _ => previous.clone(),
     };
-    let (_, reason, message) = summary(None, outcome, situation.availability);
-    next.observed_generation = Some(situation.generation);
+    let Finding { reason, message, .. } = summary(input);
+    next.observed_generation = Some(input.generation);
     next.message = Some(message.clone());
-    available(&mut next, situation, now);
-    set(
-        &mut next,
-        ConditionType::Deleting,
-        (Status::True, reason, message.clone()),
-        situation.generation,
-        now,
-    );
-    set(&mut next, ConditionType::Ready, (Status::False, reason, message), situation.generation, now);
+    let conditions = &mut next.conditions;
+    available(input).set(conditions, ConditionType::RuntimeAvailable, input.generation, now);
+    let deleting = Finding::yes(reason, message.clone());
+    deleting.set(conditions, ConditionType::Deleting, input.generation, now);
+    Finding::no(reason, message).set(conditions, ConditionType::Ready, input.generation, now);
     next
 }
 
@@ -152,61 +154,62 @@ fn seen(network: &Network) -> ContainerNetworkStatus {
     }
 }
 
-fn state(previous: &ContainerNetworkStatus, outcome: &Outcome) -> ContainerNetworkState {
-    match outcome {
-        Outcome::Running(_) => ContainerNetworkState::Running,
-        Outcome::Missing => ContainerNetworkState::NotFound,
-        Outcome::Removed => ContainerNetworkState::Removed,
-        Outcome::Conflict(_) | Outcome::Invalid(_) => ContainerNetworkState::FailedToStart,
-        Outcome::Failed(error) if !error.is_transient() && previous.id.is_none() => {
+fn state(previous: &ContainerNetworkStatus, result: &ReconcileResult) -> ContainerNetworkState {
+    match result {
+        ReconcileResult::Running(_) => ContainerNetworkState::Running,
+        ReconcileResult::Missing => ContainerNetworkState::NotFound,
+        ReconcileResult::Removed => ContainerNetworkState::Removed,
+        ReconcileResult::Conflict(_) | ReconcileResult::Invalid(_) => ContainerNetworkState::FailedToStart,
+        ReconcileResult::Failed(error) if !error.is_transient() && previous.id.is_none() => {
             ContainerNetworkState::FailedToStart
         }
-        Outcome::InUse(_) | Outcome::Waiting | Outcome::Failed(_) => previous.state.unwrap_or_default(),
+        ReconcileResult::InUse(_) | ReconcileResult::RuntimeUnavailable | ReconcileResult::Failed(_) => {
+            previous.state.unwrap_or_default()
+        }
     }
 }
 
-fn summary(
-    valid: Option<&Valid>,
-    outcome: &Outcome,
-    availability: &Availability,
-) -> (Status, Reason, String) {
-    match outcome {
-        Outcome::Running(network) if valid.is_some_and(|valid| valid.ipv6) && !network.ipv6 => (
-            Status::False,
-            Reason::Conflict,
-            format!(
-                "network {} has no IPv6, which spec.ipv6 asks for: make the network anew with IPv6, or leave spec.ipv6 out",
-                network.name
-            ),
-        ),
-        Outcome::Running(network) => {
+fn summary(input: &Input<'_>) -> Finding {
+    let valid = input.valid;
+    match input.result {
+        ReconcileResult::Running(network) if valid.is_some_and(|valid| valid.ipv6) && !network.ipv6 => {
+            Finding::no(
+                Reason::Conflict,
+                format!(
+                    "network {} has no IPv6, which spec.ipv6 asks for: make the network anew with IPv6, or leave spec.ipv6 out",
+                    network.name
+                ),
+            )
+        }
+        ReconcileResult::Running(network) => {
             let kept = match valid.map(|valid| valid.mode) {
                 Some(NetworkMode::Session) => "is removed with this object",
                 _ => "stays when this object goes",
             };
-            (Status::True, Reason::Ready, format!("network {} is there and {kept}", network.name))
+            Finding::yes(Reason::Ready, format!("network {} is there and {kept}", network.name))
         }
-        Outcome::Missing => (
-            Status::False,
+        ReconcileResult::Missing => Finding::no(
             Reason::NotFound,
             format!(
                 "network {} does not exist: make it, or use mode persistent to have it made",
                 valid.map(|valid| valid.name.as_str()).unwrap_or_default()
             ),
         ),
-        Outcome::Removed => {
-            (Status::True, Reason::ReconciliationSucceeded, "no network of this name is there".to_owned())
+        ReconcileResult::Removed => {
+            Finding::yes(Reason::ReconciliationSucceeded, "no network of this name is there".to_owned())
         }
-        Outcome::InUse(network) => (Status::False, Reason::CleanupFailed, in_use(network)),
-        Outcome::Conflict(why) => (Status::False, Reason::Conflict, why.clone()),
-        Outcome::Invalid(problem) => (Status::False, Reason::InvalidSpec, problem.to_string()),
-        Outcome::Waiting => (Status::False, Reason::RuntimeUnavailable, availability.to_string()),
-        Outcome::Failed(error) => {
+        ReconcileResult::InUse(network) => Finding::no(Reason::CleanupFailed, in_use(network)),
+        ReconcileResult::Conflict(why) => Finding::no(Reason::Conflict, why.clone()),
+        ReconcileResult::Invalid(problem) => Finding::no(Reason::InvalidSpec, problem.to_string()),
+        ReconcileResult::RuntimeUnavailable => {
+            Finding::no(Reason::RuntimeUnavailable, input.availability.to_string())
+        }
+        ReconcileResult::Failed(error) => {
             let advice = match error.kind() {
                 ErrorKind::CouldNotAllocate => "; remove networks that nobody uses to free address ranges",
                 _ => "",
             };
-            (Status::False, Reason::ReconciliationFailed, format!("{}{advice}", error.report()))
+            Finding::no(Reason::ReconciliationFailed, format!("{}{advice}", error.report()))
         }
     }
 }
@@ -227,30 +230,18 @@ fn in_use(network: &Network) -> String {
     format!("network {name} waits for its containers to go: {}", names.join(", "))
 }
 
-fn available(next: &mut ContainerNetworkStatus, situation: &Situation<'_>, now: &Time) {
-    let (status, reason) = match situation.availability {
+fn available(input: &Input<'_>) -> Finding {
+    let (status, reason) = match input.availability {
         Availability::Found(_) => (Status::True, Reason::Ready),
         Availability::Searching => (Status::Unknown, Reason::Progressing),
         Availability::Unavailable { .. } => (Status::False, Reason::RuntimeUnavailable),
     };
-    let finding = (status, reason, situation.availability.to_string());
-    set(next, ConditionType::RuntimeAvailable, finding, situation.generation, now);
-}
-
-fn set(
-    next: &mut ContainerNetworkStatus,
-    kind: ConditionType,
-    (status, reason, message): (Status, Reason, String),
-    generation: i64,
-    now: &Time,
-) {
-    let message = report::cut(&message, report::NOTE_LIMIT);
-    conditions::set(&mut next.conditions, kind, status, reason, message, generation, now);
+    Finding::new(status, reason, input.availability.to_string())
 }
 
 /// The Events that a change of status is worth: each condition that moved, the same text only once, and a network that
 /// is another one than before.
-pub fn notes(previous: &ContainerNetworkStatus, next: &ContainerNetworkStatus) -> Vec<Note> {
+pub(crate) fn notes(previous: &ContainerNetworkStatus, next: &ContainerNetworkStatus) -> Vec<Note> {
     let mut notes: Vec<Note> = Vec::new();
     let is_going = conditions::find(&next.conditions, ConditionType::Deleting).is_some();
     if let (Some(old), Some(new), Some(name)) = (&previous.id, &next.id, &next.network_name)
@@ -273,7 +264,7 @@ pub fn notes(previous: &ContainerNetworkStatus, next: &ContainerNetworkStatus) -
         let is_usual = is_good && condition.type_ == ConditionType::RuntimeAvailable.as_str() && !was_known;
         let is_told = notes.iter().any(|note| note.text == condition.message);
         let is_unclear = condition.status == Status::Unknown.as_str();
-        // Whoever deletes an object knows that it is not ready any more.
+        // The Deleting condition says already that it is not ready any more.
         let is_echo = is_going && condition.type_ == ConditionType::Ready.as_str();
         if is_usual || is_told || is_unclear || is_echo {
             continue;

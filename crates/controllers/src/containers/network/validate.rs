@@ -10,17 +10,17 @@ const NAME_LIMIT: usize = 128;
 
 /// A spec that makes sense.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Valid {
+pub(crate) struct Valid {
     /// The network's name in the runtime.
-    pub name: String,
+    pub(crate) name: String,
     /// How long it lives.
-    pub mode: NetworkMode,
+    pub(crate) mode: NetworkMode,
     /// Whether IPv6 is asked for.
-    pub ipv6: bool,
+    pub(crate) ipv6: bool,
 }
 
 /// Reads a spec, or says what is wrong with it.
-pub fn validate(object: &ContainerNetwork) -> Result<Valid, Problem> {
+pub(crate) fn validate(object: &ContainerNetwork) -> Result<Valid, Problem> {
     let problem =
         |message: &str| Problem { path: "spec.networkName".to_owned(), message: message.to_owned() };
     let mode = object.spec.effective_mode();

@@ -16,7 +16,7 @@ use tokio::{
     time::{Interval, MissedTickBehavior},
 };
 
-use super::known::Known;
+use super::tracked::TrackedObjects;
 use crate::containers::{
     leftovers::Sweeper,
     runtime::{Availability, ContainerRuntime},
@@ -26,8 +26,8 @@ use crate::containers::{
 const LOOK: Duration = Duration::from_secs(15);
 
 /// Waits for things to happen.
-pub struct Wakes {
-    known: Arc<Known>,
+pub(crate) struct Wakes {
+    tracked: Arc<TrackedObjects>,
     sweeper: Arc<Sweeper<ContainerNetwork>>,
     availability_rx: watch::Receiver<Availability>,
     events_rx: broadcast::Receiver<Event>,
@@ -38,14 +38,18 @@ pub struct Wakes {
 
 impl Wakes {
     /// Starts to listen; inside of tokio.
-    pub fn new(runtime: &ContainerRuntime, known: Arc<Known>, sweeper: Sweeper<ContainerNetwork>) -> Self {
+    pub(crate) fn new(
+        runtime: &ContainerRuntime,
+        tracked: Arc<TrackedObjects>,
+        sweeper: Sweeper<ContainerNetwork>,
+    ) -> Self {
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let events_rx = runtime.events();
         let mut availability_rx = runtime.availability();
         availability_rx.mark_changed();
         Self {
-            known,
+            tracked,
             sweeper: Arc::new(sweeper),
             availability_rx,
             events_rx,
@@ -56,7 +60,7 @@ impl Wakes {
     }
 
     /// The objects to look at, as things happen.
-    pub fn into_stream(self) -> impl Stream<Item = ObjectRef<ContainerNetwork>> + Send {
+    pub(crate) fn into_stream(self) -> impl Stream<Item = ObjectRef<ContainerNetwork>> + Send {
         stream::unfold(self, |mut wakes| async move {
             let woken = wakes.next().await?;
             Some((stream::iter(woken), wakes))
@@ -70,16 +74,16 @@ impl Wakes {
                 changed.ok()?;
                 self.sweep_is_due = true;
                 self.sweep();
-                Some(self.known.all())
+                Some(self.tracked.all())
             }
             event = self.events_rx.recv() => match event {
                 Ok(event) => Some(self.concerned(&event)),
-                Err(RecvError::Lagged(_)) => Some(self.known.all()),
+                Err(RecvError::Lagged(_)) => Some(self.tracked.all()),
                 Err(RecvError::Closed) => None,
             },
             _ = self.look.tick() => {
                 self.sweep();
-                Some(self.known.all())
+                Some(self.tracked.all())
             }
             Some(ended) = self.sweeps.join_next() => {
                 let again = ended.unwrap_or(true);
@@ -94,7 +98,7 @@ impl Wakes {
     fn concerned(&mut self, event: &Event) -> Vec<ObjectRef<ContainerNetwork>> {
         match event {
             Event::Network { name, action: NetworkAction::Created | NetworkAction::Removed, .. } => {
-                self.known.of(name)
+                self.tracked.of(name)
             }
             // Podman names the container and not always the network, and tells nothing of networks that a container
             // joins as it starts and leaves as it ends.
@@ -104,7 +108,7 @@ impl Wakes {
                 ..
             } => {
                 self.sweep();
-                self.known.all()
+                self.tracked.all()
             }
             // The availability says it too.
             Event::Container { .. } | Event::Lost { .. } | Event::Back => Vec::new(),

@@ -71,7 +71,7 @@ impl Directory {
     /// What is remembered, if anything is. A file that makes no sense is worth a warning and no more: only the ports
     /// that were used before are lost.
     pub(super) fn ledger(&self) -> Result<Option<Ledger>, Error> {
-        Ok(self.parse(LEDGER, &self.read(LEDGER)?))
+        Ok(self.parse(LEDGER, self.read(LEDGER)?.as_deref()))
     }
 
     /// Remembers.
@@ -81,7 +81,7 @@ impl Directory {
 
     /// The plan that the host end follows.
     pub(super) fn plan(&self) -> Result<Option<TunnelPlan>, Error> {
-        Ok(self.parse(files::PLAN, &self.read(files::PLAN)?))
+        Ok(self.parse(files::PLAN, self.read(files::PLAN)?.as_deref()))
     }
 
     /// Gives the host end another plan.
@@ -123,8 +123,8 @@ impl Directory {
         }
     }
 
-    fn parse<T: serde::de::DeserializeOwned>(&self, name: &str, text: &Option<String>) -> Option<T> {
-        serde_json::from_str(text.as_deref()?)
+    fn parse<T: serde::de::DeserializeOwned>(&self, name: &str, text: Option<&str>) -> Option<T> {
+        serde_json::from_str(text?)
             .inspect_err(|error| {
                 let path = self.path.join(name);
                 tracing::warn!(path = %path.display(), %error, "a file can't be read and is written anew");

@@ -6,7 +6,7 @@ use super::host::protocol::{LinkState, TunnelState};
 use super::state::{CarriedTunnel, Phase, RuntimeState, State};
 
 /// Lines about everything that differs but for the figures.
-pub fn of(before: &State, now: &State) -> Vec<String> {
+pub(crate) fn of(before: &State, now: &State) -> Vec<String> {
     let mut lines = Vec::new();
     if before.runtime != now.runtime {
         match &now.runtime {
@@ -18,9 +18,9 @@ pub fn of(before: &State, now: &State) -> Vec<String> {
     if before.phase != now.phase {
         lines.extend(phase(now));
     }
-    if let (true, Some(trouble)) = (before.trouble != now.trouble, &now.trouble) {
-        let word = if trouble.is_permanent { "failed" } else { "trouble, trying again" };
-        lines.push(format!("{word}: {}", trouble.why));
+    if let (true, Some(problem)) = (before.problem != now.problem, &now.problem) {
+        let word = if problem.is_permanent { "failed" } else { "trouble, trying again" };
+        lines.push(format!("{word}: {}", problem.message));
     }
     if before.link != now.link && now.client.is_some() {
         lines.push(match &now.link {

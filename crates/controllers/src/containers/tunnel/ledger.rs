@@ -1,5 +1,5 @@
 //! What is remembered of a tunnel proxy over restarts, flaps and re-creation: the ports of its container on the host, and
-//! the number and port of every tunnel. Pure; `home` keeps it on disk.
+//! the number and port of every tunnel. Pure; `directory` keeps it on disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,8 +7,8 @@ use causeway_api::{ContainerNetworkTunnelProxyStatus, Tunnel, TunnelProtocol};
 use causeway_ir::tunnel::{Port, TunnelId};
 use serde::{Deserialize, Serialize};
 
-use super::desired::Network;
 use super::state::ClientState;
+use super::validate::Network;
 
 /// Tunnels that are remembered after they were removed.
 const MOST_FORMER: usize = 1024;
@@ -16,14 +16,14 @@ const MOST_FORMER: usize = 1024;
 /// What is remembered of one tunnel proxy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     /// The host's ports that lead to the container: control and data.
-    pub host_ports: Option<(u16, u16)>,
+    pub(crate) host_ports: Option<(u16, u16)>,
     /// Whether a container was made and not seen to be gone again.
-    pub has_container: bool,
+    pub(crate) has_container: bool,
     /// The container as it was last, and the network that it is on: an operator that adopts the host end knows it
     /// before the runtime answers.
-    pub client: Option<(ClientState, Network)>,
+    pub(crate) client: Option<(ClientState, Network)>,
     /// The last number that was given to a tunnel.
     last_id: TunnelId,
     tunnels: BTreeMap<String, Entry>,
@@ -43,7 +43,7 @@ struct Entry {
 
 impl Ledger {
     /// What a status still knows, for when the disk was lost.
-    pub fn from_status(status: &ContainerNetworkTunnelProxyStatus, tunnels: &[Tunnel]) -> Self {
+    pub(crate) fn from_status(status: &ContainerNetworkTunnelProxyStatus, tunnels: &[Tunnel]) -> Self {
         let port = |port: Option<i32>| port.and_then(|port| u16::try_from(port).ok());
         let host_ports = port(status.client_proxy_control_port).zip(port(status.client_proxy_data_port));
         let has_container = status.client_proxy_container_id.is_some();
@@ -60,7 +60,7 @@ impl Ledger {
     }
 
     /// The tunnel's number: its own for as long as it asks for the same.
-    pub fn id(&mut self, tunnel: &Tunnel) -> TunnelId {
+    pub(crate) fn id(&mut self, tunnel: &Tunnel) -> TunnelId {
         if let Some(known) = self.known(tunnel) {
             return known.id;
         }
@@ -70,7 +70,7 @@ impl Ledger {
     }
 
     /// The port to ask for: the spec's, or the one it had, or `usual`; none when nothing is known of it.
-    pub fn port(&self, tunnel: &Tunnel, usual: Option<u16>) -> Option<Port> {
+    pub(crate) fn port(&self, tunnel: &Tunnel, usual: Option<u16>) -> Option<Port> {
         if let Some(port) = tunnel.client_port {
             return Some(Port::Fixed(port));
         }
@@ -86,7 +86,7 @@ impl Ledger {
     }
 
     /// Remembers the port that a tunnel got; true if that is news.
-    pub fn learn(&mut self, name: &str, port: u16) -> bool {
+    pub(crate) fn learn(&mut self, name: &str, port: u16) -> bool {
         let Some(entry) = self.tunnels.get_mut(name) else { return false };
         let is_news = entry.port != Some(port);
         entry.port = Some(port);
@@ -94,7 +94,7 @@ impl Ledger {
     }
 
     /// Forgets the oldest of the tunnels that are no longer asked for, when there are too many of them.
-    pub fn trim<'a>(&mut self, wanted: impl Iterator<Item = &'a str>) {
+    pub(crate) fn trim<'a>(&mut self, wanted: impl Iterator<Item = &'a str>) {
         let wanted: BTreeSet<_> = wanted.collect();
         let is_wanted = |name: &str| wanted.contains(name);
         let mut former: Vec<TunnelId> =

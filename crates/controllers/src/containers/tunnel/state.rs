@@ -3,37 +3,37 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use causeway_api::conditions::Reason;
 use causeway_ir::tunnel::TunnelId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::host::protocol::{Counters, LinkState, TunnelState};
+use super::problem::Problem;
 
 /// How a tunnel proxy stands.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct State {
+pub(crate) struct State {
     /// What it is about to do.
-    pub phase: Phase,
+    pub(crate) phase: Phase,
     /// What keeps it from getting further; it tries again.
-    pub trouble: Option<Trouble>,
+    pub(crate) problem: Option<Problem>,
     /// The container runtime.
-    pub runtime: RuntimeState,
+    pub(crate) runtime: RuntimeState,
     /// The client's image, once it is there.
-    pub image: Option<String>,
+    pub(crate) image: Option<String>,
     /// The client's container, while it runs.
-    pub client: Option<ClientState>,
+    pub(crate) client: Option<ClientState>,
     /// The host end, while it runs.
-    pub host: Option<HostState>,
+    pub(crate) host: Option<HostState>,
     /// Whether both ends talk to each other.
-    pub link: LinkState,
+    pub(crate) link: LinkState,
     /// What the link says of each tunnel, by name.
-    pub tunnels: BTreeMap<String, CarriedTunnel>,
+    pub(crate) tunnels: BTreeMap<String, CarriedTunnel>,
 }
 
 /// What a tunnel proxy is about to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// It looks for what an operator before this one left running; nothing is known until then.
     #[default]
     Looking,
@@ -51,20 +51,9 @@ pub enum Phase {
     Gone,
 }
 
-/// Something that went wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    /// For programs.
-    pub reason: Reason,
-    /// For people.
-    pub why: String,
-    /// Whether it stays so until a person changes something.
-    pub is_permanent: bool,
-}
-
 /// What is known of the container runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum RuntimeState {
+pub(crate) enum RuntimeState {
     /// Nobody has looked yet.
     #[default]
     Unknown,
@@ -76,53 +65,46 @@ pub enum RuntimeState {
 
 /// The process of the host end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostState {
+pub(crate) struct HostState {
     /// Its number.
-    pub pid: i32,
+    pub(crate) pid: i32,
     /// Since when it runs.
-    pub since: Timestamp,
+    pub(crate) since: Timestamp,
 }
 
 /// The client's container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ClientState {
+pub(crate) struct ClientState {
     /// The runtime's id.
-    pub id: String,
+    pub(crate) id: String,
     /// The host's port that leads to its control port.
-    pub control_port: u16,
+    pub(crate) control_port: u16,
     /// The host's port that leads to its data port.
-    pub data_port: u16,
+    pub(crate) data_port: u16,
     /// Its addresses on the proxy's network.
-    pub addresses: Vec<IpAddr>,
+    pub(crate) addresses: Vec<IpAddr>,
 }
 
 /// A tunnel that the link was asked to carry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CarriedTunnel {
+pub(crate) struct CarriedTunnel {
     /// Its number.
-    pub id: TunnelId,
+    pub(crate) id: TunnelId,
     /// How it stands.
-    pub state: TunnelState,
+    pub(crate) state: TunnelState,
     /// What it has carried.
-    pub counters: Counters,
+    pub(crate) counters: Counters,
 }
 
 impl CarriedTunnel {
     /// The container's port, if it has one.
-    pub fn port(&self) -> Option<u16> {
+    pub(crate) fn port(&self) -> Option<u16> {
         match self.state {
             TunnelState::Listening { port }
             | TunnelState::Unreachable { port, .. }
             | TunnelState::NoEndpoints { port } => Some(port),
             TunnelState::Pending | TunnelState::Failed { .. } => None,
         }
-    }
-}
-
-impl Trouble {
-    /// Trouble that may pass by itself.
-    pub fn transient(why: impl Into<String>) -> Self {
-        Self { reason: Reason::NotReady, why: why.into(), is_permanent: false }
     }
 }

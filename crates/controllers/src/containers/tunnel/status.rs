@@ -30,19 +30,19 @@ const OWN_CONDITIONS: [ConditionType; 6] = [
 ];
 
 /// What a status is computed from.
-pub struct Input<'a> {
+pub(crate) struct Input<'a> {
     /// The object.
-    pub proxy: &'a ContainerNetworkTunnelProxy,
+    pub(crate) proxy: &'a ContainerNetworkTunnelProxy,
     /// What it asks for.
-    pub desired: &'a Desired,
+    pub(crate) desired: &'a Desired,
     /// What its worker tells.
-    pub state: &'a State,
+    pub(crate) state: &'a State,
     /// EndpointSlices that could not be written, and why.
-    pub failures: Vec<String>,
+    pub(crate) failures: Vec<String>,
     /// The file with the journal.
-    pub journal: String,
+    pub(crate) journal: String,
     /// The file with what the host end prints.
-    pub output: String,
+    pub(crate) output: String,
 }
 
 impl Shared for ContainerNetworkTunnelProxyStatus {
@@ -54,7 +54,7 @@ impl Shared for ContainerNetworkTunnelProxyStatus {
 }
 
 /// The status that follows `previous`.
-pub fn next(
+pub(crate) fn next(
     previous: &ContainerNetworkTunnelProxyStatus,
     input: &Input<'_>,
     now: Timestamp,
@@ -94,7 +94,7 @@ pub fn next(
 }
 
 /// The status of an object that waits for its clean-up.
-pub fn deleting(
+pub(crate) fn deleting(
     previous: &ContainerNetworkTunnelProxyStatus,
     state: &State,
     failures: &[String],
@@ -103,7 +103,7 @@ pub fn deleting(
 ) -> ContainerNetworkTunnelProxyStatus {
     let mut next = previous.clone();
     let mut problems = failures.to_vec();
-    problems.extend(state.trouble.as_ref().map(|trouble| trouble.why.clone()));
+    problems.extend(state.problem.as_ref().map(|problem| problem.message.clone()));
     let (reason, message) = if problems.is_empty() {
         (Reason::DeletionInProgress, "streams end and the container is removed".to_owned())
     } else {
@@ -131,7 +131,7 @@ pub fn deleting(
 }
 
 /// What to tell of a change.
-pub fn notes(
+pub(crate) fn notes(
     previous: &ContainerNetworkTunnelProxyStatus,
     next: &ContainerNetworkTunnelProxyStatus,
 ) -> Vec<Note> {
@@ -184,7 +184,7 @@ fn tunnel_note(tunnel: &TunnelStatus) -> Option<Note> {
 }
 
 fn proxy_state(state: &State) -> TunnelProxyState {
-    if state.trouble.as_ref().is_some_and(|trouble| trouble.is_permanent) {
+    if state.problem.as_ref().is_some_and(|problem| problem.is_permanent) {
         return TunnelProxyState::Failed;
     }
     match state.phase {
@@ -254,7 +254,7 @@ fn tunnel(
 /// Whether a tunnel carries traffic, and why not.
 fn judge(wanted: &DesiredTunnel, carried: Option<&CarriedTunnel>) -> (TunnelState, Option<String>) {
     if let Some(problem) = &wanted.problem {
-        let state = if problem.is_fault { TunnelState::Failed } else { TunnelState::NotReady };
+        let state = if problem.is_permanent { TunnelState::Failed } else { TunnelState::NotReady };
         return (state, Some(problem.message.clone()));
     }
     match carried.map(|carried| &carried.state) {

@@ -1,4 +1,4 @@
-//! Ends the host ends of tunnel proxies that are gone: those that were deleted for good while no operator ran.
+//! Ends the host ends of tunnel proxies that are gone, since they were deleted for good while no operator ran, or of all.
 
 use std::path::Path;
 use std::time::Duration;
@@ -48,6 +48,22 @@ pub(super) async fn sweep_host_ends(
         }
     }
     is_due
+}
+
+/// Ends every host end below `base`, whoever it is for; their names, as NAMESPACE/NAME. Objects that are still there get
+/// another from the next operator.
+///
+/// # Errors
+/// When one of them can't be ended; the others are tried all the same.
+pub async fn end_all(base: &Path) -> Result<Vec<String>, String> {
+    let (mut ended, mut failures) = (Vec::new(), Vec::new());
+    for (namespace, name, _) in owned(base) {
+        match host::end(&base.join(&namespace).join(&name), DRAIN).await {
+            Ok(()) => ended.push(format!("{namespace}/{name}")),
+            Err(error) => failures.push(format!("{namespace}/{name}: {error}")),
+        }
+    }
+    if failures.is_empty() { Ok(ended) } else { Err(failures.join("; ")) }
 }
 
 async fn clear(base: &Path, namespace: &str, name: &str, uid: &str) -> Result<(), String> {

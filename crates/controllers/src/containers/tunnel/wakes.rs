@@ -27,7 +27,7 @@ pub(super) type Served = Arc<Mutex<HashMap<String, (String, String)>>>;
 
 /// Who is to be woken, and who lives.
 #[derive(Default)]
-pub struct Wakes {
+pub(crate) struct Wakes {
     // workers → reconciler, for the current term
     wake_tx: Mutex<Option<mpsc::UnboundedSender<ObjectRef<ContainerNetworkTunnelProxy>>>>,
     /// Objects with a worker: one made since the API server was asked must not be taken for gone.
@@ -38,18 +38,18 @@ pub struct Wakes {
 
 impl Wakes {
     /// An object's worker begins.
-    pub fn begin(&self, uid: &str, namespace: &str, name: &str) {
+    pub(crate) fn begin(&self, uid: &str, namespace: &str, name: &str) {
         lock(&self.served).insert(uid.to_owned(), (namespace.to_owned(), name.to_owned()));
     }
 
     /// An object is gone.
-    pub fn end(&self, uid: &str) {
+    pub(crate) fn end(&self, uid: &str) {
         lock(&self.served).remove(uid);
         self.ended.notify_one();
     }
 
     /// Has an object reconciled.
-    pub fn wake(&self, object: ObjectRef<ContainerNetworkTunnelProxy>) {
+    pub(crate) fn wake(&self, object: ObjectRef<ContainerNetworkTunnelProxy>) {
         if let Some(wake_tx) = &*lock(&self.wake_tx) {
             // Nobody listens after the term's end.
             let _ = wake_tx.send(object);
@@ -57,7 +57,7 @@ impl Wakes {
     }
 
     /// Begins a term: the objects to reconcile, as they are woken. It sweeps for as long as it is polled.
-    pub fn stream(
+    pub(crate) fn stream(
         &self,
         client: Client,
         runtime: &ContainerRuntime,

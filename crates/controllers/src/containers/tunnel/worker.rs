@@ -4,8 +4,10 @@
 //!
 //! Dropped, a worker leaves everything running: the next one adopts it.
 
+mod client;
 pub(super) mod container;
 mod finish;
+mod host_end;
 mod tend;
 mod work;
 
@@ -27,7 +29,8 @@ use super::directory::{self, Directory};
 use super::history;
 use super::host::HostProgram;
 use super::ledger::Ledger;
-use super::state::{Phase, State, Trouble};
+use super::problem::Problem;
+use super::state::{Phase, State};
 use crate::containers::runtime::ContainerRuntime;
 use crate::framework::report;
 
@@ -48,7 +51,7 @@ pub(super) enum Order {
 
 /// What workers share.
 #[derive(Clone)]
-pub(super) struct Surroundings {
+pub(super) struct Context {
     /// The container runtime.
     pub(super) runtime: ContainerRuntime,
     /// What the directories of objects are below.
@@ -76,7 +79,7 @@ impl Drop for Worker {
 impl Worker {
     /// Starts a worker. `wake` is called whenever the state has changed.
     pub(super) fn start(
-        surroundings: Surroundings,
+        context: Context,
         owner: Owner,
         order: Order,
         memory: Memory,
@@ -85,7 +88,7 @@ impl Worker {
         let (order_tx, order_rx) = watch::channel(order); // reconciler → worker
         let (state_tx, state_rx) = watch::channel(State::default()); // worker → reconciler
         let reporter = Reporter { state: State::default(), state_tx, wake };
-        let task = tokio::spawn(run(surroundings, owner, memory, order_rx, reporter));
+        let task = tokio::spawn(run(context, owner, memory, order_rx, reporter));
         Self { order_tx, state_rx, task }
     }
 
@@ -138,7 +141,7 @@ impl Reporter {
 }
 
 async fn run(
-    surroundings: Surroundings,
+    context: Context,
     owner: Owner,
     memory: Memory,
     mut order_rx: watch::Receiver<Order>,
@@ -146,12 +149,12 @@ async fn run(
 ) {
     let mut retries = RETRY.retries();
     let (directory, ledger) = loop {
-        match open(&surroundings, &owner, &memory) {
+        match open(&context, &owner, &memory) {
             Ok(found) => break found,
             Err(error) => {
-                let why = report::chain(&error);
+                let message = report::chain(&error);
                 reporter.state.phase = Phase::Waiting;
-                reporter.state.trouble = Some(Trouble { reason: Reason::NotReady, why, is_permanent: true });
+                reporter.state.problem = Some(Problem::permanent(Reason::NotReady, message));
                 reporter.tell();
                 tokio::select! {
                     () = sleep(retries.next_delay()) => {}
@@ -165,15 +168,15 @@ async fn run(
             }
         }
     };
-    Work::new(surroundings, owner, directory, ledger, order_rx, reporter).run().await;
+    Work::new(context, owner, directory, ledger, order_rx, reporter).run().await;
 }
 
 fn open(
-    surroundings: &Surroundings,
+    context: &Context,
     owner: &Owner,
     (status, tunnels): &Memory,
 ) -> Result<(Directory, Ledger), directory::Error> {
-    let directory = Directory::open(&surroundings.directory, &owner.namespace, &owner.name)?;
+    let directory = Directory::open(&context.directory, &owner.namespace, &owner.name)?;
     let ledger = directory.ledger()?.unwrap_or_else(|| Ledger::from_status(status, tunnels));
     Ok((directory, ledger))
 }

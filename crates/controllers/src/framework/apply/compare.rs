@@ -7,7 +7,7 @@ use kube::{ResourceExt, api::DynamicObject};
 use serde_json::{Map, Value};
 
 /// True when applying `body` would change nothing.
-pub fn is_applied(live: &DynamicObject, body: &Map<String, Value>) -> bool {
+pub(super) fn is_applied(live: &DynamicObject, body: &Map<String, Value>) -> bool {
     let wanted_digest = body
         .get("metadata")
         .and_then(|metadata| metadata.get("annotations")?.get(names::ANNOTATION_SPEC_HASH)?.as_str());
@@ -22,14 +22,14 @@ pub fn is_applied(live: &DynamicObject, body: &Map<String, Value>) -> bool {
 }
 
 /// A short, stable digest of a desired object: FNV-1a, 64 bits. Only equality with our own earlier digest matters.
-pub fn digest(body: &Map<String, Value>) -> String {
+pub(crate) fn digest(body: &Map<String, Value>) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     absorb_object(&mut hash, body);
     format!("{hash:016x}")
 }
 
 /// Removes members that are null, which server-side apply would take as a wish to own an empty field.
-pub fn strip_nulls(value: &mut Value) {
+pub(super) fn strip_nulls(value: &mut Value) {
     match value {
         Value::Object(members) => {
             members.retain(|_, member| !member.is_null());

@@ -12,7 +12,7 @@ const LARGEST_CHOSEN_V6_RANGE: u128 = 1 << 16;
 
 /// A server that needs an address, in the order in which addresses are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Server {
+pub(crate) enum Server {
     /// The DHCP server.
     Dhcp,
     /// The DNS server.
@@ -21,50 +21,45 @@ pub enum Server {
     Proxy,
 }
 
-impl Server {
-    /// Every server, in order.
-    pub const ALL: [Self; 3] = [Self::Dhcp, Self::Dns, Self::Proxy];
-}
-
 /// One address or none for each server.
-pub type PerServer = [Option<IpAddr>; 3];
+pub(crate) type PerServer = [Option<IpAddr>; 3];
 
 /// What is known before choosing.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub(crate) struct Request {
     /// The network.
-    pub network: IpNet,
+    pub(crate) network: IpNet,
     /// Its router.
-    pub gateway: IpAddr,
+    pub(crate) gateway: IpAddr,
     /// Addresses that are written in the spec.
-    pub written: PerServer,
+    pub(crate) written: PerServer,
     /// Further addresses that are taken, such as those of more proxies.
-    pub taken: Vec<IpAddr>,
+    pub(crate) taken: Vec<IpAddr>,
     /// The range that is written in the spec.
-    pub written_range: Option<(IpAddr, IpAddr)>,
+    pub(crate) written_range: Option<(IpAddr, IpAddr)>,
     /// What was chosen the last time.
-    pub previous: Chosen,
+    pub(crate) previous: Chosen,
 }
 
 /// The addresses in effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Chosen {
+pub(crate) struct Chosen {
     /// Each server's address; none when the network is full.
-    pub servers: PerServer,
+    pub(crate) servers: PerServer,
     /// The range that DHCP hands out; none when nothing is left.
-    pub range: Option<(IpAddr, IpAddr)>,
+    pub(crate) range: Option<(IpAddr, IpAddr)>,
 }
 
 impl Chosen {
     /// The address of one server.
-    pub fn server(&self, server: Server) -> Option<IpAddr> {
+    pub(crate) fn server(&self, server: Server) -> Option<IpAddr> {
         self.servers[server as usize]
     }
 }
 
 /// Chooses what is not written. Every server gets an address, also one that is not wanted at present, so that turning
 /// it on later moves nothing.
-pub fn choose(request: &Request) -> Chosen {
+pub(crate) fn choose(request: &Request) -> Chosen {
     let (first, last) = hosts(&request.network);
     let mut taken: Vec<u128> = vec![number(request.gateway)];
     taken.extend(request.taken.iter().copied().map(number));
@@ -167,13 +162,13 @@ fn hosts(network: &IpNet) -> (u128, u128) {
 }
 
 /// True when a host in `network` may have this address.
-pub fn is_host(network: &IpNet, address: IpAddr) -> bool {
+pub(crate) fn is_host(network: &IpNet, address: IpAddr) -> bool {
     let (first, last) = hosts(network);
     network.contains(&address) && (first..=last).contains(&number(address))
 }
 
 /// True when `address` lies between the two ends of `range`, both included, and is of their family.
-pub fn in_range(range: (IpAddr, IpAddr), address: IpAddr) -> bool {
+pub(crate) fn in_range(range: (IpAddr, IpAddr), address: IpAddr) -> bool {
     range.0.is_ipv4() == address.is_ipv4() && contains((number(range.0), number(range.1)), number(address))
 }
 

@@ -4,7 +4,7 @@
 use causeway_api::{Backend, BackendOverride, Outcome, PortDefaults, ProxyComponent};
 
 /// Names by which pods know the API server inside their own cluster. The proxy serves them; DNS never answers them.
-pub const IN_CLUSTER_NAMES: [&str; 4] =
+pub(crate) const IN_CLUSTER_NAMES: [&str; 4] =
     ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"];
 
 /// One standard backend.
@@ -75,17 +75,17 @@ const STANDARD: [Standard; 6] = [
 const STANDARD_DEFAULTS: [(u16, &str); 2] = [(443, "konnectivity-server"), (6443, "kube-apiserver")];
 
 /// True for the name of a standard backend.
-pub fn is_standard(name: &str) -> bool {
+pub(crate) fn is_standard(name: &str) -> bool {
     STANDARD.iter().any(|standard| standard.name == name)
 }
 
 /// The names of the standard backends, for messages.
-pub fn standard_names() -> String {
+pub(crate) fn standard_names() -> String {
     STANDARD.map(|standard| standard.name).join(", ")
 }
 
 /// The backends in effect: the standard ones in their order, then those that the spec adds, in its order.
-pub fn merge(component: &ProxyComponent, domain: &str, target_namespace: &str) -> Vec<Backend> {
+pub(crate) fn merge(component: &ProxyComponent, domain: &str, target_namespace: &str) -> Vec<Backend> {
     let change = |name: &str| component.backends.iter().find(|change| change.name == name);
     let mut merged = Vec::with_capacity(STANDARD.len() + component.backends.len());
     for standard in &STANDARD {
@@ -135,7 +135,7 @@ fn overlay(backend: &mut Backend, change: &BackendOverride) {
 }
 
 /// What each port does with unmatched connections, by port: the spec's entry, or the standard one if its backend is there.
-pub fn port_defaults(component: &ProxyComponent, backends: &[Backend]) -> Vec<PortDefaults> {
+pub(crate) fn port_defaults(component: &ProxyComponent, backends: &[Backend]) -> Vec<PortDefaults> {
     let mut defaults = component.ports.clone();
     for (port, name) in STANDARD_DEFAULTS {
         let served = backends.iter().any(|backend| backend.name == name && backend.port == port);

@@ -12,26 +12,26 @@ use kube::{Resource, ResourceExt};
 use super::{
     Component,
     observe::Observed,
-    validate::{Dhcp, Dns, Network, Proxy, Valid, Wish},
+    validate::{Dhcp, Dns, Network, Proxy, Requested, Valid},
 };
 use crate::framework::{apply::Wanted, children::ChildKind};
 
 /// The children as they should be.
 #[derive(Clone, Debug, Default)]
-pub struct Desired {
+pub(crate) struct Desired {
     /// The DHCP server.
-    pub dhcp: Option<DHCPServer>,
+    pub(crate) dhcp: Option<DHCPServer>,
     /// The DNS server.
-    pub dns: Option<DNSServer>,
+    pub(crate) dns: Option<DNSServer>,
     /// The proxy.
-    pub proxy: Option<ProxyServer>,
+    pub(crate) proxy: Option<ProxyServer>,
     /// Children that are neither changed nor removed, because their part of the spec has problems.
-    pub keep: Vec<(ChildKind, String)>,
+    pub(crate) keep: Vec<(ChildKind, String)>,
 }
 
 impl Desired {
     /// The children for the applier.
-    pub fn wanted(&self) -> Vec<Wanted> {
+    pub(crate) fn wanted(&self) -> Vec<Wanted> {
         let dhcp = self.dhcp.iter().map(|child| Wanted::new(Component::Dhcp.kind(), child));
         let dns = self.dns.iter().map(|child| Wanted::new(Component::Dns.kind(), child));
         let proxy = self.proxy.iter().map(|child| Wanted::new(Component::Proxy.kind(), child));
@@ -40,30 +40,30 @@ impl Desired {
 }
 
 /// What the Infra's spec asks for.
-pub fn desired(infra: &Infra, valid: &Valid, observed: &Observed) -> Desired {
+pub(crate) fn desired(infra: &Infra, valid: &Valid, observed: &Observed) -> Desired {
     let name = infra.name_any();
     let mut desired = Desired::default();
-    for (component, is_unclear) in [
-        (Component::Dhcp, valid.dhcp == Wish::Unclear),
-        (Component::Dns, valid.dns == Wish::Unclear),
-        (Component::Proxy, valid.proxy == Wish::Unclear),
+    for (component, is_invalid) in [
+        (Component::Dhcp, valid.dhcp == Requested::Invalid),
+        (Component::Dns, valid.dns == Requested::Invalid),
+        (Component::Proxy, valid.proxy == Requested::Invalid),
     ] {
-        if is_unclear {
+        if is_invalid {
             desired.keep.push((component.kind(), component.child_name(&name)));
         }
     }
     let Some(network) = &valid.network else {
         return desired;
     };
-    if let Wish::On(dhcp) = &valid.dhcp {
+    if let Requested::Enabled(dhcp) = &valid.dhcp {
         let child = DHCPServer::new(&Component::Dhcp.child_name(&name), build_dhcp(network, dhcp));
         desired.dhcp = Some(labelled(child, Component::Dhcp));
     }
-    if let Wish::On(dns) = &valid.dns {
+    if let Requested::Enabled(dns) = &valid.dns {
         let child = DNSServer::new(&Component::Dns.child_name(&name), build_dns(network, dns, observed));
         desired.dns = Some(labelled(child, Component::Dns));
     }
-    if let Wish::On(proxy) = &valid.proxy {
+    if let Requested::Enabled(proxy) = &valid.proxy {
         let child = ProxyServer::new(&Component::Proxy.child_name(&name), build_proxy(network, proxy));
         desired.proxy = Some(labelled(child, Component::Proxy));
     }

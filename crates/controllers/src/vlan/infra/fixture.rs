@@ -4,7 +4,7 @@ use causeway_api::Infra;
 use serde_json::{Value, json};
 
 /// An Infra `clusters/lab` on 192.168.100.0/24 with these components.
-pub fn infra(components: &Value) -> Infra {
+pub(crate) fn infra(components: &Value) -> Infra {
     serde_json::from_value(json!({
         "apiVersion": "causeway.dev/v1alpha1",
         "kind": "Infra",
@@ -23,6 +23,6 @@ pub fn infra(components: &Value) -> Infra {
 }
 
 /// All three components with nothing but the domain written.
-pub fn all() -> Value {
+pub(crate) fn all() -> Value {
     json!({ "dhcp": {}, "dns": { "baseDomain": "example.com" }, "proxy": {} })
 }

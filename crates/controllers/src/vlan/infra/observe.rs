@@ -15,26 +15,26 @@ use crate::framework::{
 
 /// What a child says of itself.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ChildReport {
+pub(crate) struct ChildReport {
     /// The generation of its spec.
-    pub generation: i64,
+    pub(crate) generation: i64,
     /// Its conditions.
-    pub conditions: Vec<Condition>,
+    pub(crate) conditions: Vec<Condition>,
 }
 
 /// What is known of an Infra's surroundings.
 #[derive(Clone, Debug, Default)]
-pub struct Observed {
+pub(crate) struct Observed {
     /// Each child's report, by component; none if there is no such child.
-    pub children: [Option<ChildReport>; 3],
+    pub(crate) children: [Option<ChildReport>; 3],
     /// Address of the proxy's Service on the pod network, once there is one.
-    pub proxy_service_ip: Option<String>,
+    pub(crate) proxy_service_ip: Option<String>,
     /// The addresses that were chosen before.
-    pub previous: Chosen,
+    pub(crate) previous: Chosen,
 }
 
 /// Reads the caches; `status` is the newest status known of the Infra.
-pub fn observe(infra: &Infra, owner: &Owner, status: &InfraStatus, children: &Children) -> Observed {
+pub(crate) fn observe(infra: &Infra, owner: &Owner, status: &InfraStatus, children: &Children) -> Observed {
     let namespace = infra.namespace().unwrap_or_default();
     let child = |component: Component| {
         children
@@ -73,7 +73,7 @@ pub fn observe(infra: &Infra, owner: &Owner, status: &InfraStatus, children: &Ch
 
 impl ChildReport {
     /// Reads the report out of any child.
-    pub fn of(child: &DynamicObject) -> Self {
+    pub(crate) fn of(child: &DynamicObject) -> Self {
         let conditions = child.data.pointer("/status/conditions").cloned().unwrap_or_default();
         Self {
             generation: child.metadata.generation.unwrap_or_default(),

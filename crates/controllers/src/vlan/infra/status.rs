@@ -11,12 +11,13 @@ use kube::ResourceExt;
 use super::{
     Component,
     observe::{ChildReport, Observed},
-    validate::{Valid, Wish},
+    validate::{Requested, Valid},
 };
 use crate::framework::{
     apply::{Action, Report},
     error::Category,
     events::{Note, Severity},
+    finding::Finding,
     report,
     status::{Shared, transitions},
 };
@@ -32,11 +33,11 @@ const OWN_CONDITIONS: [ConditionType; 5] = [
 
 /// Where a component stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Not wanted, and gone.
-    Off,
+pub(crate) enum State {
+    /// Not enabled, and gone.
+    Disabled,
     /// Its part of the spec has problems; what runs is left as it is.
-    Unclear,
+    Invalid,
     /// Its child could not be written or removed.
     Failed {
         /// The condition reason.
@@ -64,14 +65,19 @@ impl Shared for InfraStatus {
 }
 
 /// Where each component stands, in the order of [`Component::ALL`].
-pub fn component_states(infra: &Infra, valid: &Valid, observed: &Observed, report: &Report) -> [State; 3] {
-    let wishes = [Wanting::of(&valid.dhcp), Wanting::of(&valid.dns), Wanting::of(&valid.proxy)];
+pub(crate) fn component_states(
+    infra: &Infra,
+    valid: &Valid,
+    observed: &Observed,
+    report: &Report,
+) -> [State; 3] {
+    let requested = [without_spec(&valid.dhcp), without_spec(&valid.dns), without_spec(&valid.proxy)];
     Component::ALL.map(|component| {
         let name = component.child_name(&infra.name_any());
         let child = format!("{} {name}", component.kind().kind);
         let seen = observed.children[component as usize].as_ref();
-        match (wishes[component as usize], report.of(component.kind(), &name)) {
-            (Wanting::Unclear, _) => State::Unclear,
+        match (&requested[component as usize], report.of(component.kind(), &name)) {
+            (Requested::Invalid, _) => State::Invalid,
             (_, Some(Err(error))) => State::Failed {
                 reason: match error.category() {
                     Category::Conflict => Reason::Conflict,
@@ -79,33 +85,24 @@ pub fn component_states(infra: &Infra, valid: &Valid, observed: &Observed, repor
                 },
                 message: report::chain(error),
             },
-            (Wanting::Off, _) => State::Off,
-            (Wanting::On, Some(Ok(Action::Applied(applied)))) => {
+            (Requested::Disabled, _) => State::Disabled,
+            (Requested::Enabled(()), Some(Ok(Action::Applied(applied)))) => {
                 by_child(&child, Some(&ChildReport::of(applied)))
             }
-            (Wanting::On, Some(Ok(Action::Waiting))) => State::Waiting {
+            (Requested::Enabled(()), Some(Ok(Action::Waiting))) => State::Waiting {
                 reason: Reason::Progressing,
                 message: format!("{child} is being deleted and is made again afterwards"),
             },
-            (Wanting::On, _) => by_child(&child, seen),
+            (Requested::Enabled(()), _) => by_child(&child, seen),
         }
     })
 }
 
-#[derive(Clone, Copy)]
-enum Wanting {
-    Off,
-    Unclear,
-    On,
-}
-
-impl Wanting {
-    fn of<T>(wish: &Wish<T>) -> Self {
-        match wish {
-            Wish::Off => Self::Off,
-            Wish::Unclear => Self::Unclear,
-            Wish::On(_) => Self::On,
-        }
+fn without_spec<T>(requested: &Requested<T>) -> Requested<()> {
+    match requested {
+        Requested::Disabled => Requested::Disabled,
+        Requested::Invalid => Requested::Invalid,
+        Requested::Enabled(_) => Requested::Enabled(()),
     }
 }
 
@@ -133,7 +130,7 @@ fn by_child(child: &str, report: Option<&ChildReport>) -> State {
 }
 
 /// The status that follows `previous`.
-pub fn next(
+pub(crate) fn next(
     previous: &InfraStatus,
     valid: &Valid,
     states: &[State; 3],
@@ -141,41 +138,36 @@ pub fn next(
     now: &Time,
 ) -> InfraStatus {
     let mut conditions = previous.conditions.clone();
-    let mut set = |kind, status, reason, message: String| {
-        let message = report::cut(&message, report::NOTE_LIMIT);
-        conditions::set(&mut conditions, kind, status, reason, message, generation, now)
-    };
+    let mut set = |kind, finding: Finding| finding.set(&mut conditions, kind, generation, now);
 
-    let problems: Vec<_> = valid.problems.iter().map(|p| format!("{}: {}", p.field, p.message)).collect();
+    let problems: Vec<_> = valid.problems.iter().map(|found| found.problem.to_string()).collect();
     let problems = problems.join("; ");
     let bad = valid.problems.first().map(|problem| problem.reason);
-    match bad {
-        Some(reason) => set(ConditionType::Accepted, Status::False, reason, problems.clone()),
-        None => {
-            set(ConditionType::Accepted, Status::True, Reason::Accepted, "the spec makes sense".to_owned())
-        }
+    let accepted = match bad {
+        Some(reason) => Finding::no(reason, problems.clone()),
+        None => Finding::yes(Reason::Accepted, "the spec makes sense"),
     };
-
-    let (status, reason, message) = summary(states, bad, problems);
-    set(ConditionType::Ready, status, reason, message);
+    set(ConditionType::Accepted, accepted);
+    set(ConditionType::Ready, summary(states, bad, problems));
 
     let mut gone = Vec::new();
     for (component, state) in Component::ALL.into_iter().zip(states) {
         let kind = condition_type(component);
         match state {
-            State::Off => gone.push(kind),
+            State::Disabled => gone.push(kind),
             State::Ready => {
-                set(kind, Status::True, Reason::Ready, format!("{} is ready", component.title()));
+                set(kind, Finding::yes(Reason::Ready, format!("{} is ready", component.title())));
             }
-            State::Unclear => {
-                let own: Vec<_> = valid.problems.iter().filter(|p| p.touches.contains(&component)).collect();
+            State::Invalid => {
+                let own: Vec<_> =
+                    valid.problems.iter().filter(|found| found.components.contains(&component)).collect();
                 let reason = own.first().map_or(Reason::InvalidSpec, |problem| problem.reason);
-                let fields: Vec<_> = own.iter().map(|problem| problem.field.as_str()).collect();
+                let fields: Vec<_> = own.iter().map(|found| found.problem.path.as_str()).collect();
                 let message = format!("left as it is until the spec is corrected: see {}", fields.join(", "));
-                set(kind, Status::False, reason, message);
+                set(kind, Finding::no(reason, message));
             }
             State::Failed { reason, message } | State::Waiting { reason, message } => {
-                set(kind, Status::False, *reason, message.clone());
+                set(kind, Finding::no(*reason, message));
             }
         }
     }
@@ -195,9 +187,9 @@ pub fn next(
     }
 }
 
-fn summary(states: &[State; 3], bad: Option<Reason>, problems: String) -> (Status, Reason, String) {
+fn summary(states: &[State; 3], bad: Option<Reason>, problems: String) -> Finding {
     if let Some(reason) = bad {
-        return (Status::False, reason, problems);
+        return Finding::no(reason, problems);
     }
     let named = || Component::ALL.into_iter().zip(states);
     let failed: Vec<_> = named()
@@ -208,7 +200,7 @@ fn summary(states: &[State; 3], bad: Option<Reason>, problems: String) -> (Statu
         .collect();
     if let Some((reason, _)) = failed.first() {
         let messages: Vec<_> = failed.iter().map(|(_, message)| message.as_str()).collect();
-        return (Status::False, *reason, messages.join("; "));
+        return Finding::no(*reason, messages.join("; "));
     }
     let waiting: Vec<_> = named()
         .filter_map(|(component, state)| match state {
@@ -217,7 +209,7 @@ fn summary(states: &[State; 3], bad: Option<Reason>, problems: String) -> (Statu
         })
         .collect();
     if !waiting.is_empty() {
-        return (Status::False, Reason::ComponentsNotReady, format!("waiting for {}", waiting.join(", ")));
+        return Finding::no(Reason::ComponentsNotReady, format!("waiting for {}", waiting.join(", ")));
     }
     let ready: Vec<_> =
         named().filter(|(_, state)| **state == State::Ready).map(|(c, _)| c.title()).collect();
@@ -225,17 +217,21 @@ fn summary(states: &[State; 3], bad: Option<Reason>, problems: String) -> (Statu
         [] => "no component is wanted".to_owned(),
         ready => format!("ready: {}", ready.join(", ")),
     };
-    (Status::True, Reason::ReconciliationSucceeded, message)
+    Finding::yes(Reason::ReconciliationSucceeded, message)
 }
 
 /// The addresses in effect. Those of a component whose spec has problems stay: its child still has them.
 fn addresses(previous: &InfraStatus, valid: &Valid) -> ServerAddresses {
     let old = previous.addresses.clone().unwrap_or_default();
-    fn pick<T>(wish: &Wish<T>, old: Option<String>, new: impl FnOnce(&T) -> String) -> Option<String> {
-        match wish {
-            Wish::Off => None,
-            Wish::Unclear => old,
-            Wish::On(part) => Some(new(part)),
+    fn pick<T>(
+        requested: &Requested<T>,
+        old: Option<String>,
+        new: impl FnOnce(&T) -> String,
+    ) -> Option<String> {
+        match requested {
+            Requested::Disabled => None,
+            Requested::Invalid => old,
+            Requested::Enabled(part) => Some(new(part)),
         }
     }
     ServerAddresses {
@@ -249,7 +245,7 @@ fn addresses(previous: &InfraStatus, valid: &Valid) -> ServerAddresses {
 
 /// The Events that a change of status is worth: each condition that moved, once, with the summary left to the others
 /// unless it is good news.
-pub fn notes(previous: &InfraStatus, next: &InfraStatus) -> Vec<Note> {
+pub(crate) fn notes(previous: &InfraStatus, next: &InfraStatus) -> Vec<Note> {
     let mut notes = Vec::new();
     for condition in transitions(&previous.conditions, &next.conditions) {
         let is_true = condition.status == Status::True.as_str();

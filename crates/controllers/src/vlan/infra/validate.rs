@@ -1,5 +1,5 @@
 //! Turns an Infra's spec into values that `desired` can use without a second thought, or into problems that name a field
-//! and what to write instead. A problem touches only the components that need the field; the others go on.
+//! and what to write instead. A problem stops only the components that need the field; the others go on.
 
 mod network;
 mod proxy;
@@ -10,6 +10,7 @@ use causeway_api::{
     Backend, DhcpComponent, DnsComponent, Infra, PortDefaults, ProxyComponent, StaticEntry,
     conditions::Reason,
 };
+use causeway_ir::Problem;
 use ipnet::IpNet;
 use kube::ResourceExt;
 
@@ -19,107 +20,105 @@ use super::{
     observe::Observed,
 };
 
-/// Something in the spec that cannot be carried out.
+/// Something in the spec that cannot be carried out, and what that keeps from being brought up to date.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// Path of the field.
-    pub field: String,
-    /// What is wrong and what to write.
-    pub message: String,
+pub(crate) struct ComponentProblem {
+    /// The field, what is wrong with it and what to write.
+    pub(crate) problem: Problem,
     /// The condition reason.
-    pub reason: Reason,
+    pub(crate) reason: Reason,
     /// The components that cannot be brought up to date because of it.
-    pub touches: Vec<Component>,
+    pub(crate) components: Vec<Component>,
 }
 
-/// A component's place in the spec.
+/// What the spec asks of a component.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Wish<T> {
+pub(crate) enum Requested<T> {
     /// Left out or disabled: the child is removed.
-    Off,
-    /// Wanted, but its part of the spec has problems: the child stays as it is.
-    Unclear,
-    /// Wanted like this.
-    On(T),
+    Disabled,
+    /// Enabled, but its part of the spec has problems: the child stays as it is.
+    Invalid,
+    /// Enabled like this.
+    Enabled(T),
 }
 
 /// The network, parsed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Network {
+pub(crate) struct Network {
     /// The network.
-    pub cidr: IpNet,
+    pub(crate) cidr: IpNet,
     /// Its router.
-    pub gateway: IpAddr,
+    pub(crate) gateway: IpAddr,
     /// Name of the attachment definition.
-    pub attachment: String,
+    pub(crate) attachment: String,
     /// Namespace of the attachment definition.
-    pub attachment_namespace: String,
+    pub(crate) attachment_namespace: String,
     /// Resolvers for other names.
-    pub resolvers: Vec<String>,
+    pub(crate) resolvers: Vec<String>,
 }
 
 /// A DHCP server that can be made.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Dhcp {
+pub(crate) struct Dhcp {
     /// Its address.
-    pub address: IpAddr,
+    pub(crate) address: IpAddr,
     /// What it hands out.
-    pub range: (IpAddr, IpAddr),
+    pub(crate) range: (IpAddr, IpAddr),
     /// Resolvers that clients are told.
-    pub resolvers: Vec<String>,
+    pub(crate) resolvers: Vec<String>,
     /// The component as written.
-    pub spec: DhcpComponent,
+    pub(crate) spec: DhcpComponent,
 }
 
 /// A DNS server that can be made.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Dns {
+pub(crate) struct Dns {
     /// Its address.
-    pub address: IpAddr,
+    pub(crate) address: IpAddr,
     /// The domain it knows.
-    pub domain: String,
+    pub(crate) domain: String,
     /// The proxy's address, if there is a proxy.
-    pub proxy: Option<IpAddr>,
+    pub(crate) proxy: Option<IpAddr>,
     /// The names it answers.
-    pub entries: Vec<StaticEntry>,
+    pub(crate) entries: Vec<StaticEntry>,
     /// Where the pod network is sent, if that is written.
-    pub internal_proxy: Option<String>,
+    pub(crate) internal_proxy: Option<String>,
     /// The component as written.
-    pub spec: DnsComponent,
+    pub(crate) spec: DnsComponent,
 }
 
 /// A proxy that can be made.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Proxy {
+pub(crate) struct Proxy {
     /// The first replica's address.
-    pub address: IpAddr,
+    pub(crate) address: IpAddr,
     /// The other replicas' addresses.
-    pub additional: Vec<IpAddr>,
+    pub(crate) additional: Vec<IpAddr>,
     /// The services behind it.
-    pub backends: Vec<Backend>,
+    pub(crate) backends: Vec<Backend>,
     /// What its ports do with unmatched connections.
-    pub ports: Vec<PortDefaults>,
+    pub(crate) ports: Vec<PortDefaults>,
     /// The component as written.
-    pub spec: ProxyComponent,
+    pub(crate) spec: ProxyComponent,
 }
 
 /// A spec that was looked at.
 #[derive(Clone, Debug)]
-pub struct Valid {
-    /// The network; none if it cannot be parsed, and then every wanted component is unclear.
-    pub network: Option<Network>,
+pub(crate) struct Valid {
+    /// The network; none if it cannot be parsed, and then every enabled component is invalid.
+    pub(crate) network: Option<Network>,
     /// The DHCP server.
-    pub dhcp: Wish<Dhcp>,
+    pub(crate) dhcp: Requested<Dhcp>,
     /// The DNS server.
-    pub dns: Wish<Dns>,
+    pub(crate) dns: Requested<Dns>,
     /// The proxy.
-    pub proxy: Wish<Proxy>,
+    pub(crate) proxy: Requested<Proxy>,
     /// What is wrong.
-    pub problems: Vec<Problem>,
+    pub(crate) problems: Vec<ComponentProblem>,
 }
 
 /// Looks at the spec.
-pub fn validate(infra: &Infra, observed: &Observed) -> Valid {
+pub(crate) fn validate(infra: &Infra, observed: &Observed) -> Valid {
     let components = infra.spec.infra_components.clone().unwrap_or_default();
     let dhcp = components.dhcp.filter(|dhcp| dhcp.enabled);
     // The domain is written under `dns` and counts for the proxy too, also while the DNS server is turned off.
@@ -145,41 +144,46 @@ pub fn validate(infra: &Infra, observed: &Observed) -> Valid {
 
     let problems = check.problems;
     Valid {
-        dhcp: wish(dhcp.is_some(), dhcp_part, Component::Dhcp, &problems),
-        dns: wish(dns.is_some(), dns_part, Component::Dns, &problems),
-        proxy: wish(proxy.is_some(), proxy_part, Component::Proxy, &problems),
+        dhcp: requested(dhcp.is_some(), dhcp_part, Component::Dhcp, &problems),
+        dns: requested(dns.is_some(), dns_part, Component::Dns, &problems),
+        proxy: requested(proxy.is_some(), proxy_part, Component::Proxy, &problems),
         network,
         problems,
     }
 }
 
-fn wish<T>(wanted: bool, part: Option<T>, component: Component, problems: &[Problem]) -> Wish<T> {
-    let touched = problems.iter().any(|problem| problem.touches.contains(&component));
+fn requested<T>(
+    is_enabled: bool,
+    part: Option<T>,
+    component: Component,
+    problems: &[ComponentProblem],
+) -> Requested<T> {
+    let touched = problems.iter().any(|problem| problem.components.contains(&component));
     match part {
-        _ if !wanted => Wish::Off,
-        Some(part) if !touched => Wish::On(part),
-        _ => Wish::Unclear,
+        _ if !is_enabled => Requested::Disabled,
+        Some(part) if !touched => Requested::Enabled(part),
+        _ => Requested::Invalid,
     }
 }
 
 struct Check {
-    problems: Vec<Problem>,
+    problems: Vec<ComponentProblem>,
 }
 
 impl Check {
-    fn problem(&mut self, touches: &[Component], field: impl Into<String>, message: impl Into<String>) {
-        self.problem_because(Reason::InvalidSpec, touches, field, message);
+    fn problem(&mut self, components: &[Component], field: impl Into<String>, message: impl Into<String>) {
+        self.problem_because(Reason::InvalidSpec, components, field, message);
     }
 
     fn problem_because(
         &mut self,
         reason: Reason,
-        touches: &[Component],
+        components: &[Component],
         field: impl Into<String>,
         message: impl Into<String>,
     ) {
-        let field = format!("spec.{}", field.into());
-        self.problems.push(Problem { field, message: message.into(), reason, touches: touches.to_vec() });
+        let problem = Problem { path: format!("spec.{}", field.into()), message: message.into() };
+        self.problems.push(ComponentProblem { problem, reason, components: components.to_vec() });
     }
 
     fn domain(
@@ -209,7 +213,7 @@ impl Check {
     fn server(&mut self, chosen: &Chosen, server: Server, component: Component) -> Option<IpAddr> {
         let address = chosen.server(server);
         let field = format!("infraComponents.{}.serverIP", component.field());
-        let known = self.problems.iter().any(|problem| problem.field == format!("spec.{field}"));
+        let known = self.problems.iter().any(|known| known.problem.path == format!("spec.{field}"));
         if address.is_none() && !known {
             let message = "no free address is left in spec.networkConfig.cidr: widen it, shorten the DHCP range, or write an address";
             self.problem_because(Reason::AddressesExhausted, &[component], field, message);

@@ -33,26 +33,26 @@ const LONGEST_NAME: usize = 63;
 /// The children as they should be.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Desired {
+pub(crate) struct Desired {
     /// Which program carries the traffic.
-    pub engine: Engine,
+    pub(crate) engine: Engine,
     /// Whom the proxies report as.
-    pub service_account: ServiceAccount,
+    pub(crate) service_account: ServiceAccount,
     /// What they may do: in their own namespace first, then where Services are that they forward to.
-    pub roles: Vec<Role>,
+    pub(crate) roles: Vec<Role>,
     /// Bindings of the above, and to OpenShift's constraints.
-    pub role_bindings: Vec<RoleBinding>,
+    pub(crate) role_bindings: Vec<RoleBinding>,
     /// Envoy's start configuration.
-    pub config_map: Option<ConfigMap>,
+    pub(crate) config_map: Option<ConfigMap>,
     /// One for each address, in the order of the spec.
-    pub deployments: Vec<Deployment>,
+    pub(crate) deployments: Vec<Deployment>,
     /// In front of all proxies, on the pod network.
-    pub service: Service,
+    pub(crate) service: Service,
 }
 
 impl Desired {
     /// The children for the applier.
-    pub fn wanted(&self) -> Vec<Wanted> {
+    pub(crate) fn wanted(&self) -> Vec<Wanted> {
         let mut wanted = vec![Wanted::new(SERVICE_ACCOUNT, &self.service_account)];
         wanted.extend(self.roles.iter().map(|role| Wanted::new(ROLE, role)));
         wanted.extend(self.role_bindings.iter().map(|binding| Wanted::new(ROLE_BINDING, binding)));
@@ -63,7 +63,7 @@ impl Desired {
     }
 
     /// Whether some of it is in another namespace than the owner's.
-    pub fn reaches_out(&self) -> bool {
+    pub(crate) fn reaches_out(&self) -> bool {
         self.roles.iter().any(|role| role.metadata.namespace.is_some())
     }
 }
@@ -112,7 +112,7 @@ impl Subject<'_> {
 }
 
 /// What this object asks for; its spec has no problems. Without `grants` it may forward to every Service.
-pub fn desired(proxy: &ProxyServer, settings: &Settings, grants: Option<&Grants>) -> Desired {
+pub(crate) fn desired(proxy: &ProxyServer, settings: &Settings, grants: Option<&Grants>) -> Desired {
     let spec = &proxy.spec;
     let engine = spec.engine.unwrap_or(settings.engine);
     let subject = Subject {
@@ -162,7 +162,7 @@ pub fn desired(proxy: &ProxyServer, settings: &Settings, grants: Option<&Grants>
 }
 
 /// Why this object's children could not have their names.
-pub fn name_problem(name: &str) -> Option<Problem> {
+pub(crate) fn name_problem(name: &str) -> Option<Problem> {
     let is_word = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
     let fits = name.len() <= LONGEST_NAME && is_word && name.starts_with(|c: char| c.is_ascii_lowercase());
     (!fits).then(|| Problem {
@@ -175,7 +175,7 @@ pub fn name_problem(name: &str) -> Option<Problem> {
 }
 
 /// The name of the Deployment for the address at `index`.
-pub fn deployment_name(proxy: &str, index: usize) -> String {
+pub(crate) fn deployment_name(proxy: &str, index: usize) -> String {
     match index {
         0 => proxy.to_owned(),
         further => format!("{proxy}-{}", further + 1),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::grants::Grants;
 
 /// A ProxyServer `clusters/lab` of generation 2 with two backends, and these fields of the spec besides.
-pub fn proxy(fields: &Value) -> ProxyServer {
+pub(crate) fn proxy(fields: &Value) -> ProxyServer {
     let mut spec = json!({
         "networkConfig": { "serverIP": "192.168.100.4/25", "networkAttachmentName": "vlan100" },
         "backends": [backend("api", "api.example.com", "clusters"), backend("web", "web.example.com", "tools")],
@@ -26,7 +26,7 @@ pub fn proxy(fields: &Value) -> ProxyServer {
 }
 
 /// A backend of this name on port 443.
-pub fn backend(name: &str, hostname: &str, namespace: &str) -> Value {
+pub(crate) fn backend(name: &str, hostname: &str, namespace: &str) -> Value {
     json!({
         "name": name, "hostname": hostname, "port": 443,
         "targetService": name, "targetPort": 8443, "targetNamespace": namespace,
@@ -34,7 +34,7 @@ pub fn backend(name: &str, hostname: &str, namespace: &str) -> Value {
 }
 
 /// The grant of namespace `tools` that lets ProxyServers of `clusters` use this Service.
-pub fn grants(service: &str) -> Grants {
+pub(crate) fn grants(service: &str) -> Grants {
     let grant = json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": "ReferenceGrant",

@@ -24,41 +24,41 @@ use crate::framework::{
 
 /// How far a Deployment has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DeploymentState {
+pub(crate) struct DeploymentState {
     /// Its pod is the one that its latest change asks for, and is ready.
-    pub is_available: bool,
+    pub(crate) is_available: bool,
     /// How many addresses precede its own in the spec.
-    pub index: usize,
+    pub(crate) index: usize,
 }
 
 /// One pod of the proxy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PodState {
+pub(crate) struct PodState {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// How many addresses precede its own in the spec.
-    pub index: usize,
+    pub(crate) index: usize,
     /// It is being deleted.
-    pub is_leaving: bool,
+    pub(crate) is_leaving: bool,
     /// Why one of its containers does not run.
-    pub trouble: Option<String>,
+    pub(crate) trouble: Option<String>,
 }
 
 /// What is known of a proxy's surroundings.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Observed {
+pub(crate) struct Observed {
     /// The Deployments that are there.
-    pub deployments: Vec<DeploymentState>,
+    pub(crate) deployments: Vec<DeploymentState>,
     /// The pods that are there.
-    pub pods: Vec<PodState>,
+    pub(crate) pods: Vec<PodState>,
     /// What those pods, and no others, say of themselves.
-    pub reports: Vec<ReplicaStatus>,
+    pub(crate) reports: Vec<ReplicaStatus>,
     /// The Service's address.
-    pub service_ip: Option<String>,
+    pub(crate) service_ip: Option<String>,
 }
 
 /// Reads the caches and what was applied since they were filled.
-pub fn observe(proxy: &ProxyServer, owner: &Owner, children: &Children, applied: &Report) -> Observed {
+pub(crate) fn observe(proxy: &ProxyServer, owner: &Owner, children: &Children, applied: &Report) -> Observed {
     let name = proxy.name_any();
     let namespace = proxy.namespace().unwrap_or_default();
     let child = |kind, name: &str| -> Option<Arc<DynamicObject>> {
@@ -136,18 +136,18 @@ fn unschedulable(pod: &Pod) -> Option<String> {
 }
 
 /// Removes what pods that no longer exist have reported.
-pub struct Reports {
+pub(crate) struct Reports {
     client: Client,
 }
 
 impl Reports {
     /// One that reads and writes with `client`.
-    pub fn new(client: Client) -> Self {
+    pub(crate) fn new(client: Client) -> Self {
         Self { client }
     }
 
     /// Removes the reports of pods that neither the caches nor the API server know.
-    pub async fn remove_stale(&self, proxy: &ProxyServer, observed: &Observed) -> Result<(), Error> {
+    pub(crate) async fn remove_stale(&self, proxy: &ProxyServer, observed: &Observed) -> Result<(), Error> {
         let namespace = proxy.namespace().unwrap_or_default();
         let reported = proxy.status.as_ref().map_or(&[][..], |status| &status.replicas);
         for report in reported {

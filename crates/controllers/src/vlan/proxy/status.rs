@@ -30,19 +30,19 @@ const OWN_CONDITIONS: [ConditionType; 5] = [
 ];
 
 /// What a status is computed from.
-pub struct Input<'a> {
+pub(crate) struct Input<'a> {
     /// The object.
-    pub proxy: &'a ProxyServer,
+    pub(crate) proxy: &'a ProxyServer,
     /// What is wrong with it.
-    pub problems: &'a [Problem],
+    pub(crate) problems: &'a [Problem],
     /// Its children, if nothing is wrong with it.
-    pub desired: Option<&'a Desired>,
+    pub(crate) desired: Option<&'a Desired>,
     /// Children that could not be brought to that.
-    pub failures: Vec<&'a Error>,
+    pub(crate) failures: Vec<&'a Error>,
     /// Why Services in other namespaces are not used, for lack of a grant.
-    pub refusals: Vec<String>,
+    pub(crate) refusals: Vec<String>,
     /// Its surroundings.
-    pub observed: &'a Observed,
+    pub(crate) observed: &'a Observed,
 }
 
 impl Shared for ProxyServerStatus {
@@ -59,7 +59,7 @@ impl Shared for ProxyServerStatus {
 }
 
 /// The status that follows `previous`.
-pub fn next(previous: &ProxyServerStatus, input: &Input<'_>, now: &Time) -> ProxyServerStatus {
+pub(crate) fn next(previous: &ProxyServerStatus, input: &Input<'_>, now: &Time) -> ProxyServerStatus {
     let generation = generation(input.proxy);
     let backends = backends(input.proxy, &input.observed.reports);
     let mut conditions = previous.conditions.clone();
@@ -97,7 +97,7 @@ pub fn next(previous: &ProxyServerStatus, input: &Input<'_>, now: &Time) -> Prox
 }
 
 /// The status of an object that waits for its clean-up.
-pub fn deleting(
+pub(crate) fn deleting(
     previous: &ProxyServerStatus,
     report: &Report,
     generation: i64,
@@ -148,7 +148,7 @@ fn backends(proxy: &ProxyServer, reports: &[ReplicaStatus]) -> Vec<BackendStatus
 }
 
 /// The Events that a change of status is worth.
-pub fn notes(previous: &ProxyServerStatus, next: &ProxyServerStatus) -> Vec<Note> {
+pub(crate) fn notes(previous: &ProxyServerStatus, next: &ProxyServerStatus) -> Vec<Note> {
     // Waiting is not news.
     let calm = [Reason::Progressing, Reason::PodsStarting, Reason::NotRequested, Reason::DeletionInProgress];
     let was_ready = api::find(&previous.conditions, ConditionType::Ready)

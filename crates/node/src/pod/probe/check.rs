@@ -14,12 +14,12 @@ use super::{exec, grpc, http};
 use crate::{
     config::Config,
     pod::{image::Entrypoint, mounts::Mounts},
-    process::{Guest, Launch},
+    process::{Launch, RuntimeContainer},
 };
 
 /// A check with everything resolved.
 #[derive(Clone, Debug)]
-pub enum Check {
+pub(crate) enum Check {
     Http(http::Get),
     Tcp {
         host: String,
@@ -33,14 +33,14 @@ pub enum Check {
     Exec(exec::Command),
     /// A command inside a container of a runtime.
     Inside {
-        guest: Box<Guest>,
+        container: Box<RuntimeContainer>,
         command: Vec<String>,
     },
     Sleep(Duration),
 }
 
 /// What a check is resolved against.
-pub struct Target<'a> {
+pub(crate) struct Target<'a> {
     pub container: &'a Container,
     pub launch: &'a Launch,
     pub mounts: &'a Mounts,
@@ -50,7 +50,7 @@ pub struct Target<'a> {
 
 impl Check {
     /// The check of a probe.
-    pub fn of_probe(probe: &Probe, target: &Target<'_>) -> Result<Self, String> {
+    pub(crate) fn of_probe(probe: &Probe, target: &Target<'_>) -> Result<Self, String> {
         if let Some(action) = &probe.grpc {
             return Self::of_grpc(action, target);
         }
@@ -58,7 +58,7 @@ impl Check {
     }
 
     /// The action of a lifecycle hook.
-    pub fn of_hook(hook: &LifecycleHandler, target: &Target<'_>) -> Result<Self, String> {
+    pub(crate) fn of_hook(hook: &LifecycleHandler, target: &Target<'_>) -> Result<Self, String> {
         if let Some(sleep) = &hook.sleep {
             return Ok(Self::Sleep(Duration::from_secs(sleep.seconds.max(0) as u64)));
         }
@@ -74,9 +74,9 @@ impl Check {
         let host = |host: &Option<String>| {
             host.clone().filter(|host| !host.is_empty()).unwrap_or_else(|| target.address.to_string())
         };
-        if let (Some(action), Some(guest)) = (exec, &target.launch.guest) {
+        if let (Some(action), Some(container)) = (exec, &target.launch.runtime_container) {
             let command = action.command.clone().unwrap_or_default();
-            return Ok(Self::Inside { guest: Box::new(guest.clone()), command });
+            return Ok(Self::Inside { container: Box::new(container.clone()), command });
         }
         if let Some(action) = exec {
             let command: Vec<String> =
@@ -125,7 +125,7 @@ impl Check {
     }
 
     /// Runs the check once.
-    pub async fn run(&self) -> Result<(), String> {
+    pub(crate) async fn run(&self) -> Result<(), String> {
         match self {
             Self::Http(get) => get.run().await,
             Self::Tcp { host, port } => match TcpStream::connect((host.as_str(), *port)).await {
@@ -134,7 +134,7 @@ impl Check {
             },
             Self::Grpc { host, port, service } => grpc::check(host, *port, service).await,
             Self::Exec(command) => command.run().await,
-            Self::Inside { guest, command } => exec::inside(guest, command).await,
+            Self::Inside { container, command } => exec::inside(container, command).await,
             Self::Sleep(time) => {
                 tokio::time::sleep(*time).await;
                 Ok(())
@@ -143,7 +143,7 @@ impl Check {
     }
 
     /// What to say when the check took longer than its limit.
-    pub fn timeout_message(&self, limit: Duration) -> String {
+    pub(crate) fn timeout_message(&self, limit: Duration) -> String {
         match self {
             Self::Http(get) => format!(
                 "Get {:?}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)",

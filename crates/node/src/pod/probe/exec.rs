@@ -4,11 +4,11 @@ use std::{path::PathBuf, process::Stdio};
 
 use causeway_containers::{Choice, Runtime};
 
-use crate::process::Guest;
+use crate::process::RuntimeContainer;
 
 /// A resolved command.
 #[derive(Clone, Debug)]
-pub struct Command {
+pub(crate) struct Command {
     pub program: PathBuf,
     pub args: Vec<String>,
     pub env: Vec<(String, String)>,
@@ -19,7 +19,7 @@ const SHOWN: usize = 1024;
 
 impl Command {
     /// Runs it; an exit code other than 0 is a failure that shows the output.
-    pub async fn run(&self) -> Result<(), String> {
+    pub(crate) async fn run(&self) -> Result<(), String> {
         let output = tokio::process::Command::new(&self.program)
             .args(&self.args)
             .env_clear()
@@ -43,10 +43,11 @@ impl Command {
 }
 
 /// Runs a command inside a container of a runtime.
-pub async fn inside(guest: &Guest, command: &[String]) -> Result<(), String> {
-    let runtime =
-        Runtime::connect(&Choice::Socket(guest.socket.clone())).await.map_err(|error| error.to_string())?;
-    let ended = runtime.exec(&guest.spec.name, command).await.map_err(|error| error.report())?;
+pub(super) async fn inside(container: &RuntimeContainer, command: &[String]) -> Result<(), String> {
+    let runtime = Runtime::connect(&Choice::Socket(container.socket.clone()))
+        .await
+        .map_err(|error| error.to_string())?;
+    let ended = runtime.exec(&container.spec.name, command).await.map_err(|error| error.report())?;
     if ended.code == 0 {
         return Ok(());
     }

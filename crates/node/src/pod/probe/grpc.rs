@@ -12,7 +12,7 @@ const MAX_ANSWER: usize = 64 * 1024;
 const SERVING: u64 = 1;
 
 /// Asks a server whether `service` is serving.
-pub async fn check(host: &str, port: u16, service: &str) -> Result<(), String> {
+pub(super) async fn check(host: &str, port: u16, service: &str) -> Result<(), String> {
     let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let failed = |error: &dyn std::fmt::Display| format!("failed to connect service {address:?}: {error}");
     let stream = TcpStream::connect((host, port)).await.map_err(|error| failed(&error))?;

@@ -14,11 +14,11 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use crate::any_certificate::AnyCertificate;
+use crate::unverified::UnverifiedServer;
 
 /// A request with everything resolved.
 #[derive(Clone, Debug)]
-pub struct Get {
+pub(crate) struct Get {
     pub host: String,
     pub port: u16,
     pub path: String,
@@ -28,7 +28,7 @@ pub struct Get {
 
 impl Get {
     /// The URL for messages.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         let scheme = if self.tls { "https" } else { "http" };
         format!("{scheme}://{}{}", self.authority(), self.path)
     }
@@ -42,7 +42,7 @@ impl Get {
     }
 
     /// Sends the request.
-    pub async fn run(&self) -> Result<(), String> {
+    pub(crate) async fn run(&self) -> Result<(), String> {
         let failed = |error: &dyn std::fmt::Display| format!("Get {:?}: {error}", self.url());
         let stream =
             TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|error| failed(&error))?;
@@ -107,7 +107,7 @@ fn client_config() -> Result<Arc<ClientConfig>, String> {
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyCertificate))
+        .with_custom_certificate_verifier(Arc::new(UnverifiedServer))
         .with_no_client_auth();
     Ok(CONFIG.get_or_init(|| Arc::new(config)).clone())
 }

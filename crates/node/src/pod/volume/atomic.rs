@@ -16,7 +16,7 @@ use crate::layout::create_readable;
 const DATA: &str = "..data";
 
 /// Brings the volume at `directory` to `payload`; true when something changed.
-pub fn write(directory: &Path, payload: &Payload) -> io::Result<bool> {
+pub(crate) fn write(directory: &Path, payload: &Payload) -> io::Result<bool> {
     create_readable(directory)?;
     let data = directory.join(DATA);
     let current = fs::read_link(&data).ok().map(|target| directory.join(target));

@@ -11,13 +11,13 @@ use tokio::time::Instant;
 use super::{Timer, Worker};
 use crate::{
     pod::{
-        guest,
         image::Entrypoint,
         launch,
         runtime::PullPolicy,
-        slot::{Ended, Role, Run, Slot, id},
+        runtime_container,
         sources::Sources,
         token,
+        tracked::{Ended, Role, Run, TrackedContainer, id},
         volume::{self, Content, Inputs, VolumeError, atomic},
     },
     process::{Instance, Launch, attempt::Attempt},
@@ -70,8 +70,8 @@ impl Worker {
         if !self.ensure_effective(timer).await || !self.ensure_volumes(timer).await {
             return;
         }
-        for index in 0..self.slots.len() {
-            let Some(role) = self.slots.get(index).map(|slot| slot.role) else {
+        for index in 0..self.containers.len() {
+            let Some(role) = self.containers.get(index).map(|tracked| tracked.role) else {
                 continue;
             };
             let standing = self.advance(index, timer).await;
@@ -80,7 +80,7 @@ impl Worker {
                 (Role::Init, _) => false,
                 // The next one waits until a sidecar is up, but not for one that is restarting once the pod runs.
                 (Role::Sidecar, _) => {
-                    self.slots.get(index).is_some_and(|slot| slot.started) || self.mains_started()
+                    self.containers.get(index).is_some_and(|tracked| tracked.started) || self.mains_started()
                 }
                 (Role::Main, _) => true,
             };
@@ -91,8 +91,8 @@ impl Worker {
         // Sidecars end with the pod's work.
         if self.mains_done() {
             let deadline = Instant::now() + self.grace();
-            for index in 0..self.slots.len() {
-                if self.slots.get(index).is_some_and(|slot| slot.role == Role::Sidecar) {
+            for index in 0..self.containers.len() {
+                if self.containers.get(index).is_some_and(|tracked| tracked.role == Role::Sidecar) {
                     self.stop(index, deadline);
                 }
             }
@@ -105,14 +105,14 @@ impl Worker {
     }
 
     fn mains_started(&self) -> bool {
-        self.slots.iter().any(|slot| slot.role == Role::Main && slot.run.is_some())
+        self.containers.iter().any(|tracked| tracked.role == Role::Main && tracked.run.is_some())
     }
 
     fn mains_done(&self) -> bool {
-        self.slots
+        self.containers
             .iter()
-            .filter(|slot| slot.role == Role::Main)
-            .all(|slot| slot.exit().is_some_and(|exit| !slot.role.restarts(&self.pod, exit.code)))
+            .filter(|tracked| tracked.role == Role::Main)
+            .all(|tracked| tracked.exit().is_some_and(|exit| !tracked.role.restarts(&self.pod, exit.code)))
     }
 
     /// A pod with an image that nothing here stands for says so and waits.
@@ -121,7 +121,7 @@ impl Worker {
             return true;
         }
         let mut first = None;
-        for index in 0..self.slots.len() {
+        for index in 0..self.containers.len() {
             let Some(container) = self.container(index) else {
                 continue;
             };
@@ -129,10 +129,10 @@ impl Worker {
             let Err(cannot) = Entrypoint::of(&self.shared.config, image) else {
                 continue;
             };
-            let Some(slot) = self.slots.get_mut(index) else {
+            let Some(tracked) = self.containers.get_mut(index) else {
                 continue;
             };
-            slot.wait(cannot.reason(), cannot.to_string());
+            tracked.wait(cannot.reason(), cannot.to_string());
             first.get_or_insert((index, cannot));
         }
         let Some((index, cannot)) = first else {
@@ -195,8 +195,8 @@ impl Worker {
         let wait = VOLUME_RETRY.delay(self.volumes.failures);
         self.volumes.retry_at = Some(Instant::now() + wait);
         timer.after(wait);
-        for slot in self.slots.iter_mut().filter(|slot| slot.run.is_none()) {
-            slot.wait("ContainerCreating", message.clone());
+        for tracked in self.containers.iter_mut().filter(|tracked| tracked.run.is_none()) {
+            tracked.wait("ContainerCreating", message.clone());
         }
         self.shared.recorder.warning(self.pod.as_ref(), "FailedMount", &message).await;
     }
@@ -222,35 +222,35 @@ impl Worker {
     async fn advance(&mut self, index: usize, timer: &mut Timer) -> Standing {
         let current_hash = self.container(index).map(launch::spec_hash);
         let grace = self.grace();
-        let Some(slot) = self.slots.get_mut(index) else {
+        let Some(tracked) = self.containers.get_mut(index) else {
             return Standing::Waiting;
         };
-        if let Some(run) = &slot.run
+        if let Some(run) = &tracked.run
             && run.exit.is_none()
         {
             let changed = current_hash.as_ref() != Some(&run.instance.launch.spec_hash);
-            if changed && !slot.replaced {
-                slot.replaced = true;
-                let text = format!("Container {} definition changed, will be restarted", slot.name);
+            if changed && !tracked.replaced {
+                tracked.replaced = true;
+                let text = format!("Container {} definition changed, will be restarted", tracked.name);
                 self.event("Normal", index, "Killing", &text).await;
                 self.stop(index, Instant::now() + grace);
             }
             return Standing::Running;
         }
-        if let Some(exit) = slot.exit() {
+        if let Some(exit) = tracked.exit() {
             let code = exit.code;
-            if !slot.role.restarts(&self.pod, code) {
+            if !tracked.role.restarts(&self.pod, code) {
                 return Standing::Done { success: code == 0 };
             }
         }
-        if let Some(retry_at) = slot.retry_at
+        if let Some(retry_at) = tracked.retry_at
             && Instant::now() < retry_at
         {
             timer.at(retry_at);
             return Standing::Waiting;
         }
         self.start(index, timer).await;
-        if self.slots.get(index).is_some_and(Slot::is_running) {
+        if self.containers.get(index).is_some_and(TrackedContainer::is_running) {
             Standing::Running
         } else {
             Standing::Waiting
@@ -261,7 +261,7 @@ impl Worker {
         let Some(container) = self.container(index).cloned() else {
             return;
         };
-        let Some(number) = self.slots.get(index).map(Slot::next_number) else {
+        let Some(number) = self.containers.get(index).map(TrackedContainer::next_number) else {
             return;
         };
         let pod = self.effective.clone().unwrap_or_else(|| (*self.pod).clone());
@@ -291,16 +291,16 @@ impl Worker {
             }
         };
         let dir = self.dir.clone();
-        let Some(slot) = self.slots.get_mut(index) else {
+        let Some(tracked) = self.containers.get_mut(index) else {
             return;
         };
-        if let Some(Run { instance, number, exit: Some(exit) }) = slot.run.take() {
-            slot.last =
-                Some(Ended { id: id(&dir, &slot.name, number), started_at: instance.started_at, exit });
+        if let Some(Run { instance, number, exit: Some(exit) }) = tracked.run.take() {
+            tracked.last =
+                Some(Ended { id: id(&dir, &tracked.name, number), started_at: instance.started_at, exit });
         }
         let address = instance.address();
-        slot.run = Some(Run { instance, number, exit: None });
-        (slot.waiting, slot.retry_at, slot.started, slot.ready) = (None, None, false, false);
+        tracked.run = Some(Run { instance, number, exit: None });
+        (tracked.waiting, tracked.retry_at, tracked.started, tracked.ready) = (None, None, false, false);
         let _ = fs::remove_file(dir.waiting_mark(&container.name));
         forget_attempts_before(&dir.container(&container.name), number - 1);
         self.address = address.unwrap_or(self.address);
@@ -338,9 +338,9 @@ impl Worker {
                 Ok(runtime) => runtime,
                 Err(unready) if unready.in_progress => {
                     timer.after(PULL_LOOK);
-                    let slot = self.slots.get_mut(index)?;
-                    slot.retry_at = Some(Instant::now() + PULL_LOOK);
-                    slot.wait(unready.reason, unready.message);
+                    let tracked = self.containers.get_mut(index)?;
+                    tracked.retry_at = Some(Instant::now() + PULL_LOOK);
+                    tracked.wait(unready.reason, unready.message);
                     return None;
                 }
                 Err(unready) => {
@@ -348,7 +348,7 @@ impl Worker {
                     return None;
                 }
             };
-            let inputs = guest::Inputs {
+            let inputs = runtime_container::Inputs {
                 shared: &self.shared,
                 dir: &self.dir,
                 address: self.address,
@@ -357,7 +357,7 @@ impl Worker {
                 socket: runtime.socket(),
                 network_of: self.network_holder(index),
             };
-            guest::prepare(&inputs, pod, container)
+            runtime_container::prepare(&inputs, pod, container)
         };
         match prepared {
             Ok(launch) => Some(launch),
@@ -370,20 +370,23 @@ impl Worker {
 
     /// The container of this pod whose network the others share: the first that runs and has one of its own.
     fn network_holder(&self, index: usize) -> Option<String> {
-        let others =
-            self.slots.iter().enumerate().filter(|(other, slot)| *other != index && slot.is_running());
+        let others = self
+            .containers
+            .iter()
+            .enumerate()
+            .filter(|(other, tracked)| *other != index && tracked.is_running());
         others
-            .filter_map(|(_, slot)| slot.run.as_ref()?.instance.launch.guest.as_ref())
-            .find(|guest| guest.spec.network_of.is_none())
-            .map(|guest| guest.spec.name.clone())
+            .filter_map(|(_, tracked)| tracked.run.as_ref()?.instance.launch.runtime_container.as_ref())
+            .find(|container| container.spec.network_of.is_none())
+            .map(|container| container.spec.name.clone())
     }
 
     async fn cannot_start(&mut self, index: usize, reason: &str, message: &str, timer: &mut Timer) {
         let wait = spread(CONFIG_RETRY);
         timer.after(wait);
-        if let Some(slot) = self.slots.get_mut(index) {
-            slot.retry_at = Some(Instant::now() + wait);
-            slot.wait(reason, message);
+        if let Some(tracked) = self.containers.get_mut(index) {
+            tracked.retry_at = Some(Instant::now() + wait);
+            tracked.wait(reason, message);
         }
         self.event("Warning", index, "Failed", &format!("Error: {message}")).await;
     }

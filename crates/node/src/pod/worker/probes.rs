@@ -12,24 +12,24 @@ use crate::pod::{
         self, Kind, Report,
         check::{Check, Target},
     },
-    slot::Run,
+    tracked::Run,
 };
 
 impl Worker {
     pub(super) async fn apply_probe(&mut self, index: usize, number: i32, report: Report) {
-        let Some(slot) = self.slots.get_mut(index) else {
+        let Some(tracked) = self.containers.get_mut(index) else {
             return;
         };
-        if slot.run.as_ref().map(|run| run.number) != Some(number) || !slot.is_running() {
+        if tracked.run.as_ref().map(|run| run.number) != Some(number) || !tracked.is_running() {
             return;
         }
-        let name = slot.name.clone();
+        let name = tracked.name.clone();
         match (report.kind, report.verdict) {
             (Kind::Startup, Some(true)) => {
-                slot.started = true;
+                tracked.started = true;
                 self.start_probes(index);
             }
-            (Kind::Readiness, Some(ready)) => slot.ready = ready,
+            (Kind::Readiness, Some(ready)) => tracked.ready = ready,
             _ => {}
         }
         if let Some(failure) = &report.failure {
@@ -38,7 +38,7 @@ impl Worker {
         }
         if report.verdict == Some(false)
             && report.kind != Kind::Readiness
-            && self.slots.get(index).is_some_and(|slot| slot.stop.is_none())
+            && self.containers.get(index).is_some_and(|tracked| tracked.stop.is_none())
         {
             let word = report.kind.as_str().to_lowercase();
             let own = self
@@ -58,16 +58,17 @@ impl Worker {
             return;
         };
         let has_startup = container.startup_probe.is_some();
-        let Some(slot) = self.slots.get_mut(index) else {
+        let Some(tracked) = self.containers.get_mut(index) else {
             return;
         };
         if !has_startup {
-            slot.started = true;
+            tracked.started = true;
         }
-        if container.readiness_probe.is_none() && slot.started {
-            slot.ready = true;
+        if container.readiness_probe.is_none() && tracked.started {
+            tracked.ready = true;
         }
-        let kinds: &[Kind] = if slot.started { &[Kind::Liveness, Kind::Readiness] } else { &[Kind::Startup] };
+        let kinds: &[Kind] =
+            if tracked.started { &[Kind::Liveness, Kind::Readiness] } else { &[Kind::Startup] };
         for kind in kinds {
             let Some(probe) = kind.of(&container).cloned() else {
                 continue;
@@ -79,16 +80,16 @@ impl Worker {
     fn start_probe(&mut self, index: usize, kind: Kind, container: &Container, probe: Probe) {
         let mounts = self.mounts(container);
         let wake_tx = self.wake_tx.clone();
-        let Some(slot) = self.slots.get_mut(index) else {
+        let Some(tracked) = self.containers.get_mut(index) else {
             return;
         };
-        let Some(run) = &slot.run else { return };
+        let Some(run) = &tracked.run else { return };
         let number = run.number;
         let target = self.shared.target(self.address, container, run, &mounts);
         let check = Check::of_probe(&probe, &target);
         let wrap = move |report| Wake::Probed { container: index, number, report };
         let task = tokio::spawn(probe::run(kind, probe, check, run.instance.started_at, wake_tx, wrap));
-        slot.tasks.push(task.abort_handle());
+        tracked.tasks.push(task.abort_handle());
     }
 
     /// Runs the postStart hook beside the container; when it fails the container is stopped.
@@ -99,10 +100,10 @@ impl Worker {
         };
         let mounts = self.mounts(container);
         let wake_tx = self.wake_tx.clone();
-        let Some(slot) = self.slots.get_mut(index) else {
+        let Some(tracked) = self.containers.get_mut(index) else {
             return;
         };
-        let Some(run) = &slot.run else { return };
+        let Some(run) = &tracked.run else { return };
         let number = run.number;
         let check = Check::of_hook(hook, &self.shared.target(self.address, container, run, &mounts));
         let task = tokio::spawn(async move {
@@ -114,17 +115,17 @@ impl Worker {
                 let _ = wake_tx.send(Wake::HookFailed { container: index, number, message }).await;
             }
         });
-        slot.tasks.push(task.abort_handle());
+        tracked.tasks.push(task.abort_handle());
     }
 
     pub(super) async fn hook_failed(&mut self, index: usize, number: i32, message: &str) {
-        let Some(slot) = self.slots.get(index).filter(|slot| slot.is_running()) else {
+        let Some(tracked) = self.containers.get(index).filter(|tracked| tracked.is_running()) else {
             return;
         };
-        if slot.run.as_ref().map(|run| run.number) != Some(number) {
+        if tracked.run.as_ref().map(|run| run.number) != Some(number) {
             return;
         }
-        let text = format!("PostStartHook failed for container {}: {message}", slot.name);
+        let text = format!("PostStartHook failed for container {}: {message}", tracked.name);
         self.event("Warning", index, "FailedPostStartHook", &text).await;
         self.stop(index, Instant::now() + self.grace());
     }

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::{Timer, Worker};
 use crate::{
-    pod::{slot::Role, status},
+    pod::{status, tracked::Role},
     workload::is_code,
 };
 
@@ -22,12 +22,12 @@ const RETRY: Duration = Duration::from_secs(1);
 impl Worker {
     /// Writes the status if it differs from the one that was written last.
     pub(super) async fn report(&mut self, terminated: bool, timer: &mut Timer) {
-        let containers: Vec<_> = (0..self.slots.len()).map(|index| self.container(index)).collect();
+        let containers: Vec<_> = (0..self.containers.len()).map(|index| self.container(index)).collect();
         let views: Vec<_> = self
-            .slots
+            .containers
             .iter()
             .zip(containers)
-            .filter_map(|(slot, container)| Some(slot.view(&self.dir, container?)))
+            .filter_map(|(tracked, container)| Some(tracked.view(&self.dir, container?)))
             .collect();
         let pod = self.as_reported();
         let inputs = status::Inputs {
@@ -85,9 +85,9 @@ impl Worker {
     /// The pod, with the container as field path.
     pub(super) fn reference(&self, index: usize) -> ObjectReference {
         let mut reference = self.pod.object_ref(&());
-        reference.field_path = self.slots.get(index).map(|slot| {
-            let list = if slot.role == Role::Main { "containers" } else { "initContainers" };
-            format!("spec.{list}{{{}}}", slot.name)
+        reference.field_path = self.containers.get(index).map(|tracked| {
+            let list = if tracked.role == Role::Main { "containers" } else { "initContainers" };
+            format!("spec.{list}{{{}}}", tracked.name)
         });
         reference
     }

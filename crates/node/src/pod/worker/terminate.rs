@@ -15,8 +15,8 @@ use super::{Timer, Worker};
 use crate::{
     pod::{
         probe::check::Check,
-        slot::{Role, Slot, Stop},
         stop,
+        tracked::{Role, Stop, TrackedContainer},
     },
     workload::is_code,
 };
@@ -28,15 +28,15 @@ const RETRY: Duration = Duration::from_secs(1);
 impl Worker {
     pub(super) async fn terminate(&mut self, timer: &mut Timer) {
         let deadline = Instant::now() + self.time_left();
-        for index in 0..self.slots.len() {
+        for index in 0..self.containers.len() {
             // Sidecars serve the others, so they go last.
-            let waits =
-                self.slots.get(index).is_some_and(|slot| slot.role == Role::Sidecar) && self.others_run();
-            if waits || !self.slots.get(index).is_some_and(Slot::is_running) {
+            let waits = self.containers.get(index).is_some_and(|tracked| tracked.role == Role::Sidecar)
+                && self.others_run();
+            if waits || !self.containers.get(index).is_some_and(TrackedContainer::is_running) {
                 continue;
             }
-            if self.slots.get(index).is_some_and(|slot| slot.stop.is_none()) {
-                let name = self.slots.get(index).map(|slot| slot.name.clone()).unwrap_or_default();
+            if self.containers.get(index).is_some_and(|tracked| tracked.stop.is_none()) {
+                let name = self.containers.get(index).map(|tracked| tracked.name.clone()).unwrap_or_default();
                 self.event("Normal", index, "Killing", &format!("Stopping container {name}")).await;
             }
             self.stop(index, deadline);
@@ -44,7 +44,7 @@ impl Worker {
         if self.gone {
             return;
         }
-        let over = !self.slots.iter().any(Slot::is_running);
+        let over = !self.containers.iter().any(TrackedContainer::is_running);
         self.report(over, timer).await;
         if over && !self.released {
             self.release(timer).await;
@@ -52,7 +52,7 @@ impl Worker {
     }
 
     fn others_run(&self) -> bool {
-        self.slots.iter().any(|slot| slot.role != Role::Sidecar && slot.is_running())
+        self.containers.iter().any(|tracked| tracked.role != Role::Sidecar && tracked.is_running())
     }
 
     /// How much of the grace period is left.
@@ -99,11 +99,11 @@ impl Worker {
         let mounts = container.as_ref().map(|container| self.mounts(container)).unwrap_or_default();
         let recorder = self.shared.recorder.clone();
         let reference = self.reference(index);
-        let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.is_running()) else {
+        let Some(tracked) = self.containers.get_mut(index).filter(|tracked| tracked.is_running()) else {
             return;
         };
-        let Some(run) = &slot.run else { return };
-        let repeated = match &slot.stop {
+        let Some(run) = &tracked.run else { return };
+        let repeated = match &tracked.stop {
             // Deadlines of one grace period are computed again at each look; only a shorter period counts.
             Some(stop) if deadline + Duration::from_millis(500) >= stop.deadline => return,
             Some(stop) => {
@@ -118,12 +118,12 @@ impl Worker {
         });
         // A hook runs once, however often the pod is told to end.
         let hook = hook.filter(|_| !repeated);
-        let name = slot.name.clone();
+        let name = tracked.name.clone();
         let failed = async move |message: String| {
             let text = format!("PreStopHook failed for container {name}: {message}");
             recorder.record("Warning", reference, "FailedPreStopHook", &text).await;
         };
         let task = tokio::spawn(stop::run(run.instance.clone(), hook, deadline, failed));
-        slot.stop = Some(Stop { deadline, task: task.abort_handle() });
+        tracked.stop = Some(Stop { deadline, task: task.abort_handle() });
     }
 }

@@ -3,17 +3,17 @@
 use jiff::Timestamp;
 use k8s_openapi::{api::apps::v1::DeploymentCondition, apimachinery::pkg::apis::meta::v1::Time};
 
-pub const AVAILABLE: &str = "Available";
-pub const PROGRESSING: &str = "Progressing";
-pub const REPLICA_FAILURE: &str = "ReplicaFailure";
+pub(super) const AVAILABLE: &str = "Available";
+pub(super) const PROGRESSING: &str = "Progressing";
+pub(super) const REPLICA_FAILURE: &str = "ReplicaFailure";
 
 /// Finds a condition by its type.
-pub fn get<'a>(conditions: &'a [DeploymentCondition], type_: &str) -> Option<&'a DeploymentCondition> {
+pub(super) fn get<'a>(conditions: &'a [DeploymentCondition], type_: &str) -> Option<&'a DeploymentCondition> {
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
 /// Sets a condition; the same status and reason leave it as it is, the same status keeps its transition time.
-pub fn set(
+pub(super) fn set(
     conditions: &mut Vec<DeploymentCondition>,
     type_: &str,
     status: &str,
@@ -34,7 +34,7 @@ pub fn set(
 }
 
 /// Sets a condition and says that there was news, even when status and reason stay.
-pub fn touch(
+pub(super) fn touch(
     conditions: &mut Vec<DeploymentCondition>,
     type_: &str,
     status: &str,
@@ -69,6 +69,6 @@ fn push(
 }
 
 /// Removes a condition.
-pub fn remove(conditions: &mut Vec<DeploymentCondition>, type_: &str) {
+pub(super) fn remove(conditions: &mut Vec<DeploymentCondition>, type_: &str) {
     conditions.retain(|condition| condition.type_ != type_);
 }

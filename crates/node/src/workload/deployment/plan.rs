@@ -20,7 +20,7 @@ use crate::workload::{
 
 /// One write to a ReplicaSet.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Action {
+pub(super) enum Action {
     Create(Box<ReplicaSet>),
     Patch { name: String, patch: Value },
     Delete { name: String },
@@ -28,7 +28,7 @@ pub enum Action {
 
 /// What a reconcile does.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub(super) struct Plan {
     pub actions: Vec<Action>,
     /// Texts of the events about changed sizes.
     pub scaled: Vec<String>,
@@ -39,7 +39,7 @@ pub struct Plan {
 }
 
 /// Decides the next step; `old_pods` tells whether pods of older templates still exist (asked for `Recreate` only).
-pub fn plan(deployment: &Deployment, sets: &[ReplicaSet], old_pods: bool, now: Timestamp) -> Plan {
+pub(super) fn plan(deployment: &Deployment, sets: &[ReplicaSet], old_pods: bool, now: Timestamp) -> Plan {
     let bounds = Bounds::of(deployment);
     let new = newest(deployment, sets);
     let all: Vec<&ReplicaSet> = sets.iter().collect();

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use kube::ResourceExt;
 
-pub const REVISION: &str = "deployment.kubernetes.io/revision";
-pub const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
-pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
-pub const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
+pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
+pub(super) const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
+pub(super) const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
+pub(super) const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 
 /// Annotations of a Deployment that its ReplicaSets do not get.
 const NOT_COPIED: [&str; 6] = [
@@ -21,17 +21,17 @@ const NOT_COPIED: [&str; 6] = [
 ];
 
 /// The revision of a ReplicaSet, 0 without one.
-pub fn of(set: &ReplicaSet) -> i64 {
+pub(super) fn of(set: &ReplicaSet) -> i64 {
     set.annotations().get(REVISION).and_then(|revision| revision.parse().ok()).unwrap_or(0)
 }
 
 /// The revision that the newest template gets.
-pub fn next(old: &[&ReplicaSet]) -> i64 {
+pub(super) fn next(old: &[&ReplicaSet]) -> i64 {
     old.iter().map(|set| of(set)).max().unwrap_or(0) + 1
 }
 
 /// The annotations of the ReplicaSet of the newest template; `before` are those it has.
-pub fn annotations(
+pub(super) fn annotations(
     deployment: &Deployment,
     before: &BTreeMap<String, String>,
     revision: i64,
@@ -57,7 +57,7 @@ pub fn annotations(
 }
 
 /// Old ReplicaSets that the history limit leaves no room for, oldest first.
-pub fn beyond_history<'a>(deployment: &Deployment, old: &[&'a ReplicaSet]) -> Vec<&'a ReplicaSet> {
+pub(super) fn beyond_history<'a>(deployment: &Deployment, old: &[&'a ReplicaSet]) -> Vec<&'a ReplicaSet> {
     let limit =
         deployment.spec.as_ref().and_then(|spec| spec.revision_history_limit).unwrap_or(10).max(0) as usize;
     let mut candidates: Vec<&ReplicaSet> =

@@ -10,7 +10,7 @@ use super::revision::{DESIRED_REPLICAS, MAX_REPLICAS};
 
 /// What the spec asks for, as numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub(super) struct Bounds {
     pub replicas: i32,
     pub surge: i32,
     pub unavailable: i32,
@@ -18,13 +18,13 @@ pub struct Bounds {
 }
 
 /// True for the strategy that stops the old pods before it starts new ones.
-pub fn is_recreate(deployment: &Deployment) -> bool {
+pub(super) fn is_recreate(deployment: &Deployment) -> bool {
     let strategy = deployment.spec.as_ref().and_then(|spec| spec.strategy.as_ref());
     strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("Recreate")
 }
 
 impl Bounds {
-    pub fn of(deployment: &Deployment) -> Self {
+    pub(super) fn of(deployment: &Deployment) -> Self {
         let spec = deployment.spec.as_ref();
         let replicas = spec.and_then(|spec| spec.replicas).unwrap_or(1).max(0);
         if is_recreate(deployment) {
@@ -43,12 +43,12 @@ impl Bounds {
     }
 
     /// The most pods there may be.
-    pub fn max_total(self) -> i32 {
+    pub(super) fn max_total(self) -> i32 {
         self.replicas + self.surge
     }
 
     /// The fewest available pods there may be.
-    pub fn min_available(self) -> i32 {
+    pub(super) fn min_available(self) -> i32 {
         self.replicas - self.unavailable
     }
 }
@@ -66,17 +66,17 @@ fn resolve(value: &IntOrString, total: i32, round_up: bool) -> i32 {
 }
 
 /// How many pods a ReplicaSet is asked for.
-pub fn wanted(set: &ReplicaSet) -> i32 {
+pub(super) fn wanted(set: &ReplicaSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }
 
 /// How many of its pods are available.
-pub fn available(set: &ReplicaSet) -> i32 {
+pub(super) fn available(set: &ReplicaSet) -> i32 {
     set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0)
 }
 
 /// The size to which the newest ReplicaSet may grow now; `all` is what all ReplicaSets are asked for together.
-pub fn new_size(bounds: Bounds, current: i32, all: i32) -> i32 {
+pub(super) fn new_size(bounds: Bounds, current: i32, all: i32) -> i32 {
     if bounds.recreate {
         return bounds.replicas;
     }
@@ -88,7 +88,7 @@ pub fn new_size(bounds: Bounds, current: i32, all: i32) -> i32 {
 }
 
 /// The sizes to which old ReplicaSets shrink now: first what is broken, then as many as may be unavailable.
-pub fn old_sizes(bounds: Bounds, new: &ReplicaSet, old: &[&ReplicaSet]) -> Vec<(String, i32)> {
+pub(super) fn old_sizes(bounds: Bounds, new: &ReplicaSet, old: &[&ReplicaSet]) -> Vec<(String, i32)> {
     let mut sizes: Vec<(&ReplicaSet, i32)> = old.iter().map(|set| (*set, wanted(set))).collect();
     sizes.sort_by_key(|(set, _)| set.metadata.creation_timestamp.as_ref().map(|time| time.0));
     let old_total: i32 = sizes.iter().map(|(_, size)| size).sum();
@@ -122,7 +122,7 @@ pub fn old_sizes(bounds: Bounds, new: &ReplicaSet, old: &[&ReplicaSet]) -> Vec<(
 }
 
 /// True when the Deployment was scaled since its ReplicaSets were last sized.
-pub fn is_scaling(bounds: Bounds, sets: &[&ReplicaSet]) -> bool {
+pub(super) fn is_scaling(bounds: Bounds, sets: &[&ReplicaSet]) -> bool {
     sets.iter().filter(|set| wanted(set) > 0).any(|set| {
         let desired: Option<i32> = set.annotations().get(DESIRED_REPLICAS).and_then(|text| text.parse().ok());
         desired.is_some_and(|desired| desired != bounds.replicas)
@@ -130,7 +130,11 @@ pub fn is_scaling(bounds: Bounds, sets: &[&ReplicaSet]) -> bool {
 }
 
 /// The sizes after a change of `replicas`, or while paused: proportional when several ReplicaSets have pods.
-pub fn scaled_sizes(bounds: Bounds, new: Option<&ReplicaSet>, old: &[&ReplicaSet]) -> Vec<(String, i32)> {
+pub(super) fn scaled_sizes(
+    bounds: Bounds,
+    new: Option<&ReplicaSet>,
+    old: &[&ReplicaSet],
+) -> Vec<(String, i32)> {
     let mut active: Vec<&ReplicaSet> =
         new.into_iter().chain(old.iter().copied()).filter(|set| wanted(set) > 0).collect();
     if active.len() <= 1 {

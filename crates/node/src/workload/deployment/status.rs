@@ -15,7 +15,7 @@ use super::{
 const NO_DEADLINE: i32 = i32::MAX;
 
 /// The status and, while a deadline runs, when to look again.
-pub fn status(
+pub(super) fn status(
     deployment: &Deployment,
     bounds: Bounds,
     new: Option<&ReplicaSet>,
@@ -128,7 +128,7 @@ fn progress(
 }
 
 /// True when every pod is of the newest template and available.
-pub fn is_complete(bounds: Bounds, status: &DeploymentStatus) -> bool {
+pub(super) fn is_complete(bounds: Bounds, status: &DeploymentStatus) -> bool {
     let all = Some(bounds.replicas);
     let zero_if_none = |count: Option<i32>| Some(count.unwrap_or(0));
     [status.updated_replicas, status.replicas, status.available_replicas]
@@ -146,7 +146,7 @@ fn has_moved(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
 }
 
 /// True when two statuses say the same; a count of zero may be left out, the order of conditions is free.
-pub fn same(a: &DeploymentStatus, b: &DeploymentStatus) -> bool {
+pub(super) fn same(a: &DeploymentStatus, b: &DeploymentStatus) -> bool {
     let normal = |status: &DeploymentStatus| {
         let mut status = status.clone();
         for count in [
@@ -167,7 +167,7 @@ pub fn same(a: &DeploymentStatus, b: &DeploymentStatus) -> bool {
 }
 
 /// A merge patch with all counts.
-pub fn patch(status: &DeploymentStatus) -> Value {
+pub(super) fn patch(status: &DeploymentStatus) -> Value {
     let mut patch = serde_json::to_value(status).unwrap_or_default();
     if let Some(fields) = patch.as_object_mut() {
         for field in

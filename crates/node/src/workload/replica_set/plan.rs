@@ -16,14 +16,14 @@ use super::LONGEST_WAIT;
 
 /// A pod to delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Victim {
+pub(crate) struct Victim {
     pub name: String,
     pub uid: Option<String>,
 }
 
 /// What a reconcile does.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub(crate) struct Plan {
     pub create: usize,
     pub delete: Vec<Victim>,
     pub status: ReplicaSetStatus,
@@ -32,7 +32,7 @@ pub struct Plan {
 }
 
 /// Compares the pods of a ReplicaSet with its spec.
-pub fn plan(set: &ReplicaSet, pods: &[Pod], now: Timestamp) -> Plan {
+pub(crate) fn plan(set: &ReplicaSet, pods: &[Pod], now: Timestamp) -> Plan {
     let spec = set.spec.clone().unwrap_or_default();
     let wanted = spec.replicas.unwrap_or(1).max(0) as usize;
     let mut active: Vec<&Pod> = pods.iter().filter(|pod| is_active(pod)).collect();
@@ -82,7 +82,7 @@ pub fn plan(set: &ReplicaSet, pods: &[Pod], now: Timestamp) -> Plan {
 }
 
 /// The status with or without the condition that pods cannot be made.
-pub fn with_failure(
+pub(crate) fn with_failure(
     mut status: ReplicaSetStatus,
     set: &ReplicaSet,
     failure: Option<String>,
@@ -112,7 +112,7 @@ pub fn with_failure(
 }
 
 /// A merge patch that also removes what the status no longer has.
-pub fn status_patch(status: &ReplicaSetStatus) -> Value {
+pub(crate) fn status_patch(status: &ReplicaSetStatus) -> Value {
     let mut patch = serde_json::to_value(status).unwrap_or_default();
     if let Some(fields) = patch.as_object_mut() {
         fields.entry("conditions").or_insert(Value::Null);
@@ -125,7 +125,7 @@ pub fn status_patch(status: &ReplicaSetStatus) -> Value {
 }
 
 /// True when two statuses say the same; a count of zero may be left out.
-pub fn same_status(a: &ReplicaSetStatus, b: &ReplicaSetStatus) -> bool {
+pub(crate) fn same_status(a: &ReplicaSetStatus, b: &ReplicaSetStatus) -> bool {
     let zeroless = |status: &ReplicaSetStatus| {
         let mut status = status.clone();
         for count in
@@ -139,12 +139,12 @@ pub fn same_status(a: &ReplicaSetStatus, b: &ReplicaSetStatus) -> bool {
 }
 
 /// True for a pod that counts as a replica.
-pub fn is_active(pod: &Pod) -> bool {
+pub(crate) fn is_active(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_none() && !is_finished(pod)
 }
 
 /// True for a pod whose containers have all ended for good.
-pub fn is_finished(pod: &Pod) -> bool {
+pub(crate) fn is_finished(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
 

@@ -1,5 +1,5 @@
 use causeway_api::{
-    Backend, HealthCheck, Outcome, PortDefaults, Protocol, ProxyNetwork, ProxyProtocol, Refusal,
+    Backend, Engine, HealthCheck, Outcome, PortDefaults, Protocol, ProxyNetwork, ProxyProtocol, Refusal,
 };
 
 use super::*;
@@ -169,6 +169,7 @@ fn numbers_must_be_positive_and_each_is_named() {
         ..backend("a", "a.test", 443)
     }]);
     bad.connection_limit = Some(0);
+    bad.connections_per_source = Some(0);
     bad.drain_seconds = -1;
     let paths: Vec<String> = problems(&bad).into_iter().map(|p| p.path).collect();
     let of_backend = [
@@ -179,12 +180,23 @@ fn numbers_must_be_positive_and_each_is_named() {
         "healthCheck.intervalSeconds",
         "healthCheck.timeoutSeconds",
     ];
-    let expected: Vec<String> = ["spec.connectionLimit", "spec.drainSeconds"]
+    let expected: Vec<String> = ["spec.connectionLimit", "spec.connectionsPerSource", "spec.drainSeconds"]
         .map(str::to_owned)
         .into_iter()
         .chain(of_backend.map(|field| format!("spec.backends[0].{field}")))
         .collect();
     assert_eq!(paths, expected);
+}
+
+#[test]
+fn connections_by_client_address_are_for_our_own_engine() {
+    let mut limited = spec(vec![backend("a", "a.test", 443)]);
+    limited.connections_per_source = Some(8);
+    assert_eq!(problems(&limited), []);
+    limited.engine = Some(Engine::Envoy);
+    let found = problems(&limited);
+    assert_eq!(found[0].path, "spec.connectionsPerSource");
+    assert!(found[0].message.contains("engine: Native"), "{found:?}");
 }
 
 #[test]

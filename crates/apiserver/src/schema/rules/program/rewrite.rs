@@ -12,7 +12,7 @@ use crate::schema::{Node, Type, cel};
 type Known<'n> = Option<&'n Node>;
 
 /// Checks and rewrites a rule that stands at `node`; `root` is the level with `apiVersion` and `kind`.
-pub fn prepare(expression: &mut IdedExpr, node: &Node, root: bool) -> Result<(), String> {
+pub(super) fn prepare(expression: &mut IdedExpr, node: &Node, root: bool) -> Result<(), String> {
     let variables = vec![("self".to_owned(), Some(node)), ("oldSelf".to_owned(), None)];
     Walk { variables, top: root.then_some(node) }.visit(expression).map(|_| ())
 }

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use causeway_apiserver::error::ApiError;
-use causeway_apiserver::rest::pods::{LogOptions, PodLogs};
+use causeway_apiserver::{ApiError, PodLogOptions, PodLogs};
 use causeway_node::{LogError, LogReader};
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -26,7 +25,7 @@ impl PodLogs for PodLogFiles {
         &self,
         namespace: String,
         pod: String,
-        options: LogOptions,
+        options: PodLogOptions,
     ) -> BoxFuture<'static, Result<BoxStream<'static, std::io::Result<Bytes>>, ApiError>> {
         let reader = self.reader.clone();
         Box::pin(async move {

@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use causeway_apiserver::error::ApiError;
-use causeway_apiserver::rest::logs::{LogOptions, ObjectLogs};
+use causeway_apiserver::{ApiError, LogOptions, ObjectLogs};
 use causeway_controllers::containers::tunnel::journal;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt};

@@ -11,12 +11,7 @@ use super::{Desired, DesiredTunnel};
 use crate::containers::tunnel::ledger::Ledger;
 
 /// What the host end is to do.
-pub(in crate::containers::tunnel) fn plan(
-    desired: &Desired,
-    dial: Dial,
-    authority: PathBuf,
-    ledger: &mut Ledger,
-) -> TunnelPlan {
+pub(crate) fn plan(desired: &Desired, dial: Dial, authority: PathBuf, ledger: &mut Ledger) -> TunnelPlan {
     let tunnels = desired.tunnels.iter().filter_map(|desired| tunnel(desired, ledger)).collect();
     TunnelPlan { dial: Some(dial), authority, tunnels }
 }

@@ -3,12 +3,14 @@
 use std::net::IpAddr;
 
 use causeway_api::{ContainerNetworkTunnelProxy, TunnelProtocol, names};
+use causeway_base::well_known::SERVICE_NAME_LABEL;
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
-use super::{Desired, DesiredTunnel, SERVICE_NAME, client_of};
+use super::{Desired, DesiredTunnel};
 use crate::containers::tunnel::host::protocol::TunnelState;
+use crate::containers::tunnel::observe::client_of;
 use crate::containers::tunnel::state::State;
 use crate::framework::apply::digest;
 
@@ -18,7 +20,7 @@ const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const LONGEST: usize = 200;
 
 /// The slices that there should be: one for each tunnel that carries traffic and each family of addresses.
-pub(in crate::containers::tunnel) fn slices(
+pub(crate) fn slices(
     proxy: &ContainerNetworkTunnelProxy,
     desired: &Desired,
     state: &State,
@@ -50,8 +52,10 @@ fn slice(
     let proxy_name = proxy.name_any();
     let elsewhere = (namespace != own_namespace).then_some(own_namespace.as_str());
     let name = slice_name(elsewhere, &proxy_name, &wanted.spec.name, family);
-    let mut labels =
-        vec![(SERVICE_NAME.to_owned(), service.to_owned()), (MANAGED_BY.to_owned(), names::GROUP.to_owned())];
+    let mut labels = vec![
+        (SERVICE_NAME_LABEL.to_owned(), service.to_owned()),
+        (MANAGED_BY.to_owned(), names::GROUP.to_owned()),
+    ];
     // A label's value is shorter than a name may be.
     if proxy_name.len() <= 63 {
         labels.push((names::LABEL_TUNNEL_PROXY.to_owned(), proxy_name));
@@ -106,9 +110,9 @@ mod tests {
     use causeway_api::{ContainerNetworkTunnelProxySpec, Tunnel};
 
     use super::*;
-    use crate::containers::tunnel::desired::Network;
     use crate::containers::tunnel::host::protocol::Counters;
     use crate::containers::tunnel::state::{CarriedTunnel, ClientState};
+    use crate::containers::tunnel::validate::Network;
 
     fn proxy() -> ContainerNetworkTunnelProxy {
         let mut proxy = ContainerNetworkTunnelProxy::new("lab", ContainerNetworkTunnelProxySpec::default());
@@ -152,7 +156,7 @@ mod tests {
         assert_eq!(seen, [("IPv4", "172.18.0.2"), ("IPv6", "fd00::2")]);
         let port = &slices[0].ports.as_ref().unwrap()[0];
         assert_eq!((port.port, port.name.as_deref()), (Some(8080), Some("http")));
-        assert_eq!(slices[0].labels()[SERVICE_NAME], "web-in");
+        assert_eq!(slices[0].labels()[SERVICE_NAME_LABEL], "web-in");
         assert_eq!(slices[0].namespace().as_deref(), Some("dev"));
         let refusing = state(TunnelState::NoEndpoints { port: 8080 });
         assert!(super::slices(&proxy(), &desired(), &refusing).is_empty());

@@ -1,10 +1,13 @@
 //! What is looked up, and what is said of what is missing.
 
+use causeway_base::well_known::SERVICE_NAME_LABEL;
+use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use kube::api::DynamicObject;
-
 use super::*;
+use crate::containers::tunnel::{observe::observe, validate::validate};
+use crate::framework::children::{ChildKind, Children};
+use crate::framework::kinds::{CONTAINER_NETWORK, ENDPOINT_SLICE, SERVICE};
 use crate::grants::REFERENCE_GRANT;
 
 fn object(value: Value) -> DynamicObject {
@@ -20,7 +23,7 @@ fn service(name: &str, spec: Value) -> DynamicObject {
 fn slice(service: &str, endpoints: Value) -> DynamicObject {
     object(json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-        "metadata": { "name": format!("{service}-1"), "namespace": "dev", "labels": { SERVICE_NAME: service } },
+        "metadata": { "name": format!("{service}-1"), "namespace": "dev", "labels": { SERVICE_NAME_LABEL: service } },
         "addressType": "IPv4", "endpoints": endpoints,
         "ports": [{ "name": "http", "port": 8080, "protocol": "TCP" }],
     }))
@@ -81,13 +84,18 @@ fn proxy(network: &str, tunnels: &[Value]) -> ContainerNetworkTunnelProxy {
     .unwrap()
 }
 
+/// Through the steps of a reconcile, with grants required and none given.
+fn desired_of(proxy: &ContainerNetworkTunnelProxy, world: &[(ChildKind, Vec<DynamicObject>)]) -> Desired {
+    let observed = observe(proxy, &Children::fixed(world), true);
+    desired(proxy, &validate(proxy, &observed), &observed)
+}
+
 fn tunnel_of(change: Value) -> DesiredTunnel {
-    let grants = Grants::default();
-    let desired = desired(&proxy("blue", &[tunnel(change)]), &Children::fixed(&world()), Some(&grants));
+    let desired = desired_of(&proxy("blue", &[tunnel(change)]), &world());
     desired.tunnels.into_iter().next().unwrap()
 }
 
-fn lack_of(change: Value) -> Problem {
+fn problem_of(change: Value) -> Problem {
     tunnel_of(change).problem.expect("something is missing")
 }
 
@@ -105,7 +113,7 @@ fn a_tunnel_leads_to_the_ready_endpoints() {
 
 #[test]
 fn what_is_missing_is_named_and_what_a_person_must_fix_is_told_apart() {
-    for (change, reason, is_fault, words) in [
+    for (change, reason, is_permanent, words) in [
         (json!({ "serverServiceName": "gone" }), Reason::NotFound, false, "Service dev/gone does not exist"),
         (json!({ "clientServiceName": "gone" }), Reason::NotFound, false, "Service dev/gone does not exist"),
         (json!({ "clientServiceName": "chosen" }), Reason::Conflict, true, "dev/chosen has a selector"),
@@ -131,8 +139,8 @@ fn what_is_missing_is_named_and_what_a_person_must_fix_is_told_apart() {
             "create a ReferenceGrant in ops",
         ),
     ] {
-        let problem = lack_of(change.clone());
-        assert_eq!((problem.reason, problem.is_fault), (reason, is_fault), "{change}");
+        let problem = problem_of(change.clone());
+        assert_eq!((problem.reason, problem.is_permanent), (reason, is_permanent), "{change}");
         assert!(problem.message.contains(words), "{change}: {}", problem.message);
         assert_eq!(tunnel_of(change).endpoints, [], "nothing passes");
     }
@@ -143,7 +151,7 @@ fn the_network_has_to_run() {
     let find = |path: &str, status: Value| {
         let mut world = world();
         world[2].1 = vec![network(status)];
-        desired(&proxy(path, &[]), &Children::fixed(&world), Some(&Grants::default())).network
+        desired_of(&proxy(path, &[]), &world).network
     };
     let running = json!({ "state": "Running", "id": "n1", "networkName": "blue-1" });
     let found = Network { id: "n1".into(), name: "blue-1".into() };

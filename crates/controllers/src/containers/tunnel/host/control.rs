@@ -12,7 +12,7 @@ use super::{
 };
 
 /// A connection to a host end.
-pub(in crate::containers::tunnel) struct Control {
+pub(crate) struct Control {
     lines: Framed<UnixStream, LinesCodec>,
     last_id: u32,
 }
@@ -22,7 +22,7 @@ impl Control {
     ///
     /// # Errors
     /// When nobody answers there.
-    pub(in crate::containers::tunnel) async fn connect(directory: &Path) -> io::Result<Self> {
+    pub(crate) async fn connect(directory: &Path) -> io::Result<Self> {
         // The path of a socket holds about a hundred bytes, which directories may exceed: go through a handle.
         let handle = std::fs::File::open(directory)?;
         let path = format!("/proc/self/fd/{}/{}", handle.as_raw_fd(), files::SOCKET);
@@ -39,7 +39,7 @@ impl Control {
     ///
     /// # Cancellation
     /// May be dropped at any time: no line is lost.
-    pub(in crate::containers::tunnel) async fn next(&mut self) -> io::Result<Option<Line>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Line>> {
         while let Some(line) = self.lines.next().await {
             if let Ok(line) = serde_json::from_str(&line.map_err(broken)?) {
                 return Ok(Some(line));
@@ -52,7 +52,7 @@ impl Control {
     ///
     /// # Errors
     /// When the connection is broken.
-    pub(in crate::containers::tunnel) async fn order(&mut self, order: Order) -> io::Result<u32> {
+    pub(crate) async fn order(&mut self, order: Order) -> io::Result<u32> {
         self.last_id += 1;
         let request = Request { id: self.last_id, order };
         self.lines.send(serde_json::to_string(&request)?).await.map_err(broken)?;

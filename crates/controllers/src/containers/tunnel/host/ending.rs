@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(20);
 ///
 /// # Cancellation
 /// Dropped early, the host end may end or not; the same call may be made again.
-pub(in crate::containers::tunnel) async fn end(directory: &Path, drain: Duration) -> io::Result<()> {
+pub(crate) async fn end(directory: &Path, drain: Duration) -> io::Result<()> {
     let Some(record) = Record::of_running(directory)? else { return clear(directory) };
     // By signal if it can't be asked: it drains then for a time of its own.
     if timeout(PATIENCE, ask(directory, drain)).await.is_ok_and(|asked| asked.is_ok())

@@ -36,16 +36,16 @@ const REPLACE: Duration = Duration::from_secs(5);
 
 /// What is known of a host end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::containers::tunnel) struct Seen {
+pub(crate) struct Seen {
     /// What it said last; none while it does not run.
-    pub(in crate::containers::tunnel) status: Option<Status>,
+    pub(crate) status: Option<Status>,
     /// Why it does not run.
-    pub(in crate::containers::tunnel) error: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 impl Seen {
     /// How the link stands.
-    pub(in crate::containers::tunnel) fn link(&self) -> LinkState {
+    pub(crate) fn link(&self) -> LinkState {
         match &self.status {
             Some(status) => status.link.clone(),
             None => LinkState::Connecting { attempt: 0, error: self.error.clone() },
@@ -54,7 +54,7 @@ impl Seen {
 }
 
 /// Follows the host end of one directory. Dropped, it lets the process go on.
-pub(in crate::containers::tunnel) struct Follower {
+pub(crate) struct Follower {
     seen_rx: watch::Receiver<Seen>,
     reload: Arc<Notify>,
     is_held: Arc<AtomicBool>,
@@ -70,7 +70,7 @@ impl Drop for Follower {
 
 impl Follower {
     /// Begins to follow; there must be a plan in the directory.
-    pub(in crate::containers::tunnel) fn start(directory: PathBuf, program: HostProgram) -> Self {
+    pub(crate) fn start(directory: PathBuf, program: HostProgram) -> Self {
         let (seen_tx, seen_rx) = watch::channel(Seen::default()); // follower → worker
         let reload = Arc::new(Notify::new());
         let is_held = Arc::new(AtomicBool::new(false));
@@ -85,12 +85,12 @@ impl Follower {
     }
 
     /// What is known of it, as it changes.
-    pub(in crate::containers::tunnel) fn seen(&self) -> watch::Receiver<Seen> {
+    pub(crate) fn seen(&self) -> watch::Receiver<Seen> {
         self.seen_rx.clone()
     }
 
     /// Ends the host end unless a stream is open; whether it has ended. No other is started then.
-    pub(in crate::containers::tunnel) async fn end_if_idle(&self) -> bool {
+    pub(crate) async fn end_if_idle(&self) -> bool {
         self.is_held.store(true, Relaxed);
         let is_ended = end_if_idle(&self.directory).await.unwrap_or(false);
         self.is_held.store(is_ended, Relaxed);
@@ -98,7 +98,7 @@ impl Follower {
     }
 
     /// There is another plan.
-    pub(in crate::containers::tunnel) fn reload(&self) {
+    pub(crate) fn reload(&self) {
         self.reload.notify_one();
     }
 }

@@ -64,7 +64,7 @@ impl HostProgram {
     ///
     /// # Errors
     /// When the program can't be run, or what it says when it fails.
-    pub(in crate::containers::tunnel) async fn identity(&self, directory: &Path) -> io::Result<Vec<u8>> {
+    pub(crate) async fn identity(&self, directory: &Path) -> io::Result<Vec<u8>> {
         let mut command = self.command();
         command.arg("identity").arg(directory).kill_on_drop(true);
         let output = timeout(IDENTITY_PATIENCE, command.output()).await??;

@@ -34,7 +34,7 @@ impl Record {
     }
 
     /// The host end of `directory`, if it runs.
-    pub(in crate::containers::tunnel) fn of_running(directory: &Path) -> io::Result<Option<Self>> {
+    pub(crate) fn of_running(directory: &Path) -> io::Result<Option<Self>> {
         let text = match fs::read(directory.join(files::RECORD)) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

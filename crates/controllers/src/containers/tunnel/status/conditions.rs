@@ -9,7 +9,7 @@ use crate::containers::tunnel::host::protocol::LinkState;
 use crate::containers::tunnel::state::{Phase, RuntimeState, State};
 use crate::framework::finding::Finding;
 
-pub fn runtime_available(state: &State) -> Finding {
+pub(crate) fn runtime_available(state: &State) -> Finding {
     match &state.runtime {
         RuntimeState::Unknown => Finding::unknown("looking for a container runtime"),
         RuntimeState::Unavailable(why) => Finding::no(Reason::RuntimeUnavailable, why),
@@ -17,11 +17,11 @@ pub fn runtime_available(state: &State) -> Finding {
     }
 }
 
-pub fn image_built(desired: &Desired, state: &State) -> Finding {
-    match (&state.image, state.phase, &state.trouble) {
+pub(crate) fn image_built(desired: &Desired, state: &State) -> Finding {
+    match (&state.image, state.phase, &state.problem) {
         (Some(image), ..) => Finding::yes(Reason::Ready, image),
-        (None, _, Some(trouble)) if trouble.reason == Reason::ImageBuildFailed => {
-            Finding::no(Reason::ImageBuildFailed, &trouble.why)
+        (None, _, Some(problem)) if problem.reason == Reason::ImageBuildFailed => {
+            Finding::no(Reason::ImageBuildFailed, &problem.message)
         }
         (None, Phase::BuildingImage, _) => {
             let base = desired.base_image.as_deref().unwrap_or("nothing");
@@ -31,7 +31,7 @@ pub fn image_built(desired: &Desired, state: &State) -> Finding {
     }
 }
 
-pub fn link_up(desired: &Desired, state: &State) -> Finding {
+pub(crate) fn link_up(desired: &Desired, state: &State) -> Finding {
     if let (None, Err(problem)) = (&state.client, &desired.network) {
         return Finding::no(problem.reason, &problem.message);
     }
@@ -44,7 +44,7 @@ pub fn link_up(desired: &Desired, state: &State) -> Finding {
     }
 }
 
-pub fn tunnels_ready(input: &Input<'_>, tunnels: &[TunnelStatus]) -> Finding {
+pub(crate) fn tunnels_ready(input: &Input<'_>, tunnels: &[TunnelStatus]) -> Finding {
     if !input.failures.is_empty() {
         return Finding::no(Reason::ReconciliationFailed, input.failures.join("; "));
     }
@@ -66,7 +66,7 @@ pub fn tunnels_ready(input: &Input<'_>, tunnels: &[TunnelStatus]) -> Finding {
 }
 
 /// The summary: the first thing that keeps traffic from passing.
-pub fn ready(input: &Input<'_>, tunnels: &[TunnelStatus]) -> Finding {
+pub(crate) fn ready(input: &Input<'_>, tunnels: &[TunnelStatus]) -> Finding {
     let Input { desired, state, .. } = input;
     let link = link_up(desired, state);
     let runtime = runtime_available(state);
@@ -83,8 +83,8 @@ pub fn ready(input: &Input<'_>, tunnels: &[TunnelStatus]) -> Finding {
     if runtime.status == Status::False {
         return runtime;
     }
-    if let Some(trouble) = &state.trouble {
-        return Finding::no(trouble.reason, &trouble.why);
+    if let Some(problem) = &state.problem {
+        return Finding::no(problem.reason, &problem.message);
     }
     if link.status == Status::False {
         return link;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use causeway_api::{ContainerNetworkTunnelProxySpec, Tunnel};
 
 use super::*;
-use crate::containers::tunnel::desired::{Network, Problem};
 use crate::containers::tunnel::host::protocol::Counters;
-use crate::containers::tunnel::state::{ClientState, HostState, RuntimeState, Trouble};
+use crate::containers::tunnel::state::{ClientState, HostState, RuntimeState};
+use crate::containers::tunnel::{problem::Problem, validate::Network};
 
 fn proxy() -> ContainerNetworkTunnelProxy {
     let mut proxy = ContainerNetworkTunnelProxy::new("lab", ContainerNetworkTunnelProxySpec::default());
@@ -99,7 +99,8 @@ fn ready_when_the_link_is_up_and_every_tunnel_carries() {
 
 #[test]
 fn one_bad_tunnel_leaves_the_others_and_says_why() {
-    let problem = Problem { reason: Reason::Conflict, message: "it has a selector".into(), is_fault: true };
+    let problem =
+        Problem { reason: Reason::Conflict, message: "it has a selector".into(), is_permanent: true };
     let desired = desired(vec![wanted("web", None), wanted("db", Some(problem))]);
     let status = status(&desired, &running(&[("web", listening())]));
     assert_eq!(status.state, Some(TunnelProxyState::Running), "the pair itself is fine");
@@ -113,17 +114,17 @@ fn one_bad_tunnel_leaves_the_others_and_says_why() {
 #[test]
 fn the_state_follows_the_pair() {
     let desired = desired(vec![wanted("web", None)]);
-    let trouble = |is_permanent| Some(Trouble { is_permanent, ..Trouble::transient("no") });
+    let problem = |is_permanent| Some(Problem { is_permanent, ..Problem::not_ready("no") });
     let down = LinkState::Connecting { attempt: 1, error: Some("refused".into()) };
     for (state, expected) in [
         (State::default(), TunnelProxyState::Pending),
         (State { phase: Phase::BuildingImage, ..State::default() }, TunnelProxyState::BuildingImage),
         (
-            State { phase: Phase::Starting, trouble: trouble(false), ..State::default() },
+            State { phase: Phase::Starting, problem: problem(false), ..State::default() },
             TunnelProxyState::Starting,
         ),
         (
-            State { phase: Phase::Starting, trouble: trouble(true), ..State::default() },
+            State { phase: Phase::Starting, problem: problem(true), ..State::default() },
             TunnelProxyState::Failed,
         ),
         (State { link: down, ..running(&[]) }, TunnelProxyState::Starting),

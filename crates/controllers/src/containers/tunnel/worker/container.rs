@@ -11,15 +11,16 @@ use causeway_containers::{
     Attachment, Container, ContainerSpec, ErrorKind, File, PortSpec, Protocol, Runtime, labels,
 };
 
-use crate::containers::tunnel::desired::Network;
 use crate::containers::tunnel::host::HostProgram;
 use crate::containers::tunnel::ledger::Ledger;
-use crate::containers::tunnel::state::{ClientState, Trouble};
+use crate::containers::tunnel::problem::Problem;
+use crate::containers::tunnel::state::ClientState;
+use crate::containers::tunnel::validate::Network;
 use crate::framework::apply::digest;
 use causeway_base::well_known::{TUNNEL_CONTROL_PORT as CONTROL, TUNNEL_DATA_PORT as DATA};
 
 /// The kind that labels name.
-pub const KIND: &str = "ContainerNetworkTunnelProxy";
+pub(crate) const KIND: &str = "ContainerNetworkTunnelProxy";
 /// Where the client finds who it is.
 const IDENTITY: &str = "/etc/causeway/identity.pem";
 /// Digest of what the container was made from but for its image; another one makes another container.
@@ -31,20 +32,20 @@ const PORT_TRIES: u32 = 8;
 
 /// Whose container it is.
 #[derive(Clone, Debug)]
-pub struct Owner {
+pub(crate) struct Owner {
     /// The object's uid.
-    pub uid: String,
+    pub(crate) uid: String,
     /// Its namespace.
-    pub namespace: String,
+    pub(crate) namespace: String,
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// The data directory that this process works on.
-    pub instance: String,
+    pub(crate) instance: String,
 }
 
 impl Owner {
     /// The container's name: always the same for the same object, and no other object's.
-    pub fn container_name(&self) -> String {
+    pub(crate) fn container_name(&self) -> String {
         // Runtimes make host names of it, which end at 63 characters.
         let name: String = self.name.chars().take(40).collect();
         let uid: String = self.uid.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
@@ -59,34 +60,34 @@ impl Owner {
 
 /// What the container has to be.
 #[derive(Clone, Debug)]
-pub struct Wanted<'a> {
-    pub owner: &'a Owner,
-    pub image: &'a str,
-    pub network: &'a Network,
-    pub aliases: &'a [String],
+pub(crate) struct Wanted<'a> {
+    pub(crate) owner: &'a Owner,
+    pub(crate) image: &'a str,
+    pub(crate) network: &'a Network,
+    pub(crate) aliases: &'a [String],
     /// Makes the client's keys, with those of this directory.
-    pub program: &'a HostProgram,
-    pub directory: &'a Path,
+    pub(crate) program: &'a HostProgram,
+    pub(crate) directory: &'a Path,
     /// Whether a container that is there but for its image is kept, since streams may pass through it.
-    pub keeps_older_image: bool,
+    pub(crate) keeps_older_image: bool,
 }
 
 /// The container that is there.
 #[derive(Clone, Debug)]
-pub struct Ensured {
-    pub client: ClientState,
+pub(crate) struct Ensured {
+    pub(crate) client: ClientState,
     /// It is of an older image and has to be replaced when no stream is open.
-    pub is_outdated: bool,
+    pub(crate) is_outdated: bool,
 }
 
 /// Makes the container be there and run; one that does already is left alone. The ports on the host are those of the
 /// ledger, unless others have taken them meanwhile.
-pub async fn ensure(
+pub(crate) async fn ensure(
     runtime: &Runtime,
     wanted: &Wanted<'_>,
     ledger: &mut Ledger,
     say: &mut impl FnMut(&str),
-) -> Result<Ensured, Trouble> {
+) -> Result<Ensured, Problem> {
     let name = wanted.owner.container_name();
     let mut tries = 0;
     loop {
@@ -100,7 +101,7 @@ pub async fn ensure(
                 let client = client_state(&container, wanted.network, ports)?;
                 return Ok(Ensured { client, is_outdated: !has_label(&container, &spec, IMAGE) });
             }
-            Err(Setback::PortTaken(why)) if tries < PORT_TRIES => {
+            Err(StartError::PortTaken(why)) if tries < PORT_TRIES => {
                 tries += 1;
                 say(&format!(
                     "the ports {} and {} of the host are taken, trying others: {why}",
@@ -108,14 +109,14 @@ pub async fn ensure(
                 ));
                 ledger.host_ports = None;
             }
-            Err(Setback::PortTaken(why)) => return Err(Trouble::transient(why)),
-            Err(Setback::Trouble(trouble)) => return Err(trouble),
+            Err(StartError::PortTaken(why)) => return Err(Problem::not_ready(why)),
+            Err(StartError::Problem(problem)) => return Err(problem),
         }
     }
 }
 
 /// Removes the container; it is gone for certain when this returns, and one that is gone already is fine.
-pub async fn remove(runtime: &Runtime, owner: &Owner) -> causeway_containers::Result<()> {
+pub(crate) async fn remove(runtime: &Runtime, owner: &Owner) -> causeway_containers::Result<()> {
     let found = runtime.container(&owner.container_name()).await;
     match found {
         Ok(container) if is_ours(&container, owner) => runtime.remove(&container.id).await,
@@ -125,18 +126,18 @@ pub async fn remove(runtime: &Runtime, owner: &Owner) -> causeway_containers::Re
     }
 }
 
-enum Setback {
+enum StartError {
     PortTaken(String),
-    Trouble(Trouble),
+    Problem(Problem),
 }
 
-impl From<causeway_containers::Error> for Setback {
+impl From<causeway_containers::Error> for StartError {
     fn from(error: causeway_containers::Error) -> Self {
         match error.kind() {
             ErrorKind::PortTaken => Self::PortTaken(error.report()),
-            _ => Self::Trouble(Trouble {
+            _ => Self::Problem(Problem {
                 reason: Reason::NotReady,
-                why: error.report(),
+                message: error.report(),
                 is_permanent: error.kind() == ErrorKind::Refused,
             }),
         }
@@ -149,7 +150,7 @@ async fn step(
     wanted: &Wanted<'_>,
     spec: &ContainerSpec,
     say: &mut impl FnMut(&str),
-) -> Result<Container, Setback> {
+) -> Result<Container, StartError> {
     let found = match runtime.container(&spec.name).await {
         Ok(container) => Some(container),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -158,9 +159,9 @@ async fn step(
     let mut id = None;
     if let Some(container) = found {
         if !is_ours(&container, wanted.owner) {
-            return Err(Setback::Trouble(Trouble {
+            return Err(StartError::Problem(Problem {
                 reason: Reason::Conflict,
-                why: format!(
+                message: format!(
                     "a container named {} exists that was not made for this object: remove or rename it",
                     spec.name
                 ),
@@ -186,7 +187,7 @@ async fn step(
         None => create(runtime, spec, say).await?,
     };
     let content = wanted.program.identity(wanted.directory).await.map_err(|error| {
-        Setback::Trouble(Trouble::transient(format!("can't make the client's key: {error}")))
+        StartError::Problem(Problem::not_ready(format!("can't make the client's key: {error}")))
     })?;
     let file = File { path: IDENTITY.into(), content, mode: 0o400, uid: 0, gid: 0 };
     runtime.copy_into(&id, &[file]).await?;
@@ -200,7 +201,7 @@ async fn step(
     let container = runtime.container(&id).await?;
     if !container.is_running() {
         let why = container.error.clone().unwrap_or_else(|| last_words(&container));
-        return Err(Setback::Trouble(Trouble::transient(format!(
+        return Err(StartError::Problem(Problem::not_ready(format!(
             "container {} ended at once: {why}",
             spec.name
         ))));
@@ -250,13 +251,13 @@ fn address_on<'a>(container: &'a Container, network: &Network) -> Option<&'a cau
 }
 
 /// What is told of a container that runs.
-fn client_state(container: &Container, network: &Network, ports: (u16, u16)) -> Result<ClientState, Trouble> {
+fn client_state(container: &Container, network: &Network, ports: (u16, u16)) -> Result<ClientState, Problem> {
     let address = address_on(container, network);
     let addresses: Vec<_> =
         address.into_iter().flat_map(|address| [address.ipv4, address.ipv6]).flatten().collect();
     if addresses.is_empty() {
         let why = format!("container {} has no address on network {} yet", container.name, network.name);
-        return Err(Trouble::transient(why));
+        return Err(Problem::not_ready(why));
     }
     let port = |port, asked| container.published(port, Protocol::Tcp).map_or(asked, |host| host.port());
     Ok(ClientState {
@@ -311,13 +312,13 @@ impl Wanted<'_> {
 
 /// Two ports of loopback that nobody has at the moment. They are asked for by number, because a port that the runtime
 /// chooses changes whenever the container is started again.
-fn free_ports() -> Result<(u16, u16), Trouble> {
+fn free_ports() -> Result<(u16, u16), Problem> {
     let bind = || TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let find = || {
         let (first, second) = (bind()?, bind()?);
         Ok::<_, io::Error>((first.local_addr()?.port(), second.local_addr()?.port()))
     };
-    find().map_err(|error| Trouble::transient(format!("can't find free ports on 127.0.0.1: {error}")))
+    find().map_err(|error| Problem::not_ready(format!("can't find free ports on 127.0.0.1: {error}")))
 }
 
 #[cfg(test)]

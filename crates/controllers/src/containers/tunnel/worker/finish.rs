@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::RETRY;
 use super::work::{Work, unusable};
 use crate::containers::runtime::Availability;
-use crate::containers::tunnel::state::{Phase, Trouble};
+use crate::containers::tunnel::problem::Problem;
+use crate::containers::tunnel::state::Phase;
 
 impl Work {
     /// Clears up, and ends when nothing is left.
@@ -14,8 +15,8 @@ impl Work {
         self.enter(Phase::Ending);
         self.directory.journal.say(&format!("draining, at most {} s", drain.as_secs()));
         let mut retries = RETRY.retries();
-        while let Err(trouble) = self.clear(drain).await {
-            self.state().trouble = Some(trouble);
+        while let Err(problem) = self.clear(drain).await {
+            self.state().problem = Some(problem);
             self.tell();
             tokio::select! {
                 () = tokio::time::sleep(retries.next_delay()) => {}
@@ -23,11 +24,11 @@ impl Work {
             }
         }
         self.state().image = None;
-        self.state().trouble = None;
+        self.state().problem = None;
         self.enter(Phase::Gone);
     }
 
-    async fn clear(&mut self, drain: Duration) -> Result<(), Trouble> {
+    async fn clear(&mut self, drain: Duration) -> Result<(), Problem> {
         self.end_host(drain).await?;
         self.tell();
         if self.ledger.has_container {
@@ -43,7 +44,7 @@ impl Work {
                 Availability::Unavailable { why } => Some(why),
             };
             if let Some(why) = why {
-                return Err(Trouble::transient(format!(
+                return Err(Problem::not_ready(format!(
                     "container {name} can't be removed before its runtime answers: {why}"
                 )));
             }

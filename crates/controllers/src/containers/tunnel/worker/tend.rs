@@ -8,10 +8,10 @@ use tokio::sync::broadcast;
 use tokio::time::{Instant, timeout};
 
 use super::Order;
-use super::work::{Work, is_doubt};
+use super::work::{Work, leaves_network_open};
 use crate::containers::tunnel::desired::Desired;
 use crate::containers::tunnel::host::Follower;
-use crate::containers::tunnel::state::Trouble;
+use crate::containers::tunnel::problem::Problem;
 
 /// A link that is down for longer although its container runs needs another container.
 const LINK_PATIENCE: Duration = Duration::from_secs(30);
@@ -20,23 +20,23 @@ const LAST_LINES: u64 = 5;
 
 impl Work {
     /// Returns when something needs another look.
-    pub(super) async fn tend(&mut self, desired: &Desired) -> Result<(), Trouble> {
+    pub(super) async fn tend(&mut self, desired: &Desired) -> Result<(), Problem> {
         let Some(mut seen_rx) = self.host.as_ref().map(Follower::seen) else { return Ok(()) };
         let mut desired = desired.clone();
         let mut down_since = Instant::now();
         loop {
             let seen = seen_rx.borrow_and_update().clone();
-            self.observe(&seen)?;
+            self.take_status(&seen)?;
             self.tell();
             if self.is_up() {
                 down_since = Instant::now();
                 self.was_up = true;
             }
-            if desired.network.as_ref().is_err_and(|problem| !self.is_up() || !is_doubt(problem)) {
+            if desired.network.as_ref().is_err_and(|problem| !self.is_up() || !leaves_network_open(problem)) {
                 return Ok(());
             }
             let is_idle = seen.status.as_ref().is_some_and(|status| status.streams == 0);
-            if self.is_outdated && is_idle && self.runtime().is_some() && self.make_way().await {
+            if self.is_outdated && is_idle && self.runtime().is_some() && self.end_host_if_idle().await {
                 return Ok(());
             }
             tokio::select! {
@@ -53,8 +53,8 @@ impl Work {
                     }
                 }
                 event = self.events_rx.recv() => {
-                    if let Some(outcome) = self.heed(event).await {
-                        return outcome;
+                    if let Some(result) = self.handle_event(event).await {
+                        return result;
                     }
                 }
                 _ = self.availability_rx.changed() => {
@@ -73,11 +73,11 @@ impl Work {
         }
     }
 
-    /// What an event means: nothing, another look, or trouble.
-    async fn heed(
+    /// What an event means: nothing, another look, or problem.
+    async fn handle_event(
         &mut self,
         event: Result<Event, broadcast::error::RecvError>,
-    ) -> Option<Result<(), Trouble>> {
+    ) -> Option<Result<(), Problem>> {
         // Events were missed: look at everything.
         let Ok(event) = event else { return Some(Ok(())) };
         let Event::Container { id, name, action, exit_code, .. } = event else { return None };
@@ -96,7 +96,7 @@ impl Work {
                 let why = format!("container {name} ended{code}{words}");
                 self.directory.journal.say(&why);
                 // One that never got so far is broken: trying again at once would only heat the machine.
-                Some(if std::mem::take(&mut self.was_up) { Ok(()) } else { Err(Trouble::transient(why)) })
+                Some(if std::mem::take(&mut self.was_up) { Ok(()) } else { Err(Problem::not_ready(why)) })
             }
             ContainerAction::Removed => {
                 self.directory.journal.say(&format!("container {name} was removed"));
@@ -126,8 +126,8 @@ impl Work {
     async fn give_up_container(&mut self, runtime: &Runtime) {
         let seconds = LINK_PATIENCE.as_secs();
         self.directory.journal.say(&format!("the link is down for {seconds} s: making another container"));
-        if let Err(trouble) = self.remove_container(runtime).await {
-            self.directory.journal.say(&trouble.why);
+        if let Err(problem) = self.remove_container(runtime).await {
+            self.directory.journal.say(&problem.message);
         }
     }
 }

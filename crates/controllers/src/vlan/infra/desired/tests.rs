@@ -58,7 +58,7 @@ fn the_pod_network_is_sent_to_the_proxys_service_once_it_has_one() {
 }
 
 #[test]
-fn an_unclear_component_is_kept_and_the_others_go_on() {
+fn an_invalid_component_is_kept_and_the_others_go_on() {
     let infra = fixture::infra(&json!({
         "dhcp": { "rangeStart": "10.9.9.9", "rangeEnd": "10.9.9.10" },
         "dns": { "baseDomain": "example.com" },

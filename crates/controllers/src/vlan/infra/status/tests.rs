@@ -49,7 +49,7 @@ fn a_removed_component_leaves_no_trace() {
         next(&InfraStatus::default(), &all_valid(), &[State::Ready, State::Ready, State::Ready], 1, &at(10));
     let infra = fixture::infra(&json!({ "dns": { "baseDomain": "example.com" }, "proxy": {} }));
     let valid = validate(&infra, &Observed::default());
-    let after = next(&before, &valid, &[State::Off, State::Ready, State::Ready], 2, &at(20));
+    let after = next(&before, &valid, &[State::Disabled, State::Ready, State::Ready], 2, &at(20));
     assert!(!after.conditions.iter().any(|condition| condition.type_ == "DHCPReady"));
     assert!(!after.component_status.as_ref().unwrap().dhcp_ready);
     let addresses = after.addresses.as_ref().unwrap();
@@ -65,7 +65,7 @@ fn problems_are_told_with_field_and_remedy_and_addresses_stay() {
         "dhcp": { "serverIP": "10.0.0.2" }, "dns": { "baseDomain": "example.com" }, "proxy": {},
     }));
     let valid = validate(&infra, &Observed::default());
-    let after = next(&before, &valid, &[State::Unclear, State::Ready, State::Ready], 2, &at(20));
+    let after = next(&before, &valid, &[State::Invalid, State::Ready, State::Ready], 2, &at(20));
     for kind in ["Ready", "Accepted"] {
         let condition = condition(&after, kind);
         assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("False", "InvalidSpec"));

@@ -15,7 +15,7 @@ use crate::vlan::infra::{
 };
 
 impl Check {
-    pub fn network(&mut self, infra: &Infra) -> Option<Network> {
+    pub(crate) fn network(&mut self, infra: &Infra) -> Option<Network> {
         let spec = &infra.spec.network_config;
         let Ok(cidr) = spec.cidr.parse::<IpNet>() else {
             let message = format!("\"{}\" is not a network: write one like 192.168.100.0/24", spec.cidr);
@@ -44,7 +44,7 @@ impl Check {
     }
 
     /// Checks the written addresses against the network and each other, and asks for the others.
-    pub fn addresses(
+    pub(crate) fn addresses(
         &mut self,
         network: &Network,
         dhcp: Option<&DhcpComponent>,

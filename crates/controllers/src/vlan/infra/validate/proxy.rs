@@ -1,10 +1,11 @@
 //! The proxy of an Infra: its backends after the spec's changes, the names they claim, and where they lead.
 
 use causeway_api::{Backend, Infra, PortDefaults, ProxyComponent, ProxyServerSpec};
+use causeway_ir::Problem;
 use causeway_translate::proxy::{Entry, bare_address, check_backends};
 use kube::ResourceExt;
 
-use super::{Check, Network, Problem, Proxy};
+use super::{Check, ComponentProblem, Network, Proxy};
 use crate::vlan::infra::{
     Component,
     addresses::{Chosen, Server},
@@ -12,7 +13,7 @@ use crate::vlan::infra::{
 };
 
 impl Check {
-    pub fn proxy(
+    pub(crate) fn proxy(
         &mut self,
         infra: &Infra,
         parsed: Option<(&Network, &Chosen)>,
@@ -64,7 +65,7 @@ impl Check {
         if is_complete {
             self.child(spec, &merged, &ports);
         }
-        // Texts that are no addresses were reported with the others; the proxy is unclear then.
+        // Texts that are no addresses were reported with the others; the proxy is invalid then.
         let additional = spec.additional_server_ips.iter().filter_map(|text| bare_address(text));
         let additional = additional.collect();
         Some(Proxy { address: address?, additional, backends: merged, ports, spec: spec.clone() })
@@ -93,15 +94,15 @@ impl Check {
             ..ProxyServerSpec::default()
         };
         for finding in check_backends(&child, &path) {
-            // DNS answers with names, and has no ports.
-            let is_of_port = finding.path.starts_with("spec.infraComponents.proxy.ports");
-            let touches: &[Component] =
-                if is_of_port { &[Component::Proxy] } else { &[Component::Proxy, Component::Dns] };
-            self.problems.push(Problem {
-                field: finding.path,
-                message: finding.message,
+            // DNS answers with the names, and has no ports and no Services.
+            let is_name =
+                [".hostname", ".alternateHostnames["].iter().any(|field| finding.path.contains(field));
+            let components: &[Component] =
+                if is_name { &[Component::Proxy, Component::Dns] } else { &[Component::Proxy] };
+            self.problems.push(ComponentProblem {
+                problem: Problem { path: finding.path, message: finding.message },
                 reason: finding.reason,
-                touches: touches.to_vec(),
+                components: components.to_vec(),
             });
         }
     }
@@ -127,7 +128,7 @@ impl Check {
 }
 
 /// The names that lead to the proxy: those of its backends, and every application's.
-pub fn proxied_names(proxy: &Proxy, domain: &str) -> Vec<String> {
+pub(crate) fn proxied_names(proxy: &Proxy, domain: &str) -> Vec<String> {
     let mut names = vec![format!("*.apps.{domain}")];
     for backend in &proxy.backends {
         let of_backend = std::iter::once(&backend.hostname).chain(&backend.alternate_hostnames);

@@ -5,7 +5,7 @@ use crate::vlan::infra::fixture;
 
 fn problems(infra: &Infra) -> Vec<(String, String)> {
     let valid = validate(infra, &Observed::default());
-    valid.problems.into_iter().map(|problem| (problem.field, problem.message)).collect()
+    valid.problems.into_iter().map(|found| (found.problem.path, found.problem.message)).collect()
 }
 
 #[test]
@@ -94,11 +94,14 @@ fn each_problem_names_its_field_and_the_way_out() {
 }
 
 #[test]
-fn a_bad_network_makes_every_wanted_component_unclear() {
+fn a_bad_network_makes_every_enabled_component_invalid() {
     let mut infra = fixture::infra(&json!({ "dhcp": {}, "dns": { "baseDomain": "example.com" } }));
     infra.spec.network_config.cidr = "192.168.100.0/99".into();
     let valid = validate(&infra, &Observed::default());
-    assert_eq!((valid.dhcp, valid.dns, valid.proxy), (Wish::Unclear, Wish::Unclear, Wish::Off));
+    assert_eq!(
+        (valid.dhcp, valid.dns, valid.proxy),
+        (Requested::Invalid, Requested::Invalid, Requested::Disabled)
+    );
     infra.spec.network_config.cidr = "192.168.100.0/24".into();
     infra.spec.network_config.gateway = "192.168.101.1".into();
     assert_eq!(problems(&infra)[0].0, "spec.networkConfig.gateway");
@@ -114,7 +117,7 @@ fn a_full_network_says_so() {
         "{:?}",
         valid.problems
     );
-    assert_eq!((valid.dhcp, valid.proxy), (Wish::Unclear, Wish::Unclear));
+    assert_eq!((valid.dhcp, valid.proxy), (Requested::Invalid, Requested::Invalid));
 }
 
 #[test]
@@ -122,8 +125,8 @@ fn a_disabled_component_is_off_and_its_domain_still_counts() {
     let infra =
         fixture::infra(&json!({ "dns": { "enabled": false, "baseDomain": "example.com" }, "proxy": {} }));
     let valid = validate(&infra, &Observed::default());
-    assert_eq!(valid.dns, Wish::Off);
-    let Wish::On(proxy) = valid.proxy else { panic!("{:?}", valid.problems) };
+    assert_eq!(valid.dns, Requested::Disabled);
+    let Requested::Enabled(proxy) = valid.proxy else { panic!("{:?}", valid.problems) };
     assert_eq!(proxy.backends[0].hostname, "api.lab.example.com");
 }
 
@@ -132,4 +135,15 @@ fn resolvers_for_clients_are_bare_addresses() {
     let mut infra = fixture::infra(&json!({ "dhcp": {} }));
     infra.spec.network_config.dns_servers = vec!["10.0.0.53".into(), "tls://10.0.0.54".into()];
     assert_eq!(problems(&infra)[0].0, "spec.networkConfig.dnsServers[1]");
+}
+
+#[test]
+fn a_wrong_port_of_the_proxy_leaves_dns_alone() {
+    let wrong = json!([{ "name": "oauth-openshift", "port": 18000 }]);
+    let infra =
+        fixture::infra(&json!({ "dns": { "baseDomain": "example.com" }, "proxy": { "backends": wrong } }));
+    let valid = validate(&infra, &Observed::default());
+    assert!(valid.problems[0].problem.message.contains("spec.xdsPort"), "{:?}", valid.problems);
+    assert!(matches!(valid.dns, Requested::Enabled(_)), "{:?}", valid.dns);
+    assert_eq!(valid.proxy, Requested::Invalid);
 }

@@ -16,7 +16,7 @@ const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 const OPENSHIFT_CLUSTER_ROLE: &str = "system:openshift:scc:nonroot-v2";
 
 /// The Role beside the proxy, and one in each other namespace that it forwards to.
-pub fn roles(subject: &Subject<'_>) -> Vec<Role> {
+pub(crate) fn roles(subject: &Subject<'_>) -> Vec<Role> {
     let own = names::GROUP;
     let mut rules = vec![
         rule(own, &["proxyservers"], &["get", "list", "watch"], Some(&subject.name)),
@@ -36,7 +36,7 @@ pub fn roles(subject: &Subject<'_>) -> Vec<Role> {
 }
 
 /// The binding of each Role, and where asked for the one to OpenShift's constraints.
-pub fn role_bindings(subject: &Subject<'_>) -> Vec<RoleBinding> {
+pub(crate) fn role_bindings(subject: &Subject<'_>) -> Vec<RoleBinding> {
     let bind = |metadata: ObjectMeta, kind: &str, role: &str| RoleBinding {
         metadata,
         role_ref: RoleRef { api_group: RBAC_GROUP.to_owned(), kind: kind.to_owned(), name: role.to_owned() },

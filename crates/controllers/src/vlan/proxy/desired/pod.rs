@@ -37,7 +37,12 @@ const USER: i64 = 65532;
 const SHUTDOWN_MARGIN_SECONDS: i64 = 10;
 
 /// The Deployment for the address at `index` of the spec.
-pub fn deployment(subject: &Subject<'_>, index: usize, address: &str, start: Option<&Value>) -> Deployment {
+pub(crate) fn deployment(
+    subject: &Subject<'_>,
+    index: usize,
+    address: &str,
+    start: Option<&Value>,
+) -> Deployment {
     let replica = (names::LABEL_REPLICA.to_owned(), (index + 1).to_string());
     let mut selector = subject.selector();
     selector.extend([replica.clone()]);

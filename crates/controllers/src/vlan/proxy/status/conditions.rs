@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// `ConfigurationValid`: the spec makes sense, and every proxy took it.
-pub fn configuration_valid(input: &Input<'_>) -> Finding {
+pub(crate) fn configuration_valid(input: &Input<'_>) -> Finding {
     if !input.problems.is_empty() {
         return Finding::new(Status::False, Reason::InvalidSpec, problems(input));
     }
@@ -37,7 +37,7 @@ pub fn configuration_valid(input: &Input<'_>) -> Finding {
 }
 
 /// `BackendsResolved`: every backend has a Service with endpoints. One that has none harms no other.
-pub fn backends_resolved(input: &Input<'_>, backends: &[BackendStatus]) -> Finding {
+pub(crate) fn backends_resolved(input: &Input<'_>, backends: &[BackendStatus]) -> Finding {
     // Without its rights a proxy can't see what is behind a backend.
     if let Some(failed) = failed(input, false) {
         return failed;
@@ -70,7 +70,7 @@ pub fn backends_resolved(input: &Input<'_>, backends: &[BackendStatus]) -> Findi
 }
 
 /// `NetworkAttached`: every proxy has its address on the isolated network.
-pub fn network_attached(input: &Input<'_>) -> Finding {
+pub(crate) fn network_attached(input: &Input<'_>) -> Finding {
     let is_asked_for = input.proxy.spec.network_config.network_attachment_name.is_some();
     let lacking: Vec<_> = replicas(input)
         .filter(|replica| replica.report.is_some_and(|report| report.attached == Some(false)))
@@ -106,7 +106,7 @@ pub fn network_attached(input: &Input<'_>) -> Finding {
 }
 
 /// `Ready`: traffic would pass.
-pub fn ready(input: &Input<'_>, backends: &[BackendStatus]) -> Finding {
+pub(crate) fn ready(input: &Input<'_>, backends: &[BackendStatus]) -> Finding {
     if !input.problems.is_empty() {
         return Finding::new(Status::False, Reason::InvalidSpec, problems(input));
     }

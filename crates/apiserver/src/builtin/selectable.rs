@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::field::{items, text};
+use super::json::{items, text};
 use crate::object;
 use crate::resource::Resource;
 
 /// The text of a selectable field of an object in the version of `resource`.
-pub fn field_value(resource: &Resource, object: &Value, path: &str) -> String {
+pub(crate) fn field_value(resource: &Resource, object: &Value, path: &str) -> String {
     match (resource.group.as_str(), resource.plural.as_str(), path) {
         ("", "events", "source") => {
             let component = text(&object["source"], "component");

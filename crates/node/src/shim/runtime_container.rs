@@ -1,5 +1,5 @@
-//! The keeper of a container of Docker or Podman: it makes and starts it, copies its output into the pod's log,
-//! hands on signals, records how it ended and removes it. When the runtime goes away meanwhile the keeper waits for
+//! The shim of a container of Docker or Podman: it makes and starts it, copies its output into the pod's log,
+//! hands on signals, records how it ended and removes it. When the runtime goes away meanwhile the shim waits for
 //! it and then looks at what became of the container.
 
 use std::{
@@ -21,7 +21,7 @@ use super::{
     log::{LogFile, Stream as LogStream},
     start_error,
 };
-use crate::process::{Exit, Guest, attempt::Attempt};
+use crate::process::{Exit, RuntimeContainer, attempt::Attempt};
 
 /// What is still written after the end is read for this long.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
@@ -37,13 +37,13 @@ struct Running {
 }
 
 /// Runs the container to its end.
-pub async fn keep(
+pub(super) async fn keep(
     attempt: &Attempt,
-    guest: &Guest,
+    container: &RuntimeContainer,
     mut log: LogFile,
     mut signals: Signals,
 ) -> Result<(), Box<dyn Error>> {
-    let running = match begin(guest).await {
+    let running = match begin(container).await {
         Ok(running) => running,
         Err(message) => {
             attempt.write_exit(&start_error(message.clone()))?;
@@ -64,11 +64,12 @@ pub async fn keep(
     Ok(())
 }
 
-/// Makes and starts the container, in the place of what an earlier keeper left.
-async fn begin(guest: &Guest) -> Result<Running, String> {
-    let runtime =
-        Runtime::connect(&Choice::Socket(guest.socket.clone())).await.map_err(|error| error.to_string())?;
-    let mut spec = guest.spec.clone();
+/// Makes and starts the container, in the place of what an earlier shim left.
+async fn begin(container: &RuntimeContainer) -> Result<Running, String> {
+    let runtime = Runtime::connect(&Choice::Socket(container.socket.clone()))
+        .await
+        .map_err(|error| error.to_string())?;
+    let mut spec = container.spec.clone();
     if let Ok(me) = Identity::own() {
         spec.labels.insert(labels::CREATOR.to_owned(), me.to_string());
     }
@@ -93,7 +94,7 @@ async fn begin(guest: &Guest) -> Result<Running, String> {
 }
 
 async fn remove_earlier(runtime: &Runtime, spec: &ContainerSpec) -> causeway_containers::Result<()> {
-    let same = [labels::INSTANCE, labels::OWNER, crate::pod::GUEST_LABEL];
+    let same = [labels::INSTANCE, labels::OWNER, crate::pod::CONTAINER_LABEL];
     let same: Vec<(&str, &str)> =
         same.iter().filter_map(|key| Some((*key, spec.labels.get(*key)?.as_str()))).collect();
     if same.len() < 3 {

@@ -18,7 +18,7 @@ use crate::{
 
 /// What a container is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub(super) enum Role {
     /// Runs to its end before the next one starts.
     Init,
     /// An init container that keeps running.
@@ -27,12 +27,12 @@ pub enum Role {
 }
 
 impl Role {
-    pub fn of_init(container: &Container) -> Self {
+    pub(super) fn of_init(container: &Container) -> Self {
         if container.restart_policy.as_deref() == Some("Always") { Self::Sidecar } else { Self::Init }
     }
 
     /// Whether a container that ended is started again.
-    pub fn restarts(self, pod: &Pod, code: i32) -> bool {
+    pub(super) fn restarts(self, pod: &Pod, code: i32) -> bool {
         match (self, restart_policy(pod)) {
             (Self::Sidecar, _) | (Self::Main, "Always") => true,
             (Self::Main, "OnFailure") | (Self::Init, "Always" | "OnFailure") => code != 0,
@@ -43,14 +43,14 @@ impl Role {
 
 /// Why a container does not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub(super) struct Waiting {
     pub reason: String,
     pub message: String,
 }
 
 /// An attempt that is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub(super) struct Ended {
     pub id: String,
     pub started_at: Timestamp,
     pub exit: Exit,
@@ -58,7 +58,7 @@ pub struct Ended {
 
 /// The newest attempt.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub(super) struct Run {
     pub instance: Instance,
     pub number: i32,
     pub exit: Option<Exit>,
@@ -66,14 +66,14 @@ pub struct Run {
 
 /// A stop under way.
 #[derive(Debug)]
-pub struct Stop {
+pub(super) struct Stop {
     pub deadline: Instant,
     pub task: AbortHandle,
 }
 
 /// One container.
 #[derive(Debug)]
-pub struct Slot {
+pub(super) struct TrackedContainer {
     pub name: String,
     pub role: Role,
     pub run: Option<Run>,
@@ -91,10 +91,10 @@ pub struct Slot {
     pub replaced: bool,
 }
 
-impl Slot {
+impl TrackedContainer {
     /// A container as disk and API remember it.
-    pub fn load(config: &Config, dir: &PodDir, pod: &Pod, name: &str, role: Role) -> io::Result<Self> {
-        let mut slot = Self {
+    pub(super) fn load(config: &Config, dir: &PodDir, pod: &Pod, name: &str, role: Role) -> io::Result<Self> {
+        let mut tracked = Self {
             name: name.to_owned(),
             role,
             run: None,
@@ -121,7 +121,7 @@ impl Slot {
         };
         if let Some((number, instance)) = next()? {
             let exit = instance.exit();
-            slot.backoff = RestartBackoff::new(config, number as u32);
+            tracked.backoff = RestartBackoff::new(config, number as u32);
             if exit.is_none() {
                 // As it was before the node went away, until a probe says otherwise.
                 let statuses = pod
@@ -129,43 +129,43 @@ impl Slot {
                     .iter()
                     .flat_map(|s| s.container_statuses.iter().chain(&s.init_container_statuses).flatten());
                 let before = statuses.into_iter().find(|status| status.name == name);
-                slot.ready = before.is_some_and(|status| status.ready);
-                slot.started = before.is_some_and(|status| status.started == Some(true));
+                tracked.ready = before.is_some_and(|status| status.ready);
+                tracked.started = before.is_some_and(|status| status.started == Some(true));
             }
-            slot.run = Some(Run { instance, number, exit });
+            tracked.run = Some(Run { instance, number, exit });
         }
         if let Some((number, instance)) = next()?
             && let Some(exit) = instance.exit()
         {
-            slot.last = Some(Ended { id: id(dir, name, number), started_at: instance.started_at, exit });
+            tracked.last = Some(Ended { id: id(dir, name, number), started_at: instance.started_at, exit });
         }
-        Ok(slot)
+        Ok(tracked)
     }
 
-    pub fn is_running(&self) -> bool {
+    pub(super) fn is_running(&self) -> bool {
         self.run.as_ref().is_some_and(|run| run.exit.is_none())
     }
 
     /// Whether it last ran as a container of a runtime.
-    pub fn is_guest(&self) -> bool {
-        self.run.as_ref().is_some_and(|run| run.instance.launch.guest.is_some())
+    pub(super) fn is_runtime_container(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.instance.launch.runtime_container.is_some())
     }
 
-    pub fn exit(&self) -> Option<&Exit> {
+    pub(super) fn exit(&self) -> Option<&Exit> {
         self.run.as_ref()?.exit.as_ref()
     }
 
     /// The number of the next attempt.
-    pub fn next_number(&self) -> i32 {
+    pub(super) fn next_number(&self) -> i32 {
         self.run.as_ref().map_or(0, |run| run.number + 1)
     }
 
-    pub fn wait(&mut self, reason: &str, message: impl Into<String>) {
+    pub(super) fn wait(&mut self, reason: &str, message: impl Into<String>) {
         self.waiting = Some(Waiting { reason: reason.to_owned(), message: message.into() });
     }
 
     /// Ends what was started for the process.
-    pub fn abort_tasks(&mut self) {
+    pub(super) fn abort_tasks(&mut self) {
         self.tasks.drain(..).for_each(|task| task.abort());
         if let Some(stop) = self.stop.take() {
             stop.task.abort();
@@ -173,7 +173,7 @@ impl Slot {
     }
 
     /// Takes note of the end of the newest attempt; the delay until the next one.
-    pub fn ended(&mut self, exit: Exit) -> Duration {
+    pub(super) fn ended(&mut self, exit: Exit) -> Duration {
         self.abort_tasks();
         (self.started, self.ready) = (false, false);
         let Some(run) = &mut self.run else {
@@ -188,7 +188,7 @@ impl Slot {
     }
 
     /// What the status shows.
-    pub fn view<'a>(&self, dir: &PodDir, container: &'a Container) -> View<'a> {
+    pub(super) fn view<'a>(&self, dir: &PodDir, container: &'a Container) -> View<'a> {
         let id = id(dir, &self.name, self.run.as_ref().map_or(0, |run| run.number));
         View {
             container,
@@ -207,14 +207,14 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for TrackedContainer {
     fn drop(&mut self) {
         self.abort_tasks();
     }
 }
 
 /// The id of one attempt, as the status shows it.
-pub fn id(dir: &PodDir, container: &str, number: i32) -> String {
+pub(super) fn id(dir: &PodDir, container: &str, number: i32) -> String {
     format!("causeway-process://{}/{container}/{number}", dir.uid)
 }
 

@@ -1,13 +1,11 @@
 //! Values of the wrong type at every place of every kind, and other requests that nobody should send: each gets a
 //! `Status` that blames the client, and none makes the server panic.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step of a test should panic")]
-
 use std::sync::Arc;
 
-use causeway_apiserver::resource::Resource;
-use causeway_apiserver::schema::Node;
-use causeway_apiserver::server::{Server, Storage};
+use crate::resource::Resource;
+use crate::schema::Node;
+use crate::server::{Server, Storage};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -15,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 const DEPTH: usize = 7;
 
 /// A way down into an object: field names, and `0` for the first item of a list.
-type Place = Vec<String>;
+type FieldPath = Vec<String>;
 
 /// Places of a schema, not more than a few hundred of each kind.
-fn places(node: &Node, above: &[String], depth: usize, found: &mut Vec<Place>) {
+fn places(node: &Node, above: &[String], depth: usize, found: &mut Vec<FieldPath>) {
     found.push(above.to_vec());
     if depth == 0 {
         return;

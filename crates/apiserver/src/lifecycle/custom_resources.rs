@@ -12,7 +12,7 @@ use crate::server::Server;
 use crate::store::{Change, ChangeKind, GroupResource, Key};
 
 /// A CRD that begins to go, or an object of a kind that may be going.
-pub fn concerns(server: &Server, change: &Change) -> bool {
+pub(super) fn concerns(server: &Server, change: &Change) -> bool {
     let key = &change.object.key;
     if key.resource != crd::collection() {
         return change.kind == ChangeKind::Deleted && key.resource.group.contains('.');
@@ -24,7 +24,7 @@ pub fn concerns(server: &Server, change: &Change) -> bool {
     true
 }
 
-pub async fn sweep(server: Arc<Server>) -> bool {
+pub(super) async fn sweep(server: Arc<Server>) -> bool {
     let mut done = true;
     for (group, plural) in server.going_away() {
         let key = Key::new(&crd::collection(), "", &format!("{plural}.{group}"));

@@ -23,18 +23,18 @@ use super::{
 };
 use crate::{
     layout::PodDir,
-    process::{Guest, Launch},
+    process::{Launch, RuntimeContainer},
 };
 
 /// Networks of the runtime that the pod is on, with commas between; the runtime's default without it.
-pub const NETWORKS: &str = "causeway.dev/networks";
+pub(super) const NETWORKS: &str = "causeway.dev/networks";
 /// Names of the pod on those networks besides its own, with commas between.
-pub const ALIASES: &str = "causeway.dev/network-aliases";
+pub(super) const ALIASES: &str = "causeway.dev/network-aliases";
 /// The label that tells a pod's containers apart.
-pub const CONTAINER: &str = "dev.causeway/container";
+pub(crate) const CONTAINER: &str = "dev.causeway/container";
 
 /// What a container is prepared from, besides its pod.
-pub struct Inputs<'a> {
+pub(super) struct Inputs<'a> {
     pub shared: &'a Shared,
     pub dir: &'a PodDir,
     pub address: IpAddr,
@@ -46,7 +46,7 @@ pub struct Inputs<'a> {
 }
 
 /// Decides what the runtime is asked for.
-pub fn prepare(inputs: &Inputs<'_>, pod: &Pod, container: &Container) -> Result<Launch, LaunchError> {
+pub(super) fn prepare(inputs: &Inputs<'_>, pod: &Pod, container: &Container) -> Result<Launch, LaunchError> {
     let mut given = Environment::default();
     given.set("HOSTNAME", launch::hostname(pod));
     // The runtime gives the address when it starts the container, too late for its environment; what listens on
@@ -81,7 +81,7 @@ pub fn prepare(inputs: &Inputs<'_>, pod: &Pod, container: &Container) -> Result<
         image: spec.image.clone(),
         spec_hash: launch::spec_hash(container),
         restart_count: inputs.number,
-        guest: Some(Guest { socket: inputs.socket.to_owned(), spec }),
+        runtime_container: Some(RuntimeContainer { socket: inputs.socket.to_owned(), spec }),
     })
 }
 

@@ -1,0 +1,4 @@
+//! The server's parts together, in one process.
+
+mod rubbish;
+mod specs;
