@@ -92,11 +92,7 @@ impl Running {
 
 /// Polls a condition.
 pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(tokio::time::Instant::now() < deadline, "never: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    causeway_testkit::eventually(what, async || condition()).await;
 }
 
 pub(crate) async fn read_all(stream: &mut TcpStream) -> Vec<u8> {
