@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use causeway_base::well_known::XDS_CLUSTER;
 use causeway_ir::{Cluster, Keepalive, Period, Plan};
 use envoy_types::pb::envoy::config::core::v3::socket_address::{PortSpecifier, Protocol};
 use envoy_types::pb::envoy::config::core::v3::{Address, SocketAddress, TcpKeepalive, address};
@@ -23,9 +24,6 @@ use envoy_types::pb::google::protobuf::{self, UInt32Value};
 
 pub use notes::notes;
 pub use problems::problems;
-
-/// The cluster of the bootstrap through which Envoy reaches this server; a plan's cluster can't have its name there.
-const XDS_CLUSTER: &str = "xds_cluster";
 
 /// The clusters of a plan by name.
 pub(crate) type Clusters<'a> = HashMap<&'a str, &'a Cluster>;
