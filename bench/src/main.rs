@@ -7,7 +7,11 @@
 
 mod compare;
 mod cpu;
+mod crowd;
+mod dhcp;
+mod dns;
 mod etcd;
+mod fleet;
 mod http2;
 mod kubernetes;
 mod l4;
@@ -73,6 +77,14 @@ pub(crate) struct Args {
 enum Command {
     /// Measures the engine beside Envoy, HAProxy, NGINX and Traefik.
     L4(l4::Args),
+    /// Measures what a crowd in two tunnels does to everybody else.
+    Crowd(crowd::Args),
+    /// Measures the DHCP server beside Kea.
+    Dhcp(dhcp::Args),
+    /// Measures the DNS server beside Knot, BIND, Unbound, dnsmasq and CoreDNS.
+    Dns(dns::Args),
+    /// Measures what many ProxyServers cost a real cluster.
+    Fleet(fleet::Args),
     /// Runs the engine for long with everything in motion and looks whether it grows or fails.
     Soak(soak::Args),
     /// Measures a tunnel beside rathole and bare relays.
@@ -82,6 +94,12 @@ enum Command {
     /// The servers behind the candidates.
     #[command(hide = true)]
     Backend,
+    /// Says back datagrams.
+    #[command(hide = true)]
+    Echo,
+    /// One process of a crowd.
+    #[command(hide = true)]
+    Hold(crowd::HoldArgs),
     /// One end of a bare pair of relays.
     #[command(hide = true)]
     Relay(tunnel::RelayArgs),
@@ -105,6 +123,12 @@ async fn main() -> anyhow::Result<()> {
         .expect("nothing installed another provider before");
     match &args.command {
         None => {}
+        Some(Command::Crowd(args)) => return crowd::run(args).await,
+        Some(Command::Dhcp(args)) => return dhcp::run(args),
+        Some(Command::Dns(args)) => return dns::run(args),
+        Some(Command::Echo) => return dns::echo(),
+        Some(Command::Fleet(args)) => return fleet::run(args),
+        Some(Command::Hold(args)) => return crowd::hold(args).await,
         Some(Command::L4(args)) => return l4::run(args),
         Some(Command::Soak(args)) => return soak::run(args).await,
         Some(Command::Tunnel(args)) => return tunnel::run(args),

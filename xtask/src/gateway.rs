@@ -9,7 +9,8 @@ use gateway_api::httproutes::HttpRoute;
 use gateway_api::referencegrants::ReferenceGrant;
 use gateway_api::tlsroutes::TlsRoute;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceColumnDefinition, CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,
+    CustomResourceColumnDefinition, CustomResourceDefinition, CustomResourceDefinitionVersion, JSON,
+    JSONSchemaProps, JSONSchemaPropsOrArray,
 };
 use kube::CustomResourceExt as _;
 use serde_json::{Value, json};
@@ -46,10 +47,23 @@ pub(crate) fn crds() -> Vec<CustomResourceDefinition> {
         finish(HttpRoute::crd(), &[], &route),
         finish(GrpcRoute::crd(), &[], &route),
         finish(TlsRoute::crd(), &[], &route),
-        finish(TcpRoute::crd(), &[], &[]),
-        finish(UdpRoute::crd(), &[], &[]),
-        finish(ReferenceGrant::crd(), &["refgrant"], &[]),
+        versions(finish(TcpRoute::crd(), &[], &[]), &["v1", "v1alpha2"]),
+        versions(finish(UdpRoute::crd(), &[], &[]), &["v1", "v1alpha2"]),
+        versions(finish(ReferenceGrant::crd(), &["refgrant"], &[]), &["v1", "v1beta1"]),
     ]
+}
+
+/// The same form under each of these versions, as the project serves them; the first is the one that is stored.
+fn versions(mut crd: CustomResourceDefinition, names: &[&str]) -> CustomResourceDefinition {
+    let Some(form) = crd.spec.versions.first().cloned() else { return crd };
+    let version = |(index, name): (usize, &&str)| CustomResourceDefinitionVersion {
+        name: (*name).to_owned(),
+        served: true,
+        storage: index == 0,
+        ..form.clone()
+    };
+    crd.spec.versions = names.iter().enumerate().map(version).collect();
+    crd
 }
 
 fn finish(

@@ -1,11 +1,13 @@
-//! Chores of the repository: `cargo xtask crds | deps | check-generated`.
+//! Chores of the repository: `cargo xtask crds | deps | check-generated | image | cluster`.
 
 #![warn(unreachable_pub)]
 
+mod cluster;
 mod crds;
 mod deps;
 mod gateway;
 mod generated;
+mod image;
 mod multus;
 
 use std::path::PathBuf;
@@ -18,11 +20,16 @@ usage: cargo xtask COMMAND
 
   crds             write the generated definitions: deploy/crds/*.yaml, crates/apiserver/crds/*.json
   check-generated  fail if one of them is stale
-  deps             fail if a crate depends on one that it must not see";
+  deps             fail if a crate depends on one that it must not see
+  image            build the container image, as an archive: `cargo xtask image --help` says how
+  cluster          a real Kubernetes on this machine: `cargo xtask cluster` says how";
 
 fn main() -> ExitCode {
-    let command = std::env::args().nth(1).unwrap_or_default();
+    let mut arguments = std::env::args().skip(1);
+    let command = arguments.next().unwrap_or_default();
     let outcome = match command.as_str() {
+        "cluster" => return cluster::main(arguments.collect()),
+        "image" => image::main(arguments.collect(), &root()),
         "crds" => write_generated(),
         "check-generated" => check_generated(),
         "deps" => check_deps(),

@@ -9,6 +9,8 @@ mod pings;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, bail};
+
 use super::accounts::{Accounts, Spent, Window};
 use super::question::Question;
 use super::running::Running;
@@ -42,6 +44,8 @@ pub(crate) enum Load {
     Pings,
     /// Memory of idle connections that got so many bytes each, and after they closed.
     Memory(u64),
+    /// One that the bench brings itself, and what it answers.
+    Own(&'static [Question]),
 }
 
 /// What a load may need to know.
@@ -90,6 +94,7 @@ impl Load {
             Self::Pings => {
                 &[Question::PerSecond, Question::CpuPerRoundTrip, Question::P50Millis, Question::P99Millis]
             }
+            Self::Own(questions) => questions,
             Self::Memory(_) => &[
                 Question::BytesPerConnection,
                 Question::MibBefore,
@@ -101,8 +106,9 @@ impl Load {
     }
 
     pub(crate) fn run(self, running: &Running, settings: &Settings<'_>) -> anyhow::Result<Measured> {
-        let target = &running.target;
+        let target = running.target.as_ref().context("this load goes to a proxy, and there is none")?;
         match self {
+            Self::Own(_) => bail!("this load is run by the bench that brings it"),
             Self::Integrity => integrity::check(target).map(|()| Measured::default()),
             Self::Bulk(streams, direction) => bulk::run(target, settings, streams, direction),
             Self::Connections(exchange) => connections::run(target, settings, exchange),
@@ -114,13 +120,13 @@ impl Load {
                 Ok((spent, figures))
             }
             Self::Pings => pings::run(target, settings),
-            Self::Memory(bytes) => idle::run(running, settings.idle, bytes),
+            Self::Memory(bytes) => idle::run(running, target, settings.idle, bytes),
         }
     }
 }
 
 /// Warms up, then measures.
-struct Stopwatch<'a> {
+pub(crate) struct Stopwatch<'a> {
     start: Instant,
     warm_up: Duration,
     length: Duration,
@@ -130,7 +136,7 @@ struct Stopwatch<'a> {
 
 /// What time it is for a load.
 #[derive(Debug, PartialEq, Eq)]
-enum Now {
+pub(crate) enum Now {
     Going,
     /// The counting begins: forget what was before.
     Begins,
@@ -138,12 +144,12 @@ enum Now {
 }
 
 impl<'a> Stopwatch<'a> {
-    fn new(settings: &Settings<'a>, warm_up: Duration, length: Duration) -> Self {
+    pub(crate) fn new(settings: &Settings<'a>, warm_up: Duration, length: Duration) -> Self {
         let length = length.mul_f64(settings.scale);
         Self { start: Instant::now(), warm_up, length, accounts: settings.accounts, window: None }
     }
 
-    fn look(&mut self) -> Now {
+    pub(crate) fn look(&mut self) -> Now {
         let elapsed = self.start.elapsed();
         if elapsed >= self.warm_up + self.length {
             return Now::Over;
@@ -155,7 +161,7 @@ impl<'a> Stopwatch<'a> {
         Now::Going
     }
 
-    fn stop(self) -> Spent {
+    pub(crate) fn stop(self) -> Spent {
         self.window.map(Window::close).unwrap_or_default()
     }
 }

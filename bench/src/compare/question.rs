@@ -19,8 +19,14 @@ pub(crate) enum Question {
     WholePer10k,
     /// Processor microseconds of the candidate for a round trip.
     CpuPerRoundTrip,
+    /// Processor seconds of the candidate for a million questions, and the part outside of the kernel.
+    CpuPerMillion,
+    UserPerMillion,
     P50Millis,
     P99Millis,
+    P50Micros,
+    P99Micros,
+    Lost,
     Failed,
     /// Users of dead backends that were told, that gave up, and after which time half of the first were told.
     Refused,
@@ -52,6 +58,11 @@ impl Question {
             Self::UserPer10k => per_10k(of.spent.proxy_user),
             Self::WholePer10k => per_10k(of.spent.whole()),
             Self::CpuPerRoundTrip => Some(of.spent.proxy() / figure("roundTrips")? * 1e6),
+            Self::CpuPerMillion => Some(of.spent.proxy() / figure("questions")? * 1e6),
+            Self::UserPerMillion => Some(of.spent.proxy_user / figure("questions")? * 1e6),
+            Self::P50Micros => figure("p50Us"),
+            Self::P99Micros => figure("p99Us"),
+            Self::Lost => figure("lost"),
             Self::P50Millis => Some(figure("p50Us")? / 1e3),
             Self::P99Millis => Some(figure("p99Us")? / 1e3),
             Self::Failed => figure("failed"),
@@ -82,6 +93,11 @@ impl Question {
             Self::UserPer10k => ("of it user", 3),
             Self::WholePer10k => ("whole run's CPU s per 10,000", 2),
             Self::CpuPerRoundTrip => ("its CPU µs each", 1),
+            Self::CpuPerMillion => ("its CPU s per million", 2),
+            Self::UserPerMillion => ("of it user", 2),
+            Self::P50Micros => ("p50 µs", 0),
+            Self::P99Micros => ("p99 µs", 0),
+            Self::Lost => ("lost", 0),
             Self::P50Millis => ("p50 ms", 2),
             Self::P99Millis => ("p99 ms", 2),
             Self::Failed => ("failed", 0),
@@ -100,6 +116,9 @@ impl Question {
 
     /// Whether one candidate's answer divided by another's says anything.
     pub(crate) fn has_ratio(self) -> bool {
-        !matches!(self, Self::Failed | Self::Refused | Self::RefusalMillis | Self::GaveUp | Self::Kept)
+        !matches!(
+            self,
+            Self::Lost | Self::Failed | Self::Refused | Self::RefusalMillis | Self::GaveUp | Self::Kept
+        )
     }
 }

@@ -81,6 +81,9 @@ impl<B: Bench> Report<'_, B> {
 
     fn integrity(&mut self) {
         let checks: Vec<_> = B::Workload::all().filter(|w| matches!(B::load(*w), Load::Integrity)).collect();
+        if checks.is_empty() {
+            return;
+        }
         let names: Vec<String> = checks.iter().map(|w| w.name()).collect();
         self.head("Integrity: 64 MiB echoed, the client half-closes with data on its way", &names);
         for candidate in B::Candidate::all() {

@@ -19,17 +19,30 @@ const PROBE_AGAIN: Duration = Duration::from_millis(2);
 /// A candidate at work; without processes it is the straight way.
 pub(crate) struct Running {
     children: Vec<Child>,
-    pub(crate) target: Target,
-    /// From the start until the target's first and last name were served.
+    /// Where loads of connections go; none for other loads.
+    pub(crate) target: Option<Target>,
+    /// From the start until it served.
     pub(crate) ready_after: Duration,
 }
 
 impl Running {
-    /// Starts the processes and waits until they serve.
+    /// Starts the processes and waits until they serve the first and the last name of the target.
     pub(crate) fn start(commands: Vec<Command>, target: Target, dir: &Path) -> anyhow::Result<Self> {
+        let probe = || target.probe(0, PROBE).and_then(|()| target.probe(target.len() - 1, PROBE));
+        let mut running = Self::start_until(commands, dir, probe)?;
+        running.target = Some(target);
+        Ok(running)
+    }
+
+    /// Starts the processes and waits until a probe succeeds.
+    pub(crate) fn start_until(
+        commands: Vec<Command>,
+        dir: &Path,
+        probe: impl Fn() -> anyhow::Result<()>,
+    ) -> anyhow::Result<Self> {
         let log = File::create(dir.join("log"))?;
         let started = Instant::now();
-        let mut running = Self { children: Vec::new(), target, ready_after: Duration::ZERO };
+        let mut running = Self { children: Vec::new(), target: None, ready_after: Duration::ZERO };
         for mut command in commands {
             command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
             let child = command.spawn();
@@ -40,9 +53,8 @@ impl Running {
             let said = std::fs::read_to_string(dir.join("log")).unwrap_or_default();
             said.lines().rev().take(3).collect::<Vec<_>>().join(" / ")
         };
-        let last = running.target.len() - 1;
         loop {
-            let probed = running.target.probe(0, PROBE).and_then(|()| running.target.probe(last, PROBE));
+            let probed = probe();
             running.ready_after = started.elapsed();
             let Err(error) = probed else { return Ok(running) };
             for child in &mut running.children {

@@ -89,7 +89,7 @@ impl Engine {
 
     async fn ask(&self, path: &str) -> anyhow::Result<String> {
         let mut stream = UnixStream::connect(&self.admin).await.context("admin does not answer")?;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;

@@ -1,6 +1,7 @@
 //! One agent: its parts put together, from the first watch to the last connection.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +12,16 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::followed::Followed;
+use crate::followed::{Followed, State};
 use crate::follower::Follower;
 use crate::health::{self, Phase};
+use crate::presence::Presence;
 use crate::report::Reporter;
 use crate::runner::Runner;
 
+/// How long connections are still taken after the word to end, and no longer than the plan lets them drain: whoever sends
+/// them here hears of it only by and by.
+const LAME_DUCK: Duration = Duration::from_secs(3);
 /// How long the end waits for those who asked to be told of it.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
@@ -27,10 +32,14 @@ pub struct Config {
     pub namespace: String,
     /// The object's name.
     pub name: String,
+    /// This pod's address on the network of all pods.
+    pub pod_ip: IpAddr,
     /// The field manager of this pod's part of the status.
     pub field_manager: String,
     /// Where the last good state is kept; without, a start needs the API server and a good spec.
     pub state_dir: Option<PathBuf>,
+    /// A file with the object as it was last accepted by anybody, which outlives this pod.
+    pub accepted: Option<PathBuf>,
     /// Whether Services of other namespaces need a ReferenceGrant there.
     pub require_grants: bool,
 }
@@ -51,7 +60,7 @@ impl<F: Followed> Agent<F> {
     }
 
     /// Runs until SIGTERM or SIGINT, and then until the runner has drained; a further SIGINT ends that at once. Serves
-    /// health on `health` meanwhile.
+    /// health on `health` meanwhile. After the word to end it is not ready, but takes connections for a moment more.
     ///
     /// # Errors
     /// When the signals can't be caught.
@@ -91,23 +100,48 @@ impl<F: Followed> Agent<F> {
     ) {
         let phase_tx = Arc::new(watch::Sender::new(Phase::Following));
         let (state_tx, state_rx) = watch::channel(Arc::default()); // follower → reporter
+        let runner = Arc::new(Presence::new(runner));
         let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(Arc::clone(&runner).keep(self.config.pod_ip, state_rx.clone()));
         tasks.spawn(health::serve(health, Arc::clone(&runner), Arc::clone(&phase_tx)));
         let reporter = Reporter::new(self.client.clone(), Arc::clone(&self.followed), &self.config);
-        tasks.spawn(reporter.run(state_rx, Arc::clone(&runner)));
+        tasks.spawn(reporter.run(state_rx.clone(), Arc::clone(&runner)));
+        tasks.spawn(count_refusals(state_rx, Arc::clone(&runner)));
         let follower = Follower::new(self.client, self.followed, &self.config, self.plan_tx, state_tx);
+        let mut following = std::pin::pin!(follower.run());
         tokio::select! {
-            () = follower.run() => {}
+            never = &mut following => match never {},
             () = stop => {}
         }
         phase_tx.send_replace(Phase::Draining);
         tracing::info!("draining; once more Ctrl-C ends at once");
+        let ending = async {
+            // Followed meanwhile: what is still taken must find its way.
+            let _ = timeout(LAME_DUCK.min(runner.drain_limit()), following).await;
+            runner.drain().await;
+        };
         tokio::select! {
-            () = runner.drain() => tracing::info!("stopped"),
+            () = ending => tracing::info!("stopped"),
             () = hurry => tracing::warn!("stopped before all connections had ended"),
         }
         phase_tx.send_replace(Phase::Drained);
         // Those who wait for this have their answer before the process is gone.
         let _ = timeout(LAST_ANSWERS, phase_tx.closed()).await;
+    }
+}
+
+/// Tells the runner of each spec that was refused, once.
+async fn count_refusals<F: Followed, R: Runner<Plan = F::Plan>>(
+    mut state_rx: watch::Receiver<Arc<State<F>>>,
+    runner: Arc<R>,
+) {
+    let mut last = None;
+    while state_rx.changed().await.is_ok() {
+        let state = Arc::clone(&state_rx.borrow_and_update());
+        let refused = state.refused.as_ref().map(|why| (state.generation, why.clone()));
+        if refused.is_some() && refused != last {
+            runner.spec_refused();
+        }
+        last = refused;
     }
 }

@@ -2,9 +2,9 @@
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use causeway_base::backoff::Retries;
+use causeway_base::backoff::Steady;
 use causeway_base::lock::lock;
 use causeway_base::{Backoff, report};
 use futures::StreamExt;
@@ -19,8 +19,13 @@ use tokio::task::AbortHandle;
 const WATCH_SECONDS: u32 = 60;
 /// Between attempts: soon at first, and never so long that a server that came back is kept waiting.
 const PACE: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
-/// A watch says that it begins before it has reached anybody; only one that lasted this long starts the waiting over.
-const CALM: Duration = Duration::from_secs(10);
+
+/// Which objects of a kind are watched.
+pub(crate) enum Which {
+    All,
+    Named(String),
+    Labelled(String),
+}
 
 /// Objects of one kind, kept up to date until dropped.
 pub(crate) struct Feed<K: Resource<DynamicType = ()> + 'static> {
@@ -42,17 +47,19 @@ impl<K> Feed<K>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
-    /// Starts to watch all objects, or the one of this name; `changed` is notified at every change, also of the trouble.
-    pub(crate) fn start(api: Api<K>, name: Option<&str>, changed: Arc<Notify>) -> Self {
-        let mut config = watcher::Config::default().timeout(WATCH_SECONDS);
-        if let Some(name) = name {
-            config = config.fields(&format!("metadata.name={name}"));
-        }
+    /// Starts to watch; `changed` is notified at every change, also of the trouble.
+    pub(crate) fn start(api: Api<K>, which: &Which, changed: Arc<Notify>) -> Self {
+        let config = watcher::Config::default().timeout(WATCH_SECONDS);
+        let config = match which {
+            Which::All => config,
+            Which::Named(name) => config.fields(&format!("metadata.name={name}")),
+            Which::Labelled(labels) => config.labels(labels),
+        };
         let (store, writer) = reflector::store();
         let sight = Arc::new(Mutex::new(Sight::default()));
         let seen = Arc::clone(&sight);
         let task = tokio::spawn(async move {
-            let events = watcher(api, config).backoff(Pace { retries: PACE.retries(), last: None });
+            let events = watcher(api, config).backoff(Pace(Steady::new(PACE)));
             let mut events = std::pin::pin!(reflector::reflector(writer, events));
             while let Some(event) = events.next().await {
                 match event {
@@ -122,24 +129,19 @@ fn explain(error: &watcher::Error) -> String {
     }
 }
 
-struct Pace {
-    retries: Retries,
-    last: Option<Instant>,
-}
+/// A watch says that it begins before it has reached anybody, so its beginning alone is no success.
+struct Pace(Steady);
 
 impl Iterator for Pace {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        self.last = Some(Instant::now());
-        Some(self.retries.next_delay())
+        Some(self.0.next_delay())
     }
 }
 
 impl kube::runtime::utils::Backoff for Pace {
     fn reset(&mut self) {
-        if self.last.is_some_and(|last| last.elapsed() > CALM) {
-            self.retries.reset();
-        }
+        self.0.settle();
     }
 }

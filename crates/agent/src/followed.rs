@@ -1,10 +1,11 @@
 //! What an agent has to know of the kind that it follows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use causeway_api::SuppliedRoute;
 use causeway_ir::Problem;
 use causeway_translate::services::{ServiceRef, Services};
 use kube::Resource;
@@ -33,6 +34,9 @@ pub trait Followed: Send + Sync + Sized + 'static {
     /// What is to be said of a plan's parts in the report.
     type Notes: Clone + Debug + Default + PartialEq + Send + Sync + 'static;
 
+    /// Whether the operator supplies its pods with what other namespaces let it use.
+    const IS_SUPPLIED: bool;
+
     /// Parses an object; asked once for each new one.
     ///
     /// # Errors
@@ -53,8 +57,27 @@ pub trait Followed: Send + Sync + Sized + 'static {
         running: Option<&Self::Plan>,
     ) -> Result<(Self::Plan, Self::Notes), Vec<Problem>>;
 
+    /// Whether the object may be taken into use beside those of others; `running` is the plan that runs. Until then the last
+    /// one runs on, and nothing is said of this one.
+    fn is_cleared(
+        &self,
+        _object: &Self::Checked,
+        _surroundings: &Surroundings,
+        _running: Option<&Self::Plan>,
+    ) -> bool {
+        true
+    }
+
     /// What this pod says of itself: its entry of `status.replicas`.
     fn report(&self, state: &State<Self>, carried: &Snapshot<Self::Plan>) -> serde_json::Value;
+
+    /// The entry that the object has of this pod.
+    fn reported(&self, object: &Self::Object) -> Option<serde_json::Value>;
+
+    /// Whether another pod says that it has this pod's address: one that this pod replaces, and that lets what is open end.
+    fn is_shared(&self, _object: &Self::Object) -> bool {
+        false
+    }
 
     /// Told of each new version of the object, whether it can be run or not.
     fn observe(&self, _object: &Self::Object) {}
@@ -67,22 +90,35 @@ pub struct Needs {
     pub services: BTreeSet<ServiceRef>,
     /// Addresses that are listened on as soon as this machine has them.
     pub addresses: Vec<IpAddr>,
+    /// ConfigMaps of the object's namespace whose entries are in the plan.
+    pub config_maps: BTreeSet<String>,
 }
 
 /// What is known of a plan's needs.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
-    /// The Services, their endpoints and the grants for them.
+    /// The Services, their endpoints and who may use them.
     pub services: Services,
+    /// Routes that are attached to the object.
+    pub routes: Vec<SuppliedRoute>,
     /// Those of the addresses that this machine has.
     pub here: Vec<IpAddr>,
+    /// The interfaces that have those.
+    pub interfaces: BTreeMap<IpAddr, String>,
+    /// The ConfigMaps that there are, by name.
+    pub config_maps: BTreeMap<String, Entries>,
 }
+
+/// The entries of a ConfigMap.
+pub type Entries = BTreeMap<String, String>;
 
 /// What the agent knows of its object and of the plan that it runs for it.
 #[derive(Debug)]
 pub struct State<F: Followed> {
     /// The generation that was last read.
     pub generation: Option<i64>,
+    /// The generation whose plan is to run.
+    pub running: Option<i64>,
     /// The plan that is to run.
     pub plan: Option<Arc<F::Plan>>,
     /// What is wrong with the newest spec; the plan is that of an earlier one then.
@@ -91,23 +127,47 @@ pub struct State<F: Followed> {
     pub trouble: Option<String>,
     /// What is to be said of the plan's parts.
     pub notes: F::Notes,
+    /// Those of the addresses that this machine has.
+    pub here: Vec<IpAddr>,
+    /// Those that it does not have.
+    pub absent: Vec<IpAddr>,
+    /// Another pod has them, too.
+    pub is_shared: bool,
+    /// What the object last said of this pod.
+    pub reported: Option<serde_json::Value>,
 }
 
 impl<F: Followed> Clone for State<F> {
     fn clone(&self) -> Self {
         Self {
             generation: self.generation,
+            running: self.running,
             plan: self.plan.clone(),
             refused: self.refused.clone(),
             trouble: self.trouble.clone(),
             notes: self.notes.clone(),
+            here: self.here.clone(),
+            absent: self.absent.clone(),
+            is_shared: self.is_shared,
+            reported: self.reported.clone(),
         }
     }
 }
 
 impl<F: Followed> Default for State<F> {
     fn default() -> Self {
-        Self { generation: None, plan: None, refused: None, trouble: None, notes: F::Notes::default() }
+        Self {
+            generation: None,
+            running: None,
+            plan: None,
+            refused: None,
+            trouble: None,
+            notes: F::Notes::default(),
+            here: Vec::new(),
+            absent: Vec::new(),
+            is_shared: false,
+            reported: None,
+        }
     }
 }
 
@@ -120,8 +180,13 @@ impl<F: Followed> PartialEq for State<F> {
         };
         same_plan
             && self.generation == other.generation
+            && self.running == other.running
             && self.refused == other.refused
             && self.trouble == other.trouble
             && self.notes == other.notes
+            && self.here == other.here
+            && self.absent == other.absent
+            && self.is_shared == other.is_shared
+            && self.reported == other.reported
     }
 }

@@ -1,8 +1,10 @@
 //! Follows the object and the Services behind it, and gives the runner a new plan whenever the meaning changes. What can't
 //! be read at the moment stays as it was last known, and while the newest spec can't be run, the last good one is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::net::{IpAddr, UdpSocket};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,11 +14,13 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::agent::Config;
-use crate::feed::Feed;
+use crate::config_maps::ConfigMaps;
+use crate::feed::{Feed, Which};
 use crate::followed::{Followed, Needs, State, Surroundings};
-use crate::known::Known;
+use crate::known::{Bare, Known};
+use crate::links::Links;
 use crate::namespaces::Namespaces;
-use crate::saved::{Saved, StateFile};
+use crate::saved::{self, Saved, StateFile};
 use crate::version::{Version, text};
 
 /// How long the API server may take before the saved state is used.
@@ -31,8 +35,10 @@ pub(crate) struct Follower<F: Followed> {
     followed: Arc<F>,
     object: Feed<F::Object>,
     namespaces: Namespaces,
+    config_maps: ConfigMaps,
     require_grants: bool,
     file: Option<StateFile<F::Object>>,
+    accepted: Option<PathBuf>,
     changed: Arc<Notify>,
     started: Instant,
     /// What the API server last had.
@@ -57,6 +63,8 @@ enum Tried {
     Runs,
     /// What it needs is not read yet.
     Waits,
+    /// Nobody has said yet that it may be taken into use.
+    Uncleared,
     /// It can't be run.
     Refused(String),
 }
@@ -71,13 +79,25 @@ impl<F: Followed> Follower<F> {
     ) -> Self {
         let changed = Arc::new(Notify::new());
         let Config { namespace, name, require_grants, state_dir, .. } = config;
-        let object =
-            Feed::start(Api::namespaced(client.clone(), namespace), Some(name), Arc::clone(&changed));
+        let object = Feed::start(
+            Api::namespaced(client.clone(), namespace),
+            &Which::Named(name.clone()),
+            Arc::clone(&changed),
+        );
+        let kind = F::Object::kind(&());
         Self {
             followed,
             object,
-            namespaces: Namespaces::new(client, namespace, *require_grants, Arc::clone(&changed)),
+            config_maps: ConfigMaps::new(client.clone(), namespace, Arc::clone(&changed)),
+            namespaces: Namespaces::new(
+                client,
+                (&kind, namespace, name),
+                F::IS_SUPPLIED,
+                *require_grants,
+                Arc::clone(&changed),
+            ),
             require_grants: *require_grants,
+            accepted: config.accepted.clone(),
             file: state_dir.as_ref().map(|dir| StateFile::new(dir, namespace, name)),
             changed,
             started: Instant::now(),
@@ -93,7 +113,7 @@ impl<F: Followed> Follower<F> {
     }
 
     /// Follows until cancelled.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(mut self) -> Infallible {
         self.recall();
         let mut look = tokio::time::interval(LOOK);
         loop {
@@ -109,40 +129,49 @@ impl<F: Followed> Follower<F> {
 
     /// Something that will be decided by time alone.
     fn is_waiting(&self) -> bool {
-        self.newest.is_none() || self.namespaces.are_incomplete()
+        self.newest.is_none() || self.namespaces.are_incomplete() || self.config_maps.are_incomplete()
     }
 
     fn has_same_addresses(&self) -> bool {
         self.good.as_ref().is_none_or(|good| here(&good.needs) == self.here)
     }
 
-    /// Reads what an earlier process left.
+    /// Reads what an earlier process left, or what some pod accepted after that.
     fn recall(&mut self) {
-        match self.file.as_ref().map(StateFile::load) {
-            Some(Ok(Some(saved))) => {
-                self.good = Some(Arc::new(Version::new(&*self.followed, Arc::new(saved.object))));
-                self.known = saved.namespaces.into();
-            }
-            Some(Err(error)) => tracing::warn!("the last state can't be used: {}", chain(&error)),
-            Some(Ok(None)) | None => {}
-        }
+        let saved = self.file.as_ref().map_or(Ok(None), StateFile::load).unwrap_or_else(unusable);
+        let accepted = self.accepted.as_deref().map_or(Ok(None), saved::accepted).unwrap_or_else(unusable);
+        let (object, known) = match (saved, accepted) {
+            (Some(saved), Some(accepted)) if is_newer(&accepted, &saved.object) => (accepted, saved.known),
+            (Some(saved), _) => (saved.object, saved.known),
+            (None, Some(accepted)) => (accepted, Bare::default()),
+            (None, None) => return,
+        };
+        self.good = Some(Arc::new(Version::new(&*self.followed, Arc::new(object))));
+        self.known = known.into();
     }
 
     async fn step(&mut self) {
         self.read_object();
         self.follow_namespaces();
         let mut refused = None;
+        // What is not cleared is as if it had not been read.
+        let mut seen = self.newest.as_ref().and_then(|newest| newest.generation());
         if let Some(newest) = self.newest.clone() {
-            match self.try_run(&newest) {
-                Tried::Runs => return self.accept(newest, None).await,
+            match self.try_run(&newest, true) {
+                Tried::Runs => return self.accept(newest, seen, None).await,
                 Tried::Waits => return,
+                Tried::Uncleared => seen = None,
                 Tried::Refused(why) => refused = Some(why),
             }
         }
         if let Some(good) = self.last_good(refused.as_deref()) {
-            match self.try_run(&good) {
-                Tried::Runs => return self.accept(good, refused).await,
-                Tried::Waits => return,
+            // It was cleared when it was taken into use.
+            match self.try_run(&good, false) {
+                Tried::Runs => {
+                    let seen = seen.or(good.generation());
+                    return self.accept(good, seen, refused).await;
+                }
+                Tried::Waits | Tried::Uncleared => return,
                 Tried::Refused(why) => tracing::warn!("the last good state can't be run any more: {why}"),
             }
         }
@@ -161,8 +190,11 @@ impl<F: Followed> Follower<F> {
             return;
         }
         let kind = F::Object::kind(&());
+        let (mut reported, mut is_shared) = (None, false);
         let trouble = match self.object.objects().first() {
             Some(object) => {
+                reported = self.followed.reported(object);
+                is_shared = self.followed.is_shared(object);
                 if self.newest.as_ref().is_none_or(|newest| !newest.is_same(object)) {
                     self.followed.observe(object);
                     self.newest = Some(Arc::new(Version::new(&*self.followed, Arc::clone(object))));
@@ -172,7 +204,11 @@ impl<F: Followed> Follower<F> {
             None if self.newest.is_some() => Some(format!("the {kind} was deleted; its last state runs on")),
             None => Some(format!("there is no such {kind} yet; waiting for it")),
         };
-        self.say(|state| state.trouble = trouble);
+        self.say(|state| {
+            state.trouble = trouble;
+            state.reported = reported;
+            state.is_shared = is_shared;
+        });
     }
 
     /// Watches the namespaces of what should run and of what runs.
@@ -183,10 +219,16 @@ impl<F: Followed> Follower<F> {
             .flatten()
             .flat_map(|version| version.needs.services.iter().cloned())
             .collect();
-        self.namespaces.follow(&services);
+        self.namespaces.follow(&services, &self.known);
+        let config_maps: BTreeSet<_> = versions
+            .into_iter()
+            .flatten()
+            .flat_map(|version| version.needs.config_maps.iter().cloned())
+            .collect();
+        self.config_maps.follow(&config_maps);
     }
 
-    /// What to run while the newest version can't be: `refused` is why, and without it the API server is silent.
+    /// What to run while the newest version can't be: `refused` is why; without it the API server is silent, or the operator.
     fn last_good(&mut self, refused: Option<&str>) -> Option<Arc<Version<F>>> {
         let runs = self.plan_tx.borrow().is_some();
         if runs {
@@ -201,12 +243,15 @@ impl<F: Followed> Follower<F> {
         if !std::mem::replace(&mut self.has_warned, true) {
             let why = match refused {
                 Some(why) => format!("the spec is refused ({why})"),
+                None if self.newest.is_some() => {
+                    "the operator has not cleared the newest spec yet".to_owned()
+                }
                 None => {
                     format!("the API server does not answer ({})", self.object.trouble().unwrap_or_default())
                 }
             };
             if good.is_some() {
-                tracing::warn!("{why}; going on with the last state on disk");
+                tracing::warn!("{why}; going on with the last good state");
             } else {
                 tracing::warn!("{why} and there is no last state; waiting");
             }
@@ -214,20 +259,34 @@ impl<F: Followed> Follower<F> {
         good
     }
 
-    /// Gives the runner the plan of this version, if there is one.
-    fn try_run(&mut self, version: &Version<F>) -> Tried {
+    /// Gives the runner the plan of this version, if there is one; one that is new must have been cleared.
+    fn try_run(&mut self, version: &Version<F>, is_new: bool) -> Tried {
         let checked = match &version.checked {
             Ok(checked) => checked,
             Err(why) => return Tried::Refused(why.clone()),
         };
-        if self.object.is_complete() && self.namespaces.are_pending() {
+        let are_pending = self.namespaces.are_pending() || self.config_maps.are_pending();
+        if self.object.is_complete() && are_pending {
             return Tried::Waits;
         }
-        let (known, unread) = self.namespaces.read(&version.needs.services, &self.known);
+        let (mut known, unread) = self.namespaces.read(&version.needs.services, &self.known);
+        known.config_maps = self.config_maps.read(&version.needs.config_maps, &self.known);
         let here = here(&version.needs);
-        let services = known.services(self.require_grants, unread);
-        let surroundings = Surroundings { services, here: here.clone() };
+        let surroundings = Surroundings {
+            services: known.services(self.require_grants, unread),
+            routes: known.routes(),
+            here: here.clone(),
+            interfaces: interfaces(&here),
+            config_maps: known
+                .config_maps
+                .iter()
+                .map(|(name, map)| (name.clone(), (**map).clone()))
+                .collect(),
+        };
         let running = self.plan_tx.borrow().clone();
+        if is_new && !self.followed.is_cleared(checked, &surroundings, running.as_deref()) {
+            return Tried::Uncleared;
+        }
         let (plan, notes) = match self.followed.plan(checked, &surroundings, running.as_deref()) {
             Ok(planned) => planned,
             Err(problems) => return Tried::Refused(text(&problems)),
@@ -240,24 +299,29 @@ impl<F: Followed> Follower<F> {
                 plan
             }
         };
+        let addresses = version.needs.addresses.iter().copied();
+        let absent = addresses.filter(|address| !here.contains(address)).collect();
         self.known = known;
-        self.here = here;
+        self.here.clone_from(&here);
         self.say(|state| {
             state.plan = Some(plan);
             state.notes = notes;
+            state.here = here;
+            state.absent = absent;
         });
         Tried::Runs
     }
 
-    /// Remembers the version whose plan runs; `refused` is why it is not the newest.
-    async fn accept(&mut self, version: Arc<Version<F>>, refused: Option<String>) {
-        let generation = self.newest.as_ref().unwrap_or(&version).generation();
+    /// Remembers the version whose plan runs; `seen` is the generation that was looked at, and `refused` is why it is not
+    /// that one.
+    async fn accept(&mut self, version: Arc<Version<F>>, seen: Option<i64>, refused: Option<String>) {
         self.good = Some(Arc::clone(&version));
         self.say(|state| {
             if let Some(why) = refused.as_ref().filter(|why| state.refused.as_ref() != Some(why)) {
                 tracing::warn!("the spec is refused and the last good one runs on: {why}");
             }
-            state.generation = generation;
+            state.generation = seen;
+            state.running = version.generation();
             state.refused = refused;
         });
         self.save(version).await;
@@ -289,7 +353,7 @@ impl<F: Followed> Follower<F> {
         let (copy, known) = (Arc::clone(&version), self.known.clone());
         let store = tokio::task::spawn_blocking(move || {
             let object = copy.bare().unwrap_or_else(|_| F::Object::clone(&copy.object));
-            file.store(&Saved { object, namespaces: known.bare() })
+            file.store(&Saved { object, known: known.bare() })
         });
         match store.await {
             Ok(Ok(())) => self.saved = Some((version, self.known.clone())),
@@ -301,9 +365,38 @@ impl<F: Followed> Follower<F> {
     }
 }
 
-/// Those of the addresses that this machine has, found out by trying: an address that a socket can be bound to is one.
+/// Whether the first is a later version of the same object.
+fn is_newer<O: Resource>(one: &O, other: &O) -> bool {
+    one.meta().uid == other.meta().uid && one.meta().generation > other.meta().generation
+}
+
+fn unusable<T>(error: saved::Error) -> Option<T> {
+    tracing::warn!("the last state can't be used: {}", chain(&error));
+    None
+}
+
+/// The interfaces that have these addresses of this machine.
+fn interfaces(here: &[IpAddr]) -> BTreeMap<IpAddr, String> {
+    let links = Links::default();
+    here.iter().filter_map(|address| Some((*address, links.interface_of(*address)?))).collect()
+}
+
+/// Those of the addresses that this machine has.
 fn here(needs: &Needs) -> Vec<IpAddr> {
-    needs.addresses.iter().copied().filter(|address| UdpSocket::bind((*address, 0)).is_ok()).collect()
+    needs.addresses.iter().copied().filter(|address| is_here(*address)).collect()
+}
+
+/// Whether an interface of this machine has the address. That a socket can be bound to it is not enough: with
+/// `ip_nonlocal_bind` any can. Whatever is sent to an own address comes from that address; nothing is sent here.
+fn is_here(address: IpAddr) -> bool {
+    let from = UdpSocket::bind((address, 0)).and_then(|_| {
+        let any: IpAddr = if address.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    });
+    // All of 127.0.0.0/8 is here, by way of one of its addresses.
+    from.is_ok_and(|from| from.ip() == address || address.is_loopback())
 }
 
 #[cfg(test)]
@@ -315,5 +408,33 @@ mod tests {
         let addresses: Vec<IpAddr> = ["127.9.8.7", "192.0.2.1"].map(|text| text.parse().unwrap()).into();
         let needs = Needs { addresses: addresses.clone(), ..Needs::default() };
         assert_eq!(here(&needs), addresses[..1]);
+    }
+
+    /// The way out of this machine, if there is one, starts at an address that it has.
+    #[test]
+    fn knows_an_own_address_that_is_not_loopback() {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        if socket.connect("192.0.2.1:9").is_ok() {
+            assert!(is_here(socket.local_addr().unwrap().ip()));
+        }
+    }
+
+    /// The same in a network of its own where every address can be bound to.
+    #[test]
+    fn an_address_that_can_be_bound_to_need_not_be_here() {
+        let this = std::env::current_exe().unwrap();
+        let script = "ip link set lo up && echo 1 > /proc/sys/net/ipv4/ip_nonlocal_bind && exec \"$@\"";
+        let ran = std::process::Command::new("unshare")
+            .args(["--net", "--map-root-user", "sh", "-c", script, "sh"])
+            .arg(this)
+            .args(["--exact", "follower::tests::knows_loopback_from_an_address_elsewhere"])
+            .output();
+        match ran {
+            Ok(ran) if ran.stderr.starts_with(b"unshare: ") || ran.status.code() == Some(127) => {
+                causeway_testkit::peer::skip("a network namespace for addresses that are not here");
+            }
+            Ok(ran) => assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout)),
+            Err(_) => causeway_testkit::peer::skip("unshare, for addresses that are not here"),
+        }
     }
 }

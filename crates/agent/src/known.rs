@@ -1,37 +1,52 @@
-//! What was read of the namespaces that an object's Services are in: the part that a plan is made of, by namespace.
+//! What was read of an object's surroundings: the part that a plan is made of. Namespaces that the pod may read, by name,
+//! and what the operator has supplied of others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use causeway_base::well_known::SERVICE_NAME_LABEL;
+use causeway_api::{SuppliedRoute, SuppliedTarget, Supply, SupplySpec};
 use causeway_translate::endpoints;
-use causeway_translate::grants::ReferenceGrant;
-use causeway_translate::services::{ServiceRef, Services};
-use k8s_openapi::api::core::v1::{Service, ServiceSpec};
-use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use causeway_translate::services::{Given, ServiceRef, Services, bare_service, bare_slice};
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 
-/// By namespace.
+use crate::followed::Entries;
+
+/// Everything.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Known(pub(crate) BTreeMap<String, Objects>);
+pub(crate) struct Known {
+    /// Namespaces that were read.
+    pub(crate) namespaces: BTreeMap<String, Objects>,
+    /// What was supplied, all parts of it.
+    pub(crate) supplies: Vec<Arc<Supply>>,
+    /// ConfigMaps that were read.
+    pub(crate) config_maps: BTreeMap<String, Arc<Entries>>,
+}
 
 /// The objects of one namespace, each kind by name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Objects {
     pub(crate) services: Vec<Arc<Service>>,
     pub(crate) slices: Vec<Arc<EndpointSlice>>,
-    pub(crate) grants: Vec<Arc<ReferenceGrant>>,
 }
 
-/// What is kept of a namespace on disk: no more than a plan is made of.
+/// What is kept on disk: no more than a plan is made of.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Bare {
+    namespaces: BTreeMap<String, BareObjects>,
+    supplies: Vec<SupplySpec>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    config_maps: BTreeMap<String, Entries>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BareObjects {
     services: Vec<Service>,
     slices: Vec<EndpointSlice>,
-    grants: Vec<ReferenceGrant>,
 }
 
 impl Objects {
@@ -44,14 +59,11 @@ impl Objects {
         self.slices.retain(|slice| endpoints::service_of(slice).is_some_and(|(_, name)| is_wanted(name)));
         self.services.sort_by_key(|object| object.name_any());
         self.slices.sort_by_key(|object| object.name_any());
-        self.grants.sort_by_key(|object| object.name_any());
         self
     }
 
     fn is_same(&self, other: &Self) -> bool {
-        are_same(&self.services, &other.services)
-            && are_same(&self.slices, &other.slices)
-            && are_same(&self.grants, &other.grants)
+        are_same(&self.services, &other.services) && are_same(&self.slices, &other.slices)
     }
 }
 
@@ -63,80 +75,86 @@ fn are_same<K>(some: &[Arc<K>], others: &[Arc<K>]) -> bool {
 impl Known {
     /// Whether both hold the same readings: quick, and wrong only in one direction.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.0.len() == other.0.len()
+        are_same(&self.supplies, &other.supplies)
+            && self.config_maps == other.config_maps
+            && self.namespaces.len() == other.namespaces.len()
             && self
-                .0
+                .namespaces
                 .iter()
-                .zip(&other.0)
+                .zip(&other.namespaces)
                 .all(|((name, one), (other_name, other))| name == other_name && one.is_same(other))
     }
 
     /// The Services for a plan; `unread` are the namespaces that can't be read, with the reason.
     pub(crate) fn services(&self, require_grants: bool, unread: BTreeMap<String, String>) -> Services {
-        let services = self.0.values().flat_map(|objects| objects.services.iter().cloned());
-        let slices = self.0.values().flat_map(|objects| objects.slices.iter().cloned());
+        let supplied = || self.supplies.iter().flat_map(|supply| &supply.spec.services);
+        let services = self.namespaces.values().flat_map(|objects| objects.services.iter().cloned());
+        let services = services.chain(supplied().map(|supplied| Arc::new(supplied.service.clone())));
+        let slices = self.namespaces.values().flat_map(|objects| objects.slices.iter().cloned());
+        let slices =
+            slices.chain(supplied().flat_map(|supplied| supplied.slices.iter().cloned().map(Arc::new)));
         let known = Services::new(services, slices).with_unread(unread);
-        if require_grants {
-            let grants = self.0.values().flat_map(|objects| objects.grants.iter().cloned());
-            return known.granted_by(grants.collect());
-        }
-        known
+        if require_grants { known.given(given(&self.supplies)) } else { known }
+    }
+
+    /// The routes that are attached to the object.
+    pub(crate) fn routes(&self) -> Vec<SuppliedRoute> {
+        self.supplies.iter().flat_map(|supply| &supply.spec.routes).cloned().collect()
     }
 
     /// For the disk.
-    pub(crate) fn bare(&self) -> BTreeMap<String, Bare> {
-        let bare = |objects: &Objects| Bare {
+    pub(crate) fn bare(&self) -> Bare {
+        let bare = |objects: &Objects| BareObjects {
             services: objects.services.iter().map(|service| bare_service(service)).collect(),
             slices: objects.slices.iter().map(|slice| bare_slice(slice)).collect(),
-            grants: objects.grants.iter().map(|grant| bare_grant(grant)).collect(),
         };
-        self.0.iter().map(|(name, objects)| (name.clone(), bare(objects))).collect()
+        Bare {
+            namespaces: self.namespaces.iter().map(|(name, objects)| (name.clone(), bare(objects))).collect(),
+            supplies: self.supplies.iter().map(|supply| supply.spec.clone()).collect(),
+            config_maps: self
+                .config_maps
+                .iter()
+                .map(|(name, map)| (name.clone(), Entries::clone(map)))
+                .collect(),
+        }
     }
 }
 
-impl From<BTreeMap<String, Bare>> for Known {
-    fn from(namespaces: BTreeMap<String, Bare>) -> Self {
-        let full = |bare: Bare| Objects {
+impl From<Bare> for Known {
+    fn from(bare: Bare) -> Self {
+        let full = |bare: BareObjects| Objects {
             services: bare.services.into_iter().map(Arc::new).collect(),
             slices: bare.slices.into_iter().map(Arc::new).collect(),
-            grants: bare.grants.into_iter().map(Arc::new).collect(),
         };
-        Self(namespaces.into_iter().map(|(name, bare)| (name, full(bare))).collect())
+        let supply = |spec: SupplySpec| Arc::new(Supply { spec, ..Supply::default() });
+        Self {
+            namespaces: bare.namespaces.into_iter().map(|(name, bare)| (name, full(bare))).collect(),
+            supplies: bare.supplies.into_iter().map(supply).collect(),
+            config_maps: bare.config_maps.into_iter().map(|(name, map)| (name, Arc::new(map))).collect(),
+        }
     }
 }
 
-fn bare_metadata(metadata: &ObjectMeta) -> ObjectMeta {
-    ObjectMeta { name: metadata.name.clone(), namespace: metadata.namespace.clone(), ..ObjectMeta::default() }
-}
-
-fn bare_service(service: &Service) -> Service {
-    let spec = service.spec.as_ref().map(|spec| ServiceSpec {
-        ports: spec.ports.clone(),
-        type_: spec.type_.clone(),
-        publish_not_ready_addresses: spec.publish_not_ready_addresses,
-        ..ServiceSpec::default()
-    });
-    Service { metadata: bare_metadata(&service.metadata), spec, status: None }
-}
-
-fn bare_slice(slice: &EndpointSlice) -> EndpointSlice {
-    let bare = |endpoint: &Endpoint| Endpoint {
-        addresses: endpoint.addresses.clone(),
-        conditions: endpoint.conditions.clone(),
-        ..Endpoint::default()
-    };
-    let label = slice.labels().get_key_value(SERVICE_NAME_LABEL);
-    EndpointSlice {
-        metadata: ObjectMeta {
-            labels: label.map(|(key, value)| [(key.clone(), value.clone())].into()),
-            ..bare_metadata(&slice.metadata)
-        },
-        address_type: slice.address_type.clone(),
-        endpoints: slice.endpoints.iter().map(bare).collect(),
-        ports: slice.ports.clone(),
+/// What other namespaces have agreed to.
+pub(crate) fn given(supplies: &[Arc<Supply>]) -> Given {
+    let mut given = Given::default();
+    for SupplySpec { namespaces, services, missing_namespaces, .. } in supplies.iter().map(|h| &h.spec) {
+        given.namespaces.extend(namespaces.iter().cloned());
+        given.missing.extend(missing_namespaces.iter().cloned());
+        given.services.extend(services.iter().map(|supplied| ServiceRef {
+            namespace: supplied.service.namespace().unwrap_or_default(),
+            name: supplied.service.name_any(),
+        }));
     }
+    given
 }
 
-fn bare_grant(grant: &ReferenceGrant) -> ReferenceGrant {
-    ReferenceGrant { metadata: bare_metadata(&grant.metadata), spec: grant.spec.clone() }
+/// The Services that attached routes lead to.
+pub(crate) fn targets(supplies: &[Arc<Supply>]) -> impl Iterator<Item = ServiceRef> {
+    let routes = supplies.iter().flat_map(|supply| &supply.spec.routes);
+    let targets = routes.flat_map(|route| &route.targets).filter(|target| !target.refused);
+    targets.map(|SuppliedTarget { namespace, service, .. }| ServiceRef {
+        namespace: namespace.clone(),
+        name: service.clone(),
+    })
 }

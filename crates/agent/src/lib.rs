@@ -7,19 +7,36 @@
 #![warn(missing_docs, unreachable_pub)]
 
 mod agent;
+mod announce;
+mod bounded;
+mod config_maps;
+mod dhcp;
+mod dns;
 mod feed;
 mod followed;
 mod follower;
 mod health;
 mod known;
+mod lease_names;
+mod links;
 mod namespaces;
+mod pod_listener;
+mod presence;
 mod proxy;
 mod report;
 mod runner;
 mod saved;
+mod server;
+mod standing;
 mod version;
 
 pub use agent::{Agent, Config};
-pub use followed::{Followed, Needs, State, Surroundings};
+pub use bounded::BoundedListener;
+pub use dhcp::Dhcp;
+pub use dns::{Dns, DnsNotes};
+pub use followed::{Entries, Followed, Needs, State, Surroundings};
+pub use lease_names::{Leased, publish as publish_lease_names};
+pub use pod_listener::listen_on_pod_network;
 pub use proxy::{Proxy, ProxyNotes};
 pub use runner::{Runner, Snapshot, changes_of};
+pub use server::ServerPod;

@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
+use causeway_api::LeaseCounts;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use tokio::sync::watch;
@@ -23,6 +25,15 @@ pub trait Runner: Send + Sync + 'static {
     /// An item whenever the plan that runs, or how it runs, has changed.
     fn changes(&self) -> BoxStream<'static, ()>;
 
+    /// A spec was refused before it became a plan: to be counted.
+    fn spec_refused(&self) {}
+
+    /// Its metrics and their media type; none if it has none to show at the moment.
+    fn metrics(&self) -> impl Future<Output = Option<(&'static str, String)>> + Send;
+
+    /// How long connections may go on after the end was asked for.
+    fn drain_limit(&self) -> Duration;
+
     /// Takes nothing new, lets what is open end within the plan's time, and stops. Called once.
     fn drain(&self) -> impl Future<Output = ()> + Send;
 }
@@ -38,13 +49,25 @@ pub struct Snapshot<P> {
     pub refused: Option<String>,
     /// What keeps it from its work.
     pub trouble: Option<String>,
-    /// Open connections by cluster.
-    pub connections: HashMap<String, i64>,
+    /// Endpoints that take connections by the runner's own health checks, by cluster; only of clusters that have checks.
+    pub healthy: HashMap<String, usize>,
+    /// Resolvers that a DNS server asks and that do not answer.
+    pub failing_upstreams: Vec<String>,
+    /// The addresses of a DHCP server.
+    pub leases: Option<LeaseCounts>,
 }
 
 impl<P> Default for Snapshot<P> {
     fn default() -> Self {
-        Self { plan: None, listening: Vec::new(), refused: None, trouble: None, connections: HashMap::new() }
+        Self {
+            plan: None,
+            listening: Vec::new(),
+            refused: None,
+            trouble: None,
+            healthy: HashMap::new(),
+            failing_upstreams: Vec::new(),
+            leases: None,
+        }
     }
 }
 

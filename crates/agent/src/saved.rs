@@ -1,7 +1,6 @@
 //! The last good state on disk: the object as it was last accepted and what was known of its Services, so that a start
 //! without the API server, or with a spec that can't be run, can go on. Replaced as a whole, never half written.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::known::Bare;
 
 /// The form of the file. Another number is another form, and no form is guessed.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What an agent last ran.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -22,8 +21,9 @@ const VERSION: u32 = 1;
 pub(crate) struct Saved<O> {
     /// The object, without what changes by itself.
     pub(crate) object: O,
-    /// What was known of its Services, by namespace.
-    pub(crate) namespaces: BTreeMap<String, Bare>,
+    /// What was known of its surroundings.
+    #[serde(flatten)]
+    pub(crate) known: Bare,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -40,6 +40,8 @@ pub(crate) enum Error {
     Read { path: PathBuf, source: io::Error },
     #[error("{path} is damaged: delete it")]
     Damaged { path: PathBuf, source: serde_json::Error },
+    #[error("{path} can't be understood")]
+    Accepted { path: PathBuf, source: serde_json::Error },
     #[error("{path} has form {found}, and this program knows form {VERSION}: delete it")]
     Version { path: PathBuf, found: u32 },
     #[error("can't save the state in {path}")]
@@ -101,11 +103,22 @@ impl<O: Resource<DynamicType = ()> + Serialize + DeserializeOwned> StateFile<O> 
     }
 }
 
+/// The object that somebody else keeps as the last accepted one; `None` if there is none yet.
+pub(crate) fn accepted<O: DeserializeOwned>(path: &Path) -> Result<Option<O>, Error> {
+    let text = match std::fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(Error::Read { path: path.to_owned(), source }),
+    };
+    let damaged = |source| Error::Accepted { path: path.to_owned(), source };
+    serde_json::from_slice(&text).map(Some).map_err(damaged)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use causeway_api::{ProxyServer, ProxyServerSpec};
+    use causeway_api::{ProxyServer, ProxyServerSpec, Supply, SupplySpec};
     use serde_json::json;
 
     use super::*;
@@ -129,10 +142,15 @@ mod tests {
         let objects = Objects {
             services: vec![Arc::new(serde_json::from_value(service).unwrap())],
             slices: vec![Arc::new(serde_json::from_value(slice).unwrap())],
-            grants: Vec::new(),
         };
-        let namespaces = Known([("ns".to_owned(), objects)].into()).bare();
-        let saved = Saved { object: ProxyServer::new("edge", ProxyServerSpec::default()), namespaces };
+        let supply = Supply::new("edge.1.0", SupplySpec { parts: 1, ..SupplySpec::default() });
+        let known = Known {
+            namespaces: [("ns".to_owned(), objects)].into(),
+            supplies: vec![Arc::new(supply)],
+            ..Known::default()
+        };
+        let object = ProxyServer::new("edge", ProxyServerSpec::default());
+        let saved = Saved { object, known: known.bare() };
         file.store(&saved).unwrap();
         assert_eq!(file.load().unwrap(), Some(saved));
 
@@ -146,8 +164,8 @@ mod tests {
         ] {
             assert_eq!(text.contains(part), is_kept, "{part} in {text}");
         }
-        std::fs::write(&path, text.replace("\"version\":1", "\"version\":2")).unwrap();
-        assert!(file.load().unwrap_err().to_string().contains("has form 2"));
+        std::fs::write(&path, text.replace("\"version\":2", "\"version\":3")).unwrap();
+        assert!(file.load().unwrap_err().to_string().contains("has form 3"));
         std::fs::write(&path, "{").unwrap();
         assert!(file.load().unwrap_err().to_string().contains("damaged"));
     }

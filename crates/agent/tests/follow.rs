@@ -6,9 +6,10 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use causeway_agent::{Agent, Config, Proxy, Runner, Snapshot, changes_of};
-use causeway_api::{Engine, ProxyServer, names};
+use causeway_api::{Engine, ProxyServer, Supply, names};
 use causeway_ir::Plan;
 use causeway_testkit::{Cluster, eventually, soon};
 use futures::stream::BoxStream;
@@ -44,6 +45,14 @@ impl Runner for Paper {
         changes_of(self.0.clone())
     }
 
+    async fn metrics(&self) -> Option<(&'static str, String)> {
+        None
+    }
+
+    fn drain_limit(&self) -> Duration {
+        Duration::ZERO
+    }
+
     async fn drain(&self) {}
 }
 
@@ -63,13 +72,15 @@ impl Running {
             pod_ip: Ipv4Addr::LOCALHOST.into(),
             server_ip: None,
             engine: Engine::Native,
-            follow_log_level: |_| {},
+            follow_log_level: Box::new(|_| {}),
         };
         let config = Config {
             namespace: NAMESPACE.into(),
             name: "edge".into(),
+            pod_ip: [127, 0, 0, 1].into(),
             field_manager: names::report_manager("edge-0"),
             state_dir: Some(state.to_owned()),
+            accepted: Some(state.join("accepted.json")),
             require_grants: true,
         };
         let (agent, plans) = Agent::new(client, followed, config);
@@ -92,6 +103,15 @@ impl Running {
 
     fn has_plan(&self) -> bool {
         self.plans.borrow().is_some()
+    }
+
+    /// Waits until it says so: it looks at its networks first.
+    async fn is_ready(&self) {
+        eventually("it is ready", async || {
+            let answer = self.get("/ready").await;
+            if answer.starts_with("HTTP/1.1 200") { Ok(()) } else { Err(answer) }
+        })
+        .await;
     }
 
     async fn get(&self, path: &str) -> String {
@@ -170,6 +190,47 @@ impl World {
         self.apply::<ProxyServer>("edge", &object).await;
     }
 
+    /// Supplies a part of a set: a route for this name to a Service elsewhere, with the Service.
+    async fn supply(&self, part: usize, parts: usize, hostname: &str) {
+        let service = json!({
+            "metadata": {"name": hostname.replace('.', "-"), "namespace": "elsewhere"},
+            "spec": {"ports": [{"port": 443}]},
+        });
+        let slice = json!({
+            "metadata": {"name": "s", "namespace": "elsewhere",
+                         "labels": {"kubernetes.io/service-name": service["metadata"]["name"]}},
+            "addressType": "IPv4", "ports": [{"name": "", "port": 8443, "protocol": "TCP"}],
+            "endpoints": [{"addresses": ["127.0.0.7"]}],
+        });
+        let target = json!({"namespace": "elsewhere", "service": service["metadata"]["name"], "port": 443, "weight": 1});
+        let name = format!("edge.{parts}.{part}");
+        let object = json!({
+            "apiVersion": "causeway.dev/v1alpha1", "kind": "Supply",
+            "metadata": {"name": name, "labels": {
+                names::LABEL_OWNER_KIND: "ProxyServer", names::LABEL_OWNER_NAME: "edge",
+            }},
+            "spec": {
+                "part": part, "parts": parts,
+                "services": [{"service": service, "slices": [slice]}],
+                "routes": [{
+                    "kind": "TLSRoute", "namespace": "elsewhere", "name": format!("route-{part}"), "ports": [443],
+                    "hostnames": [hostname], "targets": [target],
+                }],
+            },
+        });
+        self.apply::<Supply>(&name, &object).await;
+    }
+
+    /// Waits until the agent has this on disk: it is written once it runs.
+    async fn saved(&self, part: &str) {
+        eventually(&format!("{part} is on disk"), async || {
+            let files = std::fs::read_dir(self.state.path()).unwrap().flatten();
+            let mut texts = files.filter_map(|file| std::fs::read_to_string(file.path()).ok());
+            texts.any(|text| text.contains(part))
+        })
+        .await;
+    }
+
     /// Waits for a report like this.
     async fn report(&self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         eventually(&format!("a report {what}"), async || {
@@ -207,7 +268,7 @@ async fn follows_the_object_and_its_endpoints_and_reports() {
     agent
         .plan("of the object", |plan| names_server(plan, "one.test") && leads_to(plan, "127.0.0.1:8443"))
         .await;
-    assert!(agent.get("/ready").await.starts_with("HTTP/1.1 200"));
+    agent.is_ready().await;
     world.report("of serving", |report| report["serving"] == true).await;
     world.endpoint("127.0.0.2").await;
     agent.plan("with the new endpoint", |plan| leads_to(plan, "127.0.0.2:8443")).await;
@@ -217,6 +278,18 @@ async fn follows_the_object_and_its_endpoints_and_reports() {
 
     agent.stop.cancel();
     soon("the end of the agent", &mut agent.task).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_that_somebody_took_away_is_made_again() {
+    let world = World::new().await;
+    world.object(&["one.test"]).await;
+    let _agent = world.start().await;
+    world.report("of serving", |report| report["serving"] == true).await;
+    let nothing = json!({"status": {"replicas": []}});
+    let api = world.cluster.api::<ProxyServer>();
+    api.patch_status("edge", &PatchParams::default(), &Patch::Merge(&nothing)).await.unwrap();
+    world.report("of serving, again", |report| report["serving"] == true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -242,7 +315,7 @@ async fn a_refused_spec_leaves_the_last_good_one_running_with_fresh_endpoints_al
             names_server(plan, "one.test") && plan.clusters.len() == 1 && leads_to(plan, "127.0.0.3:8443")
         })
         .await;
-    assert!(agent.get("/ready").await.starts_with("HTTP/1.1 200"));
+    agent.is_ready().await;
     world.report("of the refusal", |report| report["refused"].is_string()).await;
 
     world.object(&["two.test"]).await;
@@ -256,7 +329,7 @@ async fn a_start_without_the_api_server_runs_what_is_on_disk() {
     world.object(&["one.test"]).await;
     let agent = world.start().await;
     agent.plan("of the object", |plan| names_server(plan, "one.test")).await;
-    world.report("of serving", |report| report["serving"] == true).await;
+    world.saved("127.0.0.1").await;
     drop(agent);
 
     // Nobody listens on this port: it was just given back.
@@ -281,4 +354,78 @@ async fn what_another_object_of_the_same_name_left_is_not_run() {
     let agent = world.start().await;
     world.report("of the refusal", |report| report["refused"].is_string()).await;
     assert!(!agent.has_plan(), "{:?}", agent.plans.borrow());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_pod_starts_from_the_last_accepted_spec_while_the_newest_is_refused() {
+    let world = World::new().await;
+    world.object(&["one.test"]).await;
+    let good = world.cluster.api::<ProxyServer>().get("edge").await.unwrap();
+    world.object(&["one.test", "one.test"]).await;
+    // Nothing is left of any earlier pod but what somebody else keeps.
+    let kept = world.state.path().join("accepted.json");
+    std::fs::write(&kept, serde_json::to_vec(&good).unwrap()).unwrap();
+    let agent = world.start().await;
+    agent
+        .plan("of the accepted spec", |plan| {
+            names_server(plan, "one.test") && leads_to(plan, "127.0.0.1:8443")
+        })
+        .await;
+    let report = world.report("of the refusal", |report| report["refused"].is_string()).await;
+    assert_eq!((&report["observedGeneration"], &report["runningGeneration"]), (&json!(2), &json!(1)));
+    drop(agent);
+
+    // Rubbish there is no reason not to start.
+    std::fs::write(&kept, "{").unwrap();
+    world.object(&["two.test"]).await;
+    let agent = world.start().await;
+    agent.plan("of the mended spec", |plan| names_server(plan, "two.test")).await;
+}
+
+fn endpoints(plan: &Plan) -> usize {
+    plan.clusters
+        .iter()
+        .filter(|cluster| cluster.name.starts_with("elsewhere/"))
+        .map(|c| c.endpoints.len())
+        .sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn routes_come_by_supply_whose_parts_count_together_and_are_kept_on_disk() {
+    let world = World::new().await;
+    world.object(&["one.test"]).await;
+    world.supply(0, 1, "first.test").await;
+    let agent = world.start().await;
+    agent.plan("with the route", |plan| names_server(plan, "first.test") && endpoints(plan) == 1).await;
+    world.report("of the route", |report| report["routes"] == 1 && report["readyRoutes"] == 1).await;
+
+    world.supply(0, 2, "second.test").await;
+    world.endpoint("127.0.0.2").await;
+    agent
+        .plan("made after half of a set was there", |plan| {
+            plan.clusters
+                .iter()
+                .any(|c| c.endpoints.iter().any(|e| e.address.to_string() == "127.0.0.2:8443"))
+        })
+        .await;
+    assert!(
+        names_server(agent.plans.borrow().as_ref().unwrap(), "first.test"),
+        "half a set counts for nothing"
+    );
+    world.supply(1, 2, "third.test").await;
+    agent
+        .plan("of the whole set", |plan| {
+            names_server(plan, "second.test")
+                && names_server(plan, "third.test")
+                && !names_server(plan, "first.test")
+        })
+        .await;
+    world.report("of both routes", |report| report["routes"] == 2).await;
+    world.saved("third.test").await;
+    drop(agent);
+
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let away = Client::try_from(kube::Config::new(format!("http://{gone}").parse().unwrap())).unwrap();
+    let agent = Running::start(away, world.state.path()).await;
+    agent.plan("from disk", |plan| names_server(plan, "third.test") && endpoints(plan) == 2).await;
 }

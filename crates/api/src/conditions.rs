@@ -73,6 +73,10 @@ words! {
         BackendsResolved,
         /// The pod is attached to the secondary network.
         NetworkAttached,
+        /// It is known which clients are to be served.
+        ClientsKnown,
+        /// Every pod is of the form that is asked for.
+        UpToDate,
         /// The DHCP server of an `Infra`.
         DHCPReady,
         /// The DNS server of an `Infra`.
@@ -155,10 +159,20 @@ words! {
         NoReadyEndpoints,
         /// The network attachment definition does not exist.
         NetworkAttachmentNotFound,
+        /// Every pod is as it should be.
+        UpToDate,
+        /// Pods are replaced, one after another.
+        RollingOut,
+        /// Other objects' pods are replaced first.
+        WaitingForTurn,
+        /// The object's updatePolicy leaves it to its owner.
+        UpdateHeld,
+        /// The image that is asked for has not been pulled or does not run; what runs goes on.
+        ImageNotReady,
+        /// The cluster refuses to make pods; the message says why.
+        PodsRefused,
         /// Attached to the network.
         Attached,
-        /// Nothing of the kind is asked for.
-        NotRequested,
         /// Attaching failed.
         AttachmentFailed,
         /// No container runtime answers.

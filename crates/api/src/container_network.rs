@@ -5,7 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{fixed, forbidden, required};
+use crate::rules::{fixed, forbidden, required, rule};
 
 /// What a `ContainerNetwork` should be.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -39,6 +39,22 @@ use crate::rules::{fixed, forbidden, required};
         ".networkName",
         "only mode session can do without: write the name of the runtime's network",
     ),
+    validation = rule(
+        "!has(self.networkName) || !(self.networkName in ['host', 'none'])",
+        ".networkName",
+        "host and none are no networks that containers share: name another, or leave it out in mode session",
+    ),
+    validation = rule(
+        "!has(self.subnet) || self.mode in ['session', 'persistent'] || (has(self.persistent) && self.persistent)",
+        ".subnet",
+        "only modes session and persistent make a network: leave it out",
+    ),
+    validation = rule(
+        "!has(self.subnet) || !self.subnet.contains(':') || self.ipv6",
+        ".subnet",
+        "is of IPv6: set ipv6 to true as well",
+    ),
+    validation = forbidden(fixed("subnet"), ".subnet", "can't be changed: delete the object and create another"),
     validation = forbidden(fixed("networkName"), ".networkName", "can't be changed: delete the object and create another"),
     validation = forbidden(fixed("persistent"), ".persistent", "can't be changed: delete the object and create another"),
     validation = forbidden("self.mode == oldSelf.mode", ".mode", "can't be changed: delete the object and create another"),
@@ -52,6 +68,10 @@ pub struct ContainerNetworkSpec {
     /// Whether the network carries IPv6 too.
     #[serde(default)]
     pub ipv6: bool,
+    /// Its range of addresses in CIDR notation, of IPv4, or of IPv6 where ipv6 is true. Left out: the runtime chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::cidr")]
+    pub subnet: Option<String>,
     /// How long the network lives.
     #[serde(default)]
     pub mode: NetworkMode,
@@ -78,7 +98,7 @@ pub enum NetworkMode {
     Persistent,
     /// Must exist; never made nor removed.
     Existing,
-    /// Removed if it exists.
+    /// Removed if it exists and Causeway made it here.
     Cleanup,
 }
 

@@ -23,6 +23,8 @@ use crate::rules::{fixed, forbidden, rule};
     derive = "Default",
     selectable = ".spec.containerNetworkName",
     printcolumn(name = "Network", type_ = "string", json_path = ".spec.containerNetworkName"),
+    printcolumn(name = "Address", type_ = "string", json_path = ".status.clientProxyAddress"),
+    printcolumn(name = "Ports", type_ = "string", json_path = ".status.clientProxyPorts"),
     printcolumn(name = "State", type_ = "string", json_path = ".status.state"),
     printcolumn(
         name = "Ready",
@@ -77,6 +79,11 @@ pub struct ContainerNetworkTunnelProxySpec {
          (has(self.clientServiceNamespace) ? self.clientServiceNamespace : '') != (has(self.serverServiceNamespace) ? self.serverServiceNamespace : '')",
         ".clientServiceName",
         "must differ from serverServiceName: name the Service that containers use",
+    ),
+    validation = rule(
+        "!has(self.clientPort) || self.protocol == 'UDP' || !(self.clientPort in [15049, 15050])",
+        ".clientPort",
+        "15049 and 15050 are the tunnel's own in the container: choose another port, or leave it out",
     )
 )]
 pub struct Tunnel {
@@ -151,13 +158,19 @@ pub struct ContainerNetworkTunnelProxyStatus {
     /// The client container's id in the runtime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_proxy_container_id: Option<String>,
+    /// Where containers find the proxy on their network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_proxy_address: Option<String>,
+    /// The ports there that carry traffic, as people read them: 8080,53/UDP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_proxy_ports: Option<String>,
     /// Host port of the client's control listener, on loopback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_proxy_control_port: Option<i32>,
     /// Host port of the client's data listener, on loopback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_proxy_data_port: Option<i32>,
-    /// Process that is the host's end.
+    /// Process that is the host end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_proxy_process_id: Option<i64>,
     /// When that process started.
@@ -202,7 +215,7 @@ pub struct TunnelStatus {
     /// Whether it carries traffic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<TunnelState>,
-    /// The last error.
+    /// Why it carries nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
     /// Addresses on the container network.
@@ -211,15 +224,6 @@ pub struct TunnelStatus {
     /// Port on the container network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_proxy_port: Option<i32>,
-    /// Streams open at the moment.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub streams: Option<i64>,
-    /// Bytes carried to the host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bytes_to_server: Option<i64>,
-    /// Bytes carried to containers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bytes_to_client: Option<i64>,
     /// When the state last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<MicroTime>,

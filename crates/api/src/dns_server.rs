@@ -4,7 +4,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
+use crate::pod_template::PodTemplate;
+use crate::proxy_server::UpdatePolicy;
 use crate::rules::{bare, differ, inside, rule};
+use crate::server_replica::ServerReplica;
 
 /// What a `DNSServer` should do.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
@@ -47,6 +50,11 @@ pub struct DNSServerSpec {
     #[serde(rename = "upstreamDNS", default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::resolver_list")]
     pub upstream_dns: Vec<String>,
+    /// DHCPServer of this namespace whose clients are found here by their names, below hostedClusterDomain. A name that
+    /// is listed is never a client's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::label")]
+    pub lease_names_of: Option<String>,
     /// The server's image. Left out: the operator's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::image")]
@@ -59,6 +67,12 @@ pub struct DNSServerSpec {
     #[serde(rename = "cacheTTL", default = "default_cache_ttl")]
     #[schemars(schema_with = "crate::schema::duration")]
     pub cache_ttl: String,
+    /// Whether its pods follow the operator's newer images by themselves. Left out: the operator's setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update_policy: Option<UpdatePolicy>,
+    /// What its pods are given besides: resources, placement, pull secrets, labels. Left out: the operator's defaults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_template: Option<PodTemplate>,
 }
 
 impl Default for DNSServerSpec {
@@ -68,9 +82,12 @@ impl Default for DNSServerSpec {
             hosted_cluster_domain: String::new(),
             static_entries: Vec::new(),
             upstream_dns: Vec::new(),
+            lease_names_of: None,
             image: None,
             reload_interval: default_reload_interval(),
             cache_ttl: default_cache_ttl(),
+            update_policy: None,
+            pod_template: None,
         }
     }
 }
@@ -155,14 +172,27 @@ pub struct StaticEntry {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct DNSServerStatus {
-    /// Ready, ConfigurationValid, NetworkAttached.
+    /// Ready, ConfigurationValid, NetworkAttached, UpToDate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
     /// The generation that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// ConfigMap with the server's configuration.
+    /// Names that every server answers by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub names: Option<i32>,
+    /// Resolvers that do not answer one of the servers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failing_upstreams: Vec<String>,
+    /// The generation of the last spec that the servers took; a new pod begins with that one while a newer one is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted_generation: Option<i64>,
+    /// What each running server says of itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub replicas: Vec<ServerReplica>,
+    /// ConfigMap with what the operator tells the servers besides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map_name: Option<String>,
     /// Deployment that runs the server.

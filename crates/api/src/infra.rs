@@ -5,7 +5,9 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::proxy_server::{Engine, PortDefaults, Protocol};
+use crate::dhcp_server::{ClientSource, DhcpIpv6, DhcpOption, DhcpPrivileges, DhcpReservation};
+use crate::pod_template::PodTemplate;
+use crate::proxy_server::{Engine, PortDefaults, Protocol, UpdatePolicy};
 use crate::rules::{inside, required, rule};
 
 mod rules;
@@ -143,10 +145,44 @@ pub struct DhcpComponent {
     #[serde(default = "crate::dhcp_server::default_lease_time")]
     #[schemars(schema_with = "crate::schema::lease_duration")]
     pub lease_time: String,
+    /// Number of servers, which share the range: with 2, one may be away.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 2))]
+    pub replicas: i32,
+    /// Address of the second server, for replicas: 2.
+    #[serde(rename = "additionalServerIPs", default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::schema::ip_with_prefix_set")]
+    pub additional_server_ips: Vec<String>,
+    /// Who is served.
+    #[serde(default)]
+    pub clients: ClientSource,
+    /// Addresses that are always the same client's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["ip".into()]))]
+    pub reservations: Vec<DhcpReservation>,
+    /// Further options for clients, by their number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["code".into()]))]
+    pub options: Vec<DhcpOption>,
+    /// The largest packet on the network, which clients are told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 576, max = 65535))]
+    pub mtu: Option<u16>,
+    /// What IPv6 clients get. Left out: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipv6: Option<DhcpIpv6>,
+    /// Rights of its pods beyond those of any other pod. Left out: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub privileges: Option<DhcpPrivileges>,
     /// The server's image. Left out: the operator's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::image")]
     pub image: Option<String>,
+    /// What its pods are given besides: resources, placement, pull secrets, labels. Left out: the operator's defaults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_template: Option<PodTemplate>,
 }
 
 /// The DNS server of an `Infra`.
@@ -177,6 +213,9 @@ pub struct DnsComponent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::image")]
     pub image: Option<String>,
+    /// What its pods are given besides: resources, placement, pull secrets, labels. Left out: the operator's defaults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_template: Option<PodTemplate>,
 }
 
 /// A further name that the DNS server answers.
@@ -251,6 +290,12 @@ pub struct ProxyComponent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::image")]
     pub manager_image: Option<String>,
+    /// What its pods are given besides: resources, placement, pull secrets, labels. Left out: the operator's defaults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_template: Option<PodTemplate>,
+    /// Whether the proxy's pods follow the operator's newer images by themselves. Left out: the operator's setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update_policy: Option<UpdatePolicy>,
 }
 
 /// A change to a standard backend, or a further one.
@@ -360,7 +405,16 @@ impl Default for DhcpComponent {
             range_start: None,
             range_end: None,
             lease_time: crate::dhcp_server::default_lease_time(),
+            replicas: one(),
+            additional_server_ips: Vec::new(),
+            clients: ClientSource::default(),
+            reservations: Vec::new(),
+            options: Vec::new(),
+            mtu: None,
+            ipv6: None,
+            privileges: None,
             image: None,
+            pod_template: None,
         }
     }
 }
@@ -374,6 +428,7 @@ impl Default for DnsComponent {
             cluster_name: None,
             extra_entries: Vec::new(),
             image: None,
+            pod_template: None,
         }
     }
 }
@@ -393,6 +448,8 @@ impl Default for ProxyComponent {
             ports: Vec::new(),
             proxy_image: None,
             manager_image: None,
+            pod_template: None,
+            update_policy: None,
         }
     }
 }

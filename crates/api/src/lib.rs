@@ -6,6 +6,7 @@
 // Every `printcolumn(…)` has the same keys; the lint takes that for a mistake.
 #![allow(clippy::duplicated_attributes)]
 
+mod address_claim;
 pub mod conditions;
 mod container_network;
 mod container_network_tunnel_proxy;
@@ -17,12 +18,16 @@ mod hostname_grant;
 mod infra;
 mod intercept_request;
 pub mod names;
+mod pod_template;
 mod proxy_server;
 mod rules;
 mod schema;
+mod server_replica;
 mod structural;
+mod supply;
 mod workstation;
 
+pub use address_claim::{AddressClaim, AddressClaimSpec, ClaimHolder};
 pub use container_network::{
     ContainerNetwork, ContainerNetworkSpec, ContainerNetworkState, ContainerNetworkStatus, NetworkMode,
 };
@@ -30,7 +35,10 @@ pub use container_network_tunnel_proxy::{
     ContainerNetworkTunnelProxy, ContainerNetworkTunnelProxySpec, ContainerNetworkTunnelProxyStatus, Tunnel,
     TunnelProtocol, TunnelProxyState, TunnelState, TunnelStatus,
 };
-pub use dhcp_server::{DHCPServer, DHCPServerSpec, DHCPServerStatus, DhcpNetwork, DhcpOption, LeaseConfig};
+pub use dhcp_server::{
+    ClientSource, DHCPServer, DHCPServerSpec, DHCPServerStatus, DhcpBoot, DhcpIpv6, DhcpNetwork, DhcpOption,
+    DhcpPrivileges, DhcpReservation, DhcpRoute, LeaseConfig, OptionType,
+};
 pub use dns_server::{DNSServer, DNSServerSpec, DNSServerStatus, DnsNetwork, StaticEntry};
 pub use domain_claim::{ClaimOwner, DomainClaim, DomainClaimSpec, DomainClaimStatus};
 pub use gateway_hostname_request::{
@@ -45,12 +53,15 @@ pub use intercept_request::{
     HeaderMatch, HttpMatch, InterceptMode, InterceptRequest, InterceptRequestSpec, InterceptRequestStatus,
     InterceptState, MatchType, Method, PathMatch,
 };
+pub use pod_template::{PodTemplate, Resources};
 pub use proxy_server::{
-    Backend, BackendStatus, Balancing, Engine, HealthCheck, HealthCheckKind, LogLevel, Outcome, PortDefaults,
-    Protocol, ProxyNetwork, ProxyProtocol, ProxyServer, ProxyServerSpec, ProxyServerStatus, Refusal,
-    ReplicaStatus,
+    AllowedRoutes, Backend, BackendStatus, Balancing, Engine, HealthCheck, HealthCheckKind, LogLevel,
+    Outcome, PortDefaults, PortProtocol, Protocol, ProxyNetwork, ProxyProtocol, ProxyServer, ProxyServerSpec,
+    ProxyServerStatus, Refusal, ReplicaStatus, RouteNamespaces, RoutesFrom, SupplyStatus, UpdatePolicy,
 };
+pub use server_replica::{LeaseCounts, ServerReplica};
 pub use structural::structural;
+pub use supply::{RouteKind, SuppliedRoute, SuppliedService, SuppliedTarget, Supply, SupplySpec};
 pub use workstation::{Workstation, WorkstationSpec, WorkstationStatus};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -70,6 +81,8 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         GatewayHostnameRequest::crd(),
         DomainClaim::crd(),
         HostnameGrant::crd(),
+        Supply::crd(),
+        AddressClaim::crd(),
     ];
     all.iter_mut().for_each(structural);
     all

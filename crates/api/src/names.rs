@@ -33,6 +33,8 @@ pub const MANAGED_BY: &str = "causeway";
 
 /// Value of [`LABEL_APP`] on pods of a `ProxyServer`.
 pub const APP_PROXY: &str = "proxy-server";
+/// Value of [`LABEL_APP`] on pods that find out whether a proxy's next image can be had.
+pub const APP_IMAGE_CHECK: &str = "image-check";
 /// Value of [`LABEL_APP`] on pods of a `DNSServer`.
 pub const APP_DNS: &str = "dns-server";
 /// Value of [`LABEL_APP`] on pods of a `DHCPServer`.
@@ -42,6 +44,12 @@ pub const APP_DHCP: &str = "dhcp-server";
 pub const ANNOTATION_SPEC_HASH: &str = "causeway.dev/spec-hash";
 /// Digest of the start configuration that a pod was made with; another one makes another pod.
 pub const ANNOTATION_CONFIG_HASH: &str = "causeway.dev/config-hash";
+/// Digest of the pod template that a Deployment was made with; another one replaces its pod.
+pub const ANNOTATION_TEMPLATE_HASH: &str = "causeway.dev/template-hash";
+/// Digest of what of a spec a Deployment's pod was made of: what else changes in the pod is an update.
+pub const ANNOTATION_ASKED_HASH: &str = "causeway.dev/asked-hash";
+/// Uid of the ServiceAccount that a pod was made with; the token of another one of that name is void.
+pub const ANNOTATION_ACCOUNT: &str = "causeway.dev/service-account-uid";
 /// Id of the tunnel that an EndpointSlice was written for.
 pub const ANNOTATION_TUNNEL_ID: &str = "causeway.dev/tunnel-id";
 /// Multus: the networks to attach a pod to, a JSON list.
@@ -51,6 +59,10 @@ pub const ANNOTATION_NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 
 /// Keeps a `ProxyServer` until its Roles in other namespaces are gone.
 pub const FINALIZER_PROXY: &str = "causeway.dev/proxy";
+/// Keeps a `DNSServer` or `DHCPServer` until its addresses in other namespaces are given up.
+pub const FINALIZER_SERVER: &str = "causeway.dev/server";
+/// Keeps a `ProxyServer` until the routes that were attached to it no longer say so.
+pub const FINALIZER_ROUTES: &str = "causeway.dev/routes";
 /// Keeps a `ContainerNetwork` until the runtime's network is gone.
 pub const FINALIZER_CONTAINER_NETWORK: &str = "causeway.dev/container-network";
 /// Keeps a CNTP until its container, listeners and EndpointSlices are gone.
@@ -66,6 +78,8 @@ pub const FINALIZER_HOSTNAME: &str = "causeway.dev/hostname";
 pub const FIELD_MANAGER: &str = "causeway";
 /// Namespace of the operator's own objects.
 pub const NAMESPACE: &str = "causeway-system";
+/// ServiceAccount of the operator in [`NAMESPACE`].
+pub const OPERATOR_ACCOUNT: &str = "causeway-operator";
 /// Lease that elects the operator's leader.
 pub const LEADER_LEASE: &str = "causeway-operator";
 
@@ -73,6 +87,37 @@ pub const LEADER_LEASE: &str = "causeway-operator";
 pub const OWN_IMAGE: &str = "causeway.dev/causeway";
 /// Envoy, where `engine: Envoy` names no `proxyImage`.
 pub const ENVOY_IMAGE: &str = "envoyproxy/envoy:v1.40.0";
+
+/// The file in the ConfigMap of [`accepted_config_map`].
+pub const ACCEPTED_FILE: &str = "proxyserver.json";
+
+/// The file in a server's ConfigMap with the last spec that its pods took.
+pub const ACCEPTED_SERVER_FILE: &str = "accepted.json";
+/// The entry of a DNS server's ConfigMap with the addresses that the pod network is sent to.
+pub const INTERNAL_ADDRESSES: &str = "internalAddresses";
+/// The entry of a DHCP server's ConfigMap with what of its network is its own: ranges and reservations, in words. Its pods take
+/// no others into use.
+pub const CLEARED_SHARE: &str = "share";
+/// The entry of a DHCP server's ConfigMap with addresses in its range that are other servers', separated by commas.
+pub const TAKEN_ADDRESSES: &str = "taken";
+/// The entry of a DHCP server's ConfigMap with the clients that are served: lines of a card and a name.
+pub const SERVED_CLIENTS: &str = "clients";
+
+/// The ConfigMap with what the operator tells a server's pods; `role` is `dns` or `dhcp`.
+pub fn server_config_map(server: &str, role: &str) -> String {
+    format!("{server}-{role}-config")
+}
+
+/// The ConfigMap in which the pods of a DHCP server write the names of their clients: an entry for each replica, with lines
+/// of a name and an address.
+pub fn lease_names_config_map(server: &str) -> String {
+    format!("{server}-dhcp-names")
+}
+
+/// The ConfigMap with the last spec of a proxy that its pods took, for as long as a newer one is refused.
+pub fn accepted_config_map(proxy: &str) -> String {
+    format!("{proxy}-proxy-accepted")
+}
 
 /// The field manager of one controller: `causeway-infra`.
 pub fn field_manager(controller: &str) -> String {
@@ -82,6 +127,11 @@ pub fn field_manager(controller: &str) -> String {
 /// This binary's image in one version: `causeway.dev/causeway:0.1.0`.
 pub fn own_image(version: &str) -> String {
     format!("{OWN_IMAGE}:{version}")
+}
+
+/// The field manager that a pod of a server writes its own entry of the status as; `role` is `dns` or `dhcp`.
+pub fn server_report_manager(role: &str, pod: &str) -> String {
+    field_manager(&format!("{role}-{pod}"))
 }
 
 /// The field manager that a replica of a proxy writes its own entry of the status as.

@@ -1,10 +1,11 @@
 //! `ProxyServer`: takes TLS connections on an isolated network and forwards them, unopened, by the name they ask for.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::pod_template::PodTemplate;
 use crate::rules::{required, rule};
 
 /// What a `ProxyServer` should do.
@@ -16,31 +17,28 @@ use crate::rules::{required, rule};
     plural = "proxyservers",
     namespaced,
     status = "ProxyServerStatus",
-    shortname = "proxy",
-    shortname = "proxies",
+    shortname = "pxs",
     category = "causeway",
     doc = "Forwards TLS connections by the name they ask for, without opening them.",
     derive = "PartialEq",
     derive = "Default",
     selectable = ".spec.networkConfig.serverIP",
     printcolumn(name = "ServerIP", type_ = "string", json_path = ".spec.networkConfig.serverIP"),
-    printcolumn(name = "Port", type_ = "integer", json_path = ".spec.port"),
+    printcolumn(name = "Ports", type_ = "string", json_path = ".status.ports"),
     printcolumn(name = "Backends", type_ = "integer", json_path = ".status.backendCount"),
+    printcolumn(name = "Routes", type_ = "integer", json_path = ".status.supply.routes"),
     printcolumn(
         name = "Ready",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Ready\")].status"
     ),
-    printcolumn(name = "Engine", type_ = "string", json_path = ".spec.engine", priority = 1),
+    printcolumn(name = "Engine", type_ = "string", json_path = ".status.engine", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = outcome_names_backend("plaintext"),
-    validation = outcome_names_backend("noSNI"),
-    validation = outcome_names_backend("unknownSNI"),
     validation = rule(
-        "self.replicas == 1 || self.replicas <= 1 + (has(self.networkConfig.additionalServerIPs) ? size(self.networkConfig.additionalServerIPs) : 0)",
+        "self.replicas == 1 || !has(self.networkConfig) || !has(self.networkConfig.serverIP) || self.replicas <= 1 + (has(self.networkConfig.additionalServerIPs) ? size(self.networkConfig.additionalServerIPs) : 0)",
         ".replicas",
         "needs one address per replica: list replicas - 1 addresses in networkConfig.additionalServerIPs",
     ),
@@ -61,13 +59,20 @@ use crate::rules::{required, rule};
     )
 )]
 pub struct ProxyServerSpec {
-    /// The proxy's addresses on the isolated network.
+    /// The proxy's addresses on the isolated network. Left out: the pod network only.
+    #[serde(default, skip_serializing_if = "ProxyNetwork::is_empty")]
     pub network_config: ProxyNetwork,
-    /// What to forward, and by which name. Two backends on one port must differ in their names.
-    #[schemars(length(min = 1, max = 512))]
+    /// What to forward, and by which name. Two backends on one port must differ in their names. More than fit in here are
+    /// written as TLSRoutes and TCPRoutes of the Gateway API that name this proxy as their parent.
+    #[serde(default)]
+    #[schemars(length(max = 2048))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub backends: Vec<Backend>,
-    /// What to do on a port with connections that no backend's name matches. A port that is not listed refuses them.
+    /// Which TLSRoutes and TCPRoutes may name this proxy as their parent. Left out: those of its own namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_routes: Option<AllowedRoutes>,
+    /// What to do on a port with connections that no name matches. A port that is not listed refuses them. A port without
+    /// a backend waits for routes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["port".into()]))]
@@ -75,7 +80,7 @@ pub struct ProxyServerSpec {
     /// Which program carries the traffic. Left out, the operator's setting decides: Native on one machine, Envoy in a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<Engine>,
-    /// Number of proxies; each needs its own address.
+    /// Number of proxies; each needs its own address on the isolated network, if they are on one.
     #[serde(default = "default_replicas")]
     #[schemars(range(min = 1, max = 16))]
     pub replicas: i32,
@@ -115,17 +120,80 @@ pub struct ProxyServerSpec {
     /// How much the proxy logs.
     #[serde(default)]
     pub log_level: LogLevel,
+    /// What its pods are given besides: resources, placement, pull secrets, labels. Left out: the operator's defaults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_template: Option<PodTemplate>,
+    /// Whether pods are replaced when the operator brings a newer image or another form of them. Automatic: one after the
+    /// other, a few ProxyServers at a time. Manual: when what they are made of is edited here. Left out: the operator's setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update_policy: Option<UpdatePolicy>,
+}
+
+/// When pods follow what the operator, and not the spec, has changed.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UpdatePolicy {
+    /// By themselves, at the operator's pace.
+    #[default]
+    Automatic,
+    /// When the object is edited.
+    Manual,
+}
+
+/// Which routes may attach to a proxy.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct AllowedRoutes {
+    /// By the namespace that they are in.
+    #[serde(default)]
+    pub namespaces: RouteNamespaces,
+}
+
+/// The namespaces whose routes may attach to a proxy.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = required(
+    "self.from != 'Selector' || has(self.selector)",
+    ".selector",
+    "is needed with from: Selector: write the labels of the namespaces",
+))]
+pub struct RouteNamespaces {
+    /// Same: this object's namespace only. All: every one. Selector: those with these labels. None: no routes at all.
+    #[serde(default)]
+    pub from: RoutesFrom,
+    /// Labels of the namespaces, for `from: Selector`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<LabelSelector>,
+}
+
+/// Where routes may come from.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RoutesFrom {
+    /// The proxy's own namespace.
+    #[default]
+    Same,
+    /// Every namespace.
+    All,
+    /// Namespaces with certain labels.
+    Selector,
+    /// Nowhere.
+    None,
 }
 
 /// Where a proxy is found on the isolated network.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = required(
+    "has(self.serverIP) || !(has(self.networkAttachmentName) || has(self.additionalServerIPs))",
+    ".serverIP",
+    "is needed with networkAttachmentName and additionalServerIPs: write the address of the first proxy",
+))]
 pub struct ProxyNetwork {
-    /// Address of the first proxy, with the network's prefix length. Without one, 24 is taken, for IPv6 64.
-    #[serde(rename = "serverIP")]
+    /// Address of the first proxy. On a network attachment, with the prefix length of its network. Left out: the proxies listen
+    /// on the pod network only.
+    #[serde(rename = "serverIP", default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::ip_with_prefix")]
-    pub server_ip: String,
-    /// Addresses of further replicas, one each.
+    pub server_ip: Option<String>,
+    /// Addresses of further replicas, one each. Without a prefix length, that of serverIP is theirs.
     #[serde(rename = "additionalServerIPs", default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::ip_with_prefix_set")]
     pub additional_server_ips: Vec<String>,
@@ -139,6 +207,18 @@ pub struct ProxyNetwork {
     pub network_attachment_namespace: Option<String>,
 }
 
+impl ProxyNetwork {
+    /// Whether nothing is said: the pod network only.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The addresses of all proxies, as they are written.
+    pub fn addresses(&self) -> impl Iterator<Item = &str> {
+        self.server_ip.iter().chain(&self.additional_server_ips).map(String::as_str)
+    }
+}
+
 /// One service behind the proxy.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
@@ -147,11 +227,11 @@ pub struct Backend {
     #[schemars(schema_with = "crate::schema::label")]
     pub name: String,
     /// The name that clients ask for. `*.example.com` matches every name below example.com.
-    #[schemars(schema_with = "crate::schema::wildcard_hostname")]
+    #[schemars(schema_with = "crate::schema::server_name")]
     pub hostname: String,
     /// Further names for the same service.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "crate::schema::wildcard_hostname_set")]
+    #[schemars(schema_with = "crate::schema::server_name_set")]
     pub alternate_hostnames: Vec<String>,
     /// Port to listen on.
     #[schemars(range(min = 1, max = 65535))]
@@ -252,6 +332,10 @@ pub struct PortDefaults {
     /// The port that these defaults are for.
     #[schemars(range(min = 1, max = 65535))]
     pub port: u16,
+    /// TLS: connections are told apart by the name they ask for. TCP: nothing is looked at, and all of them go to the one
+    /// TCPRoute of this port; no backend may be on it. Left out: TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<PortProtocol>,
     /// Connections that do not start with TLS, such as plain-HTTP health checks. Left out: closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plaintext: Option<Outcome>,
@@ -265,6 +349,17 @@ pub struct PortDefaults {
     /// in front sends it. Without one the connection is closed.
     #[serde(rename = "acceptProxyProtocol", default, skip_serializing_if = "std::ops::Not::not")]
     pub accept_proxy_protocol: bool,
+}
+
+/// What a port looks at.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum PortProtocol {
+    /// The name in a TLS ClientHello.
+    #[default]
+    Tls,
+    /// Nothing.
+    Tcp,
 }
 
 /// Where unmatched connections go: to a backend, or nowhere.
@@ -338,11 +433,25 @@ pub enum LogLevel {
     Critical,
 }
 
+impl LogLevel {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Trace => "trace",
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::Critical => "critical",
+        }
+    }
+}
+
 /// What was observed of a `ProxyServer`.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ProxyServerStatus {
-    /// Ready, ConfigurationValid, BackendsResolved, NetworkAttached.
+    /// Ready, ConfigurationValid, BackendsResolved, NetworkAttached, UpToDate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
@@ -361,10 +470,25 @@ pub struct ProxyServerStatus {
     /// Cluster address of that Service.
     #[serde(rename = "serviceIP", default, skip_serializing_if = "Option::is_none")]
     pub service_ip: Option<String>,
-    /// Number of backends in effect.
+    /// The program that carries the traffic, also where the spec leaves it open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<Engine>,
+    /// The ports that are listened on, as text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ports: Option<String>,
+    /// The generation of the last spec that proxies took; a new pod begins with that one while a newer one is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted_generation: Option<i64>,
+    /// Number of backends in the spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend_count: Option<i32>,
-    /// Each backend's health.
+    /// How many of them every proxy can reach.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_backends: Option<i32>,
+    /// Routes that are attached, and what they need.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supply: Option<SupplyStatus>,
+    /// The backends that something is to be said of, those without a ready endpoint first, and no more than fit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub backends: Vec<BackendStatus>,
@@ -372,6 +496,24 @@ pub struct ProxyServerStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub replicas: Vec<ReplicaStatus>,
+}
+
+/// What the proxies are supplied with.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct SupplyStatus {
+    /// Number of TLSRoutes and TCPRoutes that are attached.
+    #[serde(default)]
+    pub routes: i32,
+    /// Ports that they are on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<u16>,
+    /// Namespaces whose Services the proxies read themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub namespaces: Vec<String>,
+    /// Namespaces that backends name and that do not exist.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_namespaces: Vec<String>,
 }
 
 /// What one running proxy says of itself. Written by the proxy, removed by the operator when its pod is gone.
@@ -383,16 +525,22 @@ pub struct ReplicaStatus {
     /// The generation of the spec that it last read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+    /// The generation of the spec that it carries traffic for: an earlier one while the newest is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running_generation: Option<i64>,
     /// Which program carries its traffic.
     #[serde(default)]
     pub engine: Engine,
     /// It carries the traffic that the generation asks for.
     #[serde(default)]
     pub serving: bool,
+    /// Its address on the isolated network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
     /// Addresses and ports that it listens on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listening: Vec<String>,
-    /// Whether the address on the isolated network is there; absent if none is asked for.
+    /// Whether the server address is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attached: Option<bool>,
     /// Why it stays with an earlier configuration: problems of the spec, or Envoy's own words.
@@ -401,7 +549,16 @@ pub struct ReplicaStatus {
     /// What else keeps it from its work, such as a port that is taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// Each backend as this proxy sees it.
+    /// Routes that it carries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routes: Option<i32>,
+    /// How many of those have an endpoint that takes connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_routes: Option<i32>,
+    /// How many backends have an endpoint that takes connections.
+    #[serde(default)]
+    pub ready_backends: i32,
+    /// The backends that something is to be said of, those without a ready endpoint first, and no more than fit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub backends: Vec<BackendStatus>,
@@ -413,12 +570,9 @@ pub struct ReplicaStatus {
 pub struct BackendStatus {
     /// The backend's name.
     pub name: String,
-    /// Endpoints that take connections.
+    /// Endpoints that take connections: ready by their Service, and by the health check if there is one.
     #[serde(default)]
     pub ready_endpoints: i32,
-    /// Connections open at the moment.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub connections: Option<i64>,
     /// What is wrong with it, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -429,6 +583,7 @@ impl Default for ProxyServerSpec {
         Self {
             network_config: ProxyNetwork::default(),
             backends: Vec::new(),
+            allowed_routes: None,
             ports: Vec::new(),
             engine: None,
             replicas: default_replicas(),
@@ -441,6 +596,8 @@ impl Default for ProxyServerSpec {
             connection_limit: None,
             connections_per_source: None,
             log_level: LogLevel::default(),
+            pod_template: None,
+            update_policy: None,
         }
     }
 }
@@ -465,14 +622,6 @@ impl Default for Backend {
             send_proxy_protocol: None,
         }
     }
-}
-
-fn outcome_names_backend(outcome: &str) -> kube::core::Rule {
-    let text = format!(
-        "!has(self.ports) || self.ports.all(p, !has(p.{outcome}) || !has(p.{outcome}.backend) || \
-         self.backends.exists(b, b.name == p.{outcome}.backend && b.port == p.port))"
-    );
-    rule(text, ".ports", &format!("{outcome}.backend must be the name of a backend on the same port"))
 }
 
 fn default_replicas() -> i32 {

@@ -83,28 +83,45 @@ pub(crate) fn resolver_list(_: &mut SchemaGenerator) -> Schema {
     list(text(64, &rule, message), 16)
 }
 
-/// Short on purpose: what a rule may cost grows with the pattern's length, and these stand in lists within lists.
-fn hostname_rule(wildcard: bool) -> String {
-    let star = if wildcard { "([*][.])?" } else { "" };
-    format!("self.matches('^{star}({LABEL}([.]|$))+$') && !self.endsWith('.') && !isIP(self)")
-}
-
 /// A DNS name, one label or more.
 pub(crate) fn hostname(_: &mut SchemaGenerator) -> Schema {
     text(
         253,
-        &hostname_rule(false),
+        &format!("self.matches('^({LABEL}([.]|$))+$') && !self.endsWith('.') && !isIP(self)"),
         "must be a lower-case DNS name without a wildcard, for example api.cluster.example.com",
     )
+}
+
+/// DNS names in order.
+pub(crate) fn hostname_list(generator: &mut SchemaGenerator) -> Schema {
+    list(hostname(generator), 8)
 }
 
 /// A DNS name whose first label may be `*`.
 pub(crate) fn wildcard_hostname(_: &mut SchemaGenerator) -> Schema {
     text(
         253,
-        &hostname_rule(true),
+        &format!("self.matches('^([*][.])?({LABEL}([.]|$))+$') && !self.endsWith('.') && !isIP(self)"),
         "must be a lower-case DNS name, a wildcard only as its whole first label, for example api.example.com or *.apps.example.com",
     )
+}
+
+/// The same as a pattern and not as a rule: these stand in long lists and in lists within them, where what rules may cost
+/// is soon used up, and patterns cost nothing. The last label is not of digits alone, which would be an address.
+pub(crate) fn server_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 253,
+        "pattern": format!(
+            "^([*][.])?({LABEL}[.])*([0-9]*[a-z]([-a-z0-9]*[a-z0-9])?|[0-9]+-[-a-z0-9]*[a-z0-9])$"
+        ),
+    })
+}
+
+/// Such names without repeats.
+pub(crate) fn server_name_set(generator: &mut SchemaGenerator) -> Schema {
+    set(server_name(generator), 8)
 }
 
 /// DNS names, each of which may be a wildcard, without repeats.
@@ -203,6 +220,66 @@ pub(crate) fn port_or_name(_: &mut SchemaGenerator) -> Schema {
         "maxLength": 15,
         "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
     })
+}
+
+/// Texts by name.
+pub(crate) fn text_map(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "additionalProperties": { "type": "string", "maxLength": 4096 }, "maxProperties": 64 })
+}
+
+/// Amounts by name, as `500m`, `256Mi` or a number.
+pub(crate) fn quantity_map(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "maxProperties": 64,
+        "additionalProperties": {
+            "x-kubernetes-int-or-string": true,
+            "anyOf": [{ "type": "integer" }, { "type": "string" }],
+            "pattern": "^[0-9]+([.][0-9]+)?([eE][0-9]+|[numkMGTPE]|[KMGTPE]i)?$",
+        },
+    })
+}
+
+/// Secrets by their names.
+pub(crate) fn secret_references(_: &mut SchemaGenerator) -> Schema {
+    let name = described_text(253, "Name of the Secret.");
+    json_schema!({
+        "type": "array",
+        "maxItems": 16,
+        "items": { "type": "object", "required": ["name"], "properties": { "name": name } },
+    })
+}
+
+/// Tolerations, as in a Pod.
+pub(crate) fn tolerations(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 64,
+        "items": { "type": "object", "properties": {
+            "key": described_text(316, "Key of the taint; without one, every taint."),
+            "operator": described_text(16, "Exists, or Equal, which is the default."),
+            "value": described_text(63, "Value of the taint, with Equal."),
+            "effect": described_text(32, "NoSchedule, PreferNoSchedule or NoExecute; without one, each of them."),
+            "tolerationSeconds": {
+                "type": "integer", "format": "int64",
+                "description": "How long a pod stays on a node that gets a taint with NoExecute.",
+            },
+        } },
+    })
+}
+
+fn described_text(max: u32, description: &str) -> Schema {
+    json_schema!({ "type": "string", "maxLength": max, "description": description })
+}
+
+/// How pods are spread, each an object as in a Pod.
+pub(crate) fn spread_constraints(generator: &mut SchemaGenerator) -> Schema {
+    list(free_object(generator), 16)
+}
+
+/// Objects of any shape.
+pub(crate) fn free_objects(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": free_object(generator) })
 }
 
 /// An object of any shape.

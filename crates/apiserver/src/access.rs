@@ -81,7 +81,7 @@ impl User {
     }
 
     /// Adds the group that every identified user is in.
-    fn authenticated(mut self) -> Self {
+    pub(crate) fn authenticated(mut self) -> Self {
         if !self.is_in(AUTHENTICATED) && !self.is_in(UNAUTHENTICATED) {
             self.groups.push(AUTHENTICATED.to_owned());
         }

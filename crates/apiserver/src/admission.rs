@@ -1,6 +1,8 @@
 //! What the server itself adds to or refuses in a write, after defaulting and before validation: the steps that need
 //! to look at other objects or at the user.
 
+mod pod_security;
+
 use serde_json::{Value, json};
 
 use crate::crd;
@@ -8,6 +10,8 @@ use crate::error::ApiError;
 use crate::object;
 use crate::rest::Call;
 use crate::server::Server;
+use crate::store::{GroupResource, Key};
+use pod_security::Level;
 
 /// Keeps a CRD until its objects are gone.
 pub(crate) const CRD_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -29,7 +33,7 @@ impl Server {
                 .map_err(|error| ApiError::invalid("", "Service", object::name(new), &[error])),
             ("", "pods") => {
                 admit_pod(new);
-                Ok(())
+                self.check_pod_security(call, new, old)
             }
             ("rbac.authorization.k8s.io", plural) => {
                 self.access.check_escalation(call.user, plural, new, old)
@@ -43,6 +47,35 @@ impl Server {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A pod asks for no more than its namespace's level allows, whoever makes it: the user, or a controller for one.
+    fn check_pod_security(&self, call: &Call<'_>, pod: &Value, old: Option<&Value>) -> Result<(), ApiError> {
+        // Where it was placed says nothing of what it asks for; nor does what is reported of it.
+        let asked = |pod: &Value| {
+            let mut spec = pod["spec"].clone();
+            spec.as_object_mut().map(|spec| spec.remove("nodeName"));
+            spec
+        };
+        if old.is_some_and(|old| asked(old) == asked(pod)) {
+            return Ok(());
+        }
+        let namespace = call.namespace.as_deref().unwrap_or_default();
+        let key = Key::new(&GroupResource::new("", "namespaces"), "", namespace);
+        let labels = self.store.get(&key).map(|stored| stored.labels.clone()).unwrap_or_default();
+        let level = Level::of(labels.get(pod_security::ENFORCE).map(String::as_str));
+        let violations = level.violations(&pod["spec"]);
+        if violations.is_empty() {
+            return Ok(());
+        }
+        let name = Some(object::name(pod)).filter(|name| !name.is_empty());
+        let name = name.unwrap_or_else(|| object::meta(pod, "generateName"));
+        let message = format!(
+            "pods \"{name}\" is forbidden: violates PodSecurity \"{level}:latest\": {}; who may change namespaces can allow it: kubectl label namespace {namespace} {}=privileged",
+            violations.join(", "),
+            pod_security::ENFORCE,
+        );
+        Err(ApiError::forbidden("", "pods", name, message))
     }
 
     /// A CRD is established by the write that brings it: its names are checked against those already served.

@@ -21,12 +21,13 @@ mod rbac;
 mod selectable;
 mod services;
 mod storage;
-mod syntax;
+pub(crate) mod syntax;
 mod workloads;
 
 pub(crate) use metadata::validate_metadata;
 pub(crate) use selectable::field_value;
 pub(crate) use services::{ClusterIpWish, cluster_ip_wanted};
+pub(crate) use syntax::path_segment;
 
 use crate::resource::Resource;
 

@@ -124,9 +124,12 @@ fn api_group(group: &Group) -> Value {
 
 fn resource_list(group_version: &str, entries: &[Entry]) -> Value {
     let resources: Vec<Value> = entries.iter().flat_map(Entry::legacy).collect();
-    json!({
-        "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources,
-    })
+    let mut list = json!({"kind": "APIResourceList", "groupVersion": group_version, "resources": resources});
+    // The oldest group's has none.
+    if group_version != "v1" {
+        list["apiVersion"] = "v1".into();
+    }
+    list
 }
 
 #[cfg(test)]

@@ -39,6 +39,8 @@ pub enum Reason {
     TooManyRequests,
     Unauthorized,
     UnsupportedMediaType,
+    /// Not said.
+    Unknown,
 }
 
 /// Which object a `Status` speaks of, and the fields at fault.
@@ -112,11 +114,32 @@ impl ApiError {
     }
 
     pub fn method_not_allowed() -> Self {
-        Self::new(
-            405,
-            Reason::MethodNotAllowed,
-            "the server does not allow this method on the requested resource",
-        )
+        let message = "the server does not allow this method on the requested resource";
+        let mut error = Self::new(405, Reason::MethodNotAllowed, message);
+        error.details = Some(Details::default());
+        error
+    }
+
+    /// The client takes none of the forms that there are.
+    pub fn not_acceptable() -> Self {
+        let message = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf";
+        let mut error = Self::new(406, Reason::NotAcceptable, message);
+        error.details = Some(Details::default());
+        error
+    }
+
+    /// A revision that nothing has reached yet: the client has seen another server's.
+    pub fn revision_to_come(asked: u64, current: u64) -> Self {
+        let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
+        let mut error = Self::new(504, Reason::Timeout, message);
+        let cause = Cause {
+            reason: "ResourceVersionTooLarge".to_owned(),
+            message: "Too large resource version".to_owned(),
+            field: String::new(),
+        };
+        error.details =
+            Some(Details { causes: vec![cause], retry_after_seconds: Some(1), ..Details::default() });
+        error
     }
 
     pub fn already_exists(group: &str, plural: &str, name: &str) -> Self {
@@ -164,7 +187,7 @@ impl ApiError {
                 .map(|e| Cause {
                     reason: e.kind.reason().to_owned(),
                     message: e.body(),
-                    field: e.path.clone(),
+                    field: e.place().to_owned(),
                 })
                 .collect();
         }
@@ -179,8 +202,11 @@ impl ApiError {
     pub fn to_json(&self) -> serde_json::Value {
         let mut status = serde_json::json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
+            "message": self.message, "code": self.code,
         });
+        if self.reason != Reason::Unknown {
+            status["reason"] = serde_json::json!(self.reason);
+        }
         if let Some(details) = &self.details {
             status["details"] = serde_json::json!(details);
         }

@@ -11,7 +11,7 @@ mod managed;
 mod strategic;
 mod typed;
 
-pub(crate) use apply::apply;
+pub(crate) use apply::{apply, untypable};
 pub(crate) use json::{json_patch, merge_patch};
 pub(crate) use managed::{Manager, Operation, keep_times_if_unchanged, track_update};
 pub(crate) use strategic::strategic_merge;

@@ -2,7 +2,13 @@
 
 use http::Method;
 
-use crate::error::ApiError;
+use serde_json::json;
+
+use crate::builtin::path_segment;
+use crate::error::{ApiError, FieldError, FieldErrorKind};
+
+/// The one patch that may be forced.
+const APPLY: &str = "application/apply-patch+yaml";
 
 /// A path below `/api` or `/apis` that names a resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,6 +53,23 @@ impl Target {
         target.subresource = rest.next().map(|s| (*s).to_owned());
         rest.next().is_none().then_some(target)
     }
+
+    /// Refuses names that can't be those of objects: one with a slash in it would lead to the files of another namespace
+    /// where somebody keeps files by name.
+    ///
+    /// # Errors
+    /// In Kubernetes' words.
+    pub(crate) fn check_names(&self) -> Result<(), ApiError> {
+        for (word, name) in [("Namespace", &self.namespace), ("Name", &self.name)] {
+            let complaints = name.as_deref().map(path_segment).unwrap_or_default();
+            if !complaints.is_empty() {
+                let name = name.as_deref().unwrap_or_default();
+                let message = format!("{word} parameter invalid: {name:?}: {}", complaints.join(";"));
+                return Err(ApiError::bad_request(message));
+            }
+        }
+        Ok(())
+    }
 }
 
 fn decode(part: &str) -> String {
@@ -80,6 +103,8 @@ pub(crate) struct Options {
     pub propagation_policy: Option<String>,
     pub grace_period_seconds: Option<i64>,
     pub orphan_dependents: Option<bool>,
+    /// What is wrong with the options of a write; a read does not look at them.
+    invalid: Vec<FieldError>,
     /// Everything else, for subresources with options of their own.
     pub others: Vec<(String, String)>,
 }
@@ -101,7 +126,8 @@ impl Options {
             match &*key {
                 "labelSelector" => o.label_selector = value,
                 "fieldSelector" => o.field_selector = value,
-                "limit" => o.limit = number(&key, &value)?,
+                // Below nothing means no limit.
+                "limit" => o.limit = number::<i64>(&key, &value)?.max(0).unsigned_abs(),
                 "continue" => o.continue_token = value,
                 "resourceVersion" => o.resource_version = value,
                 "resourceVersionMatch" => o.resource_version_match = value,
@@ -112,9 +138,7 @@ impl Options {
                 "dryRun" if value == "All" => o.dry_run = true,
                 "dryRun" if value.is_empty() => {}
                 "dryRun" => {
-                    return Err(ApiError::bad_request(format!(
-                        "Invalid value for dryRun: {value:?}: write dryRun=All, the only one there is"
-                    )));
+                    o.invalid.push(FieldError::not_supported("dryRun", &json!([value]), &["All"]));
                 }
                 "fieldManager" => o.field_manager = value,
                 "fieldValidation" => {
@@ -123,9 +147,10 @@ impl Options {
                         "Strict" => FieldValidation::Strict,
                         "Ignore" => FieldValidation::Ignore,
                         other => {
-                            return Err(ApiError::bad_request(format!(
-                                "fieldValidation: Unsupported value: {other:?}: supported values: \"Ignore\", \"Warn\", \"Strict\""
-                            )));
+                            let known = ["", "Ignore", "Strict", "Warn"];
+                            let error = FieldError::not_supported("fieldValidation", &json!(other), &known);
+                            o.invalid.push(error);
+                            FieldValidation::Warn
                         }
                     }
                 }
@@ -139,9 +164,26 @@ impl Options {
             }
         }
         if o.field_manager.len() > 128 {
-            return Err(ApiError::bad_request("fieldManager: Too long: may not be more than 128 bytes"));
+            let detail = "may not be more than 128 bytes";
+            o.invalid.push(FieldError::new(FieldErrorKind::TooLong, "fieldManager", detail));
         }
         Ok(o)
+    }
+
+    /// Whether these are options of such a request.
+    pub(crate) fn check(&self, method: &Method, content_type: &str) -> Result<(), ApiError> {
+        let kind = match *method {
+            Method::POST => "CreateOptions",
+            Method::PUT => "UpdateOptions",
+            Method::PATCH => "PatchOptions",
+            Method::DELETE => "DeleteOptions",
+            _ => return Ok(()),
+        };
+        let mut invalid = self.invalid.clone();
+        if *method == Method::PATCH && self.force.is_some() && !content_type.starts_with(APPLY) {
+            invalid.push(FieldError::forbidden("force", "may not be specified for non-apply patch"));
+        }
+        if invalid.is_empty() { Ok(()) } else { Err(ApiError::invalid("meta.k8s.io", kind, "", &invalid)) }
     }
 
     /// The last value of an option that only one subresource knows.
@@ -180,7 +222,7 @@ fn number<T: std::str::FromStr>(key: &str, value: &str) -> Result<T, ApiError> {
 /// The RBAC verb of a request.
 pub(crate) fn verb(method: &Method, target: &Target, options: &Options) -> Option<&'static str> {
     Some(match *method {
-        Method::GET | Method::HEAD if options.watch && target.subresource.is_none() => "watch",
+        Method::GET | Method::HEAD if options.watch && target.name.is_none() => "watch",
         Method::GET | Method::HEAD if target.name.is_some() => "get",
         Method::GET | Method::HEAD => "list",
         Method::POST => "create",
@@ -229,8 +271,11 @@ mod tests {
 
     #[test]
     fn bad_options_are_refused() {
-        for query in ["limit=ten", "dryRun=Some", "fieldValidation=Maybe"] {
-            assert_eq!(Options::parse(query).unwrap_err().code, 400, "{query}");
+        assert_eq!(Options::parse("limit=ten").unwrap_err().code, 400);
+        for query in ["dryRun=Some", "fieldValidation=Maybe"] {
+            let options = Options::parse(query).unwrap();
+            assert_eq!(options.check(&Method::PUT, "").unwrap_err().code, 422, "{query}");
+            assert!(options.check(&Method::GET, "").is_ok(), "{query}");
         }
     }
 }

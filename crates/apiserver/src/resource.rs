@@ -137,6 +137,17 @@ impl Resource {
         matches!(self.columns, Columns::Paths(_))
     }
 
+    /// Whether all its objects can be deleted by one request: a slip would end every namespace at once.
+    pub(crate) fn can_be_emptied(&self) -> bool {
+        !(self.group.is_empty() && self.plural == "namespaces")
+    }
+
+    /// Whether a delete answers with what was deleted rather than with a `Status`.
+    pub(crate) fn shows_deleted(&self) -> bool {
+        let shown = ["persistentvolumeclaims", "pods", "serviceaccounts", "services"];
+        self.group.is_empty() && shown.contains(&self.plural.as_str())
+    }
+
     /// `apiVersion` of objects served through this resource.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }

@@ -31,7 +31,7 @@ use crate::resource::Resource;
 use crate::selector::FieldSelector;
 use crate::server::{self, Server};
 use crate::store::{GroupResource, Key};
-use crate::table::{self, Form};
+use crate::table::{self, Form, IncludeObject};
 use write::{Ownership, Part};
 
 pub(crate) use names::uid;
@@ -125,6 +125,10 @@ pub(crate) async fn handle(server: Arc<Server>, request: Request<Body>) -> Respo
             ApiError::internal("this request made the server panic; its log says where").into_response()
         }
     };
+    // Answers depend on who asks, and on the moment.
+    let mut response = response;
+    let caching = HeaderValue::from_static("no-cache, private");
+    response.headers_mut().entry(header::CACHE_CONTROL).or_insert(caching);
     server.metrics.request_done(&seen.verb, &seen.resource, response.status().as_u16(), started.elapsed());
     response
 }
@@ -172,6 +176,7 @@ async fn answer(
                 path: None,
             },
         )?;
+        target.check_names()?;
         return resource(server, parts, body, &user, &target, &options, seen).await;
     }
     let verb = parts.method.as_str().to_ascii_lowercase();
@@ -193,7 +198,9 @@ fn outside_resources(
     let plain = |text: String| body::raw(StatusCode::OK, "text/plain; charset=utf-8", Body::from(text));
     // The Python client asks for `/version/`.
     match path.strip_suffix('/').unwrap_or(path) {
-        "/healthz" | "/livez" => return Ok(plain("ok".into())),
+        "/healthz" | "/livez" | "/healthz/ping" | "/livez/ping" | "/readyz/ping" => {
+            return Ok(plain("ok".into()));
+        }
         "/readyz" if server.is_ready() => return Ok(plain("ok".into())),
         "/readyz" => {
             return Err(ApiError::new(503, Reason::ServiceUnavailable, "the server is still starting"));
@@ -266,22 +273,22 @@ async fn resource(
     if target.namespace.is_some() && !resource.namespaced {
         return Err(ApiError::no_such_path());
     }
-    if resource.namespaced
-        && target.namespace.is_none()
-        && (target.name.is_some() || parts.method == Method::POST)
-    {
+    if resource.namespaced && target.namespace.is_none() {
+        if target.name.is_some() {
+            return Err(ApiError::no_such_path());
+        }
+        if matches!(parts.method, Method::POST | Method::DELETE) {
+            return Err(ApiError::method_not_allowed());
+        }
+    }
+    options.check(&parts.method, text(&parts.headers, header::CONTENT_TYPE))?;
+    let form = table::form(text(&parts.headers, header::ACCEPT)).ok_or_else(ApiError::not_acceptable)?;
+    if matches!(form, Form::Table(_)) && IncludeObject::parse(&options.include_object).is_none() {
         return Err(ApiError::bad_request(format!(
-            "{} live in a namespace: an empty namespace may not be set when a resource name is provided",
-            resource.plural
+            "Unable to convert to Table as requested: includeObject: Invalid value: {:?}: must be 'Metadata', 'Object', 'None', or empty",
+            options.include_object
         )));
     }
-    let form = table::form(text(&parts.headers, header::ACCEPT)).ok_or_else(|| {
-        ApiError::new(
-            406,
-            Reason::NotAcceptable,
-            "only the following media types are accepted: application/json, application/yaml",
-        )
-    })?;
     let mut call = Call {
         server,
         resource: &resource,
@@ -305,12 +312,12 @@ async fn resource(
 async fn dispatch(call: &mut Call<'_>, method: &Method, body: Body) -> Result<Response, ApiError> {
     let target = call.target;
     let is_read = matches!(*method, Method::GET | Method::HEAD);
-    if is_read && call.options.watch && target.subresource.is_none() {
+    if is_read && call.options.watch && target.name.is_none() {
         return watch::watch(call);
     }
     match (&target.name, target.subresource.as_deref()) {
         (None, _) if is_read => read::list(call),
-        (None, _) if *method == Method::DELETE => {
+        (None, _) if *method == Method::DELETE && call.resource.can_be_emptied() => {
             let options = delete_options(call, body).await?;
             delete::delete_collection(call, &options).await
         }
@@ -357,6 +364,7 @@ async fn object(
         Method::PUT => {
             let bytes = body::read(body).await?;
             let value = call.decode(&bytes)?;
+            write::require_name(name, &value)?;
             let written = write::update(call, name, part, Ownership::Track, |call, _| {
                 write::require_revision(call, &value)?;
                 Ok(value.clone())

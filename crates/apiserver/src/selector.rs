@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::builtin;
+use crate::builtin::{self, syntax};
 use crate::error::ApiError;
 use crate::resource::Resource;
 
@@ -28,6 +28,26 @@ enum LabelTest {
     Less(i64),
 }
 
+impl LabelRequirement {
+    /// What no object's labels could have is a slip, not a question.
+    fn check(&self) -> Result<(), String> {
+        let invalid = |text: &str, why: &str| format!("<nil>: Invalid value: {text:?}: {why}");
+        if let Some(why) = syntax::qualified_name(&self.key).first() {
+            return Err(invalid(&self.key, why));
+        }
+        let (LabelTest::In(values) | LabelTest::NotIn(values)) = &self.test else { return Ok(()) };
+        for value in values {
+            if value.starts_with('=') {
+                return Err("found '=', expected: identifier".to_owned());
+            }
+            if let Some(why) = syntax::label_value(value).first() {
+                return Err(invalid(value, why));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl LabelSelector {
     pub(crate) fn parse(text: &str) -> Result<Self, ApiError> {
         let mut requirements = Vec::new();
@@ -36,11 +56,10 @@ impl LabelSelector {
             if part.is_empty() {
                 continue;
             }
-            requirements.push(parse_label(part).map_err(|why| {
-                ApiError::bad_request(format!(
-                    "unable to parse requirement: {why} in label selector {text:?}"
-                ))
-            })?);
+            let refused = |why: String| ApiError::bad_request(format!("unable to parse requirement: {why}"));
+            let requirement = parse_label(part).map_err(refused)?;
+            requirement.check().map_err(refused)?;
+            requirements.push(requirement);
         }
         Ok(Self(requirements))
     }
@@ -146,9 +165,15 @@ impl FieldSelector {
         };
         match selector.0.iter().find(|requirement| !offered(&requirement.path)) {
             None => Ok(selector),
-            Some(FieldRequirement { path, .. }) => Err(ApiError::bad_request(format!(
-                "Unable to find {text:?} that match label selector \"\", field selector {text:?}: field label not supported: {path}"
-            ))),
+            // Kinds with fields of their own have other words for it in Kubernetes.
+            Some(FieldRequirement { path, .. }) if selectable.is_empty() => {
+                Err(ApiError::bad_request(format!(
+                    "{path:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+                )))
+            }
+            Some(FieldRequirement { path, .. }) => {
+                Err(ApiError::bad_request(format!("field label not supported: {path}")))
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 //! A request carries a [`PeerCertificate`] in its extensions when the client proved one of our certificates.
 
 mod connection;
+mod room;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -18,13 +19,15 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use room::Room;
+
 #[cfg(doc)]
 use crate::access::PeerCertificate;
 
 /// Between two tries to accept while the process is out of file descriptors.
 const ACCEPT: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_secs(1));
 
-/// How long each step of a connection may take.
+/// How long each step of a connection may take, and how many may come.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// From accept to the end of the TLS handshake.
@@ -33,6 +36,8 @@ pub(crate) struct Limits {
     pub header: Duration,
     /// From shutdown until requests that still run, watches above all, are cut off.
     pub drain: Duration,
+    /// Connections of clients that have not shown who they are; the newest takes the place of the oldest.
+    pub strangers: usize,
 }
 
 impl Default for Limits {
@@ -41,6 +46,7 @@ impl Default for Limits {
             handshake: Duration::from_secs(10),
             header: Duration::from_secs(90),
             drain: Duration::from_secs(5),
+            strangers: 512,
         }
     }
 }
@@ -63,21 +69,31 @@ pub(crate) async fn serve_with_limits(
     limits: Limits,
     shutdown: CancellationToken,
 ) {
-    let connections = TaskTracker::new();
+    let (connections, room) = (TaskTracker::new(), Room::new(limits.strangers));
     let accept = async {
         let mut retries = ACCEPT.retries();
         loop {
             match listener.accept().await {
                 Ok((stream, peer)) => {
                     retries.reset();
+                    let Some((place, displaced)) = room.enter() else {
+                        tracing::debug!(client.addr = %peer, "refused, for want of descriptors");
+                        continue;
+                    };
                     let connection = connection::Connection {
                         router: router.clone(),
                         tls: tls.clone(),
                         limits,
                         peer,
                         shutdown: shutdown.clone(),
+                        place,
                     };
-                    connections.spawn(connection.run(stream));
+                    connections.spawn(async move {
+                        tokio::select! {
+                            () = connection.run(stream) => {}
+                            () = displaced => {}
+                        }
+                    });
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {

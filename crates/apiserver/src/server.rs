@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock, RwLock};
 
 use axum::Router;
 use axum::body::Body;
+use causeway_api::names;
 use causeway_base::lock::{read, write};
 use http::{HeaderValue, Request, header};
 use prometheus_client::registry::Registry;
@@ -26,7 +27,7 @@ use crate::pki::{self, Pki};
 use crate::rest::logs::{LOG, ObjectLogs};
 use crate::rest::pods::PodLogs;
 use crate::serve::{ServerTls, serve};
-use crate::store::{OpenError, Store, Stored};
+use crate::store::{GroupResource, Key, OpenError, Store, Stored};
 use crate::{bootstrap, builtin, crd, kubeconfig, lifecycle, object, openapi, rest};
 
 /// What requests from inside this process say they come from.
@@ -168,6 +169,15 @@ impl Server {
             router.clone().oneshot(request)
         });
         kube::Client::new(service, "default")
+    }
+
+    /// A client inside this process that is Causeway's operator: with the account and the rights that
+    /// `deploy/operator.yaml` gives it on a cluster, and no others.
+    pub fn operator_client(self: &Arc<Self>) -> kube::Client {
+        let (namespace, name) = (names::NAMESPACE, names::OPERATOR_ACCOUNT);
+        let key = Key::new(&GroupResource::new("", "serviceaccounts"), namespace, name);
+        let account = self.store.get(&key).map(|stored| stored.value()).unwrap_or_default();
+        self.client_as(User::service_account(namespace, name, object::meta(&account, "uid")).authenticated())
     }
 
     /// A client inside this process with all rights.

@@ -17,6 +17,7 @@ pub(crate) use disk::OpenError;
 pub(crate) use watcher::Watcher;
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write;
 use std::path::Path;
 use std::sync::{Arc, RwLock};
 
@@ -25,6 +26,7 @@ use causeway_base::lock::{read, write};
 use serde_json::Value;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
+use crate::object;
 use collection::Collection;
 use committer::{Committer, Request};
 
@@ -67,10 +69,36 @@ pub(crate) struct Stored {
     pub key: Key,
     pub revision: u64,
     pub json: Bytes,
+    /// Where in `json` the members after the type begin: items of lists leave it out.
+    untyped_at: usize,
     pub labels: BTreeMap<String, String>,
 }
 
 impl Stored {
+    /// Serialises an object, with its type in front.
+    pub(crate) fn new(key: Key, mut value: Value, revision: u64) -> Self {
+        object::metadata_mut(&mut value)
+            .insert("resourceVersion".into(), Value::String(revision.to_string()));
+        let labels = object::labels(&value);
+        let mut json = String::from("{");
+        if let Some(members) = value.as_object_mut() {
+            for name in ["apiVersion", "kind"] {
+                if let Some(member) = members.remove(name) {
+                    let _ = write!(json, "\"{name}\":{member},");
+                }
+            }
+        }
+        let untyped_at = json.len();
+        // Never empty: there is at least the metadata.
+        json.push_str(value.to_string().strip_prefix('{').unwrap_or_default());
+        Self { key, revision, json: json.into(), untyped_at, labels }
+    }
+
+    /// The object's text without `apiVersion` and `kind`, but for the opening brace.
+    pub(crate) fn untyped(&self) -> &[u8] {
+        &self.json[self.untyped_at..]
+    }
+
     /// The object as a tree, in its storage version.
     pub(crate) fn value(&self) -> Value {
         serde_json::from_slice(&self.json).expect("the store holds only JSON it serialised itself")

@@ -71,13 +71,20 @@ impl TableVersion {
     }
 }
 
+/// Media types beside JSON that a client may name. Who takes protobuf alone gets JSON.
+const OTHER_FORMS: [&str; 3] = ["application/yaml", "application/vnd.kubernetes.protobuf", "text/*"];
+
 /// The first form in the client's order of preference that can be given. `None` when it takes nothing that is
 /// offered: a conversion that does not exist, with no plain type to fall back to.
 pub(crate) fn form(accept: &str) -> Option<Form> {
     let mut refused = false;
     for clause in accept::parse(accept) {
         let Some((kind, group, version)) = clause.conversion() else {
-            return Some(Form::Whole);
+            if clause.takes_json() || OTHER_FORMS.contains(&clause.media_type) {
+                return Some(Form::Whole);
+            }
+            refused = true;
+            continue;
         };
         let version = TableVersion::parse(version).filter(|_| group == "meta.k8s.io" && clause.takes_json());
         match (kind, version) {

@@ -1,7 +1,7 @@
 //! How long to wait before the next try: doubling up to a bound, with jitter so that what failed together does not try
 //! again together.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::random;
 
@@ -65,6 +65,36 @@ impl Retries {
     /// It worked: the next failure is the first again.
     pub fn reset(&mut self) {
         self.failures = 0;
+    }
+}
+
+/// Retries of something that says that it works before it does: only what lasted starts the waiting over.
+#[derive(Clone, Debug)]
+pub struct Steady {
+    retries: Retries,
+    last: Option<Instant>,
+}
+
+impl Steady {
+    /// How long it must have lasted to count.
+    const CALM: Duration = Duration::from_secs(10);
+
+    /// Without failures so far.
+    pub const fn new(backoff: Backoff) -> Self {
+        Self { retries: backoff.retries(), last: None }
+    }
+
+    /// Counts one more failure and says how long to wait.
+    pub fn next_delay(&mut self) -> Duration {
+        self.last = Some(Instant::now());
+        self.retries.next_delay()
+    }
+
+    /// It says that it works.
+    pub fn settle(&mut self) {
+        if self.last.is_some_and(|last| last.elapsed() > Self::CALM) {
+            self.retries.reset();
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -46,6 +46,14 @@ pub fn sync_directory_of(path: &Path) -> io::Result<()> {
 /// When one of them can't be created.
 pub fn create_private_dir(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Whether an open file is the one that is found at `path`; not if it was removed or replaced.
+pub fn is_at(file: &File, path: &Path) -> bool {
+    match fs::metadata(path) {
+        Ok(found) => file.metadata().is_ok_and(|held| (held.dev(), held.ino()) == (found.dev(), found.ino())),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    }
 }
 
 fn write_new(path: &Path, mode: u32, contents: &[u8]) -> io::Result<()> {
@@ -110,6 +118,18 @@ mod tests {
             }
         });
         assert_eq!(names(dir.path()), ["state"]);
+    }
+
+    #[test]
+    fn a_file_that_is_removed_or_replaced_is_no_longer_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let file = File::create(&path).unwrap();
+        assert!(is_at(&file, &path));
+        replace(&path, PRIVATE, b"another").unwrap();
+        assert!(!is_at(&file, &path));
+        fs::remove_file(&path).unwrap();
+        assert!(!is_at(&file, &path));
     }
 
     #[test]

@@ -20,3 +20,14 @@ pub const SERVICE_NETWORK: Ipv4Addr = Ipv4Addr::new(127, 96, 0, 0);
 pub const SERVICE_PREFIX: u8 = 16;
 /// On one machine, the address of the `kubernetes` Service.
 pub const API_SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 96, 0, 1);
+
+/// On one machine, the machine itself as pods with a network namespace of their own reach it; the addresses of pods follow.
+pub const MACHINE_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 128, 0, 0);
+
+/// The environment variable in which a node tells a process of a pod which file names its resolvers, if that is not
+/// `/etc/resolv.conf`.
+pub const RESOLV_CONF: &str = "CAUSEWAY_RESOLV_CONF";
+
+/// The environment variable in which a node tells a process of a pod where the processes of its namespace on the same
+/// machine hand sockets over; there is none where pods do not share a machine's network.
+pub const HANDOVER_DIR: &str = "CAUSEWAY_HANDOVER_DIR";

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    completions, demo, doctor, down, echo, engine, logs, operator, proxy, routes, status, tunnel, up, xds,
+    clean, completions, demo, dhcp, dns, doctor, down, echo, engine, infra, leases, logs, operator, proxy,
+    routes, status, tunnel, up, version, xds,
 };
-use crate::parts::output;
 
 /// The subcommand that is the shim of a pod's process. The node starts it, so it is not in the help.
 pub(crate) const POD_SHIM: &str = "pod-shim";
@@ -37,6 +37,12 @@ pub(crate) enum Command {
     Engine(engine::Args),
     /// Feed a plan file to Envoys by xDS, without Kubernetes.
     Xds(xds::Args),
+    /// Answer DNS by view and forward the rest, as a plan file or a DNSServer says.
+    Dns(dns::Args),
+    /// Lease addresses on an interface, as a plan file or a DHCPServer says.
+    Dhcp(dhcp::Args),
+    /// Show the leases of a DHCP server.
+    Leases(leases::Args),
     /// Run one end of a tunnel between a container network and the host.
     Tunnel(tunnel::Args),
     /// Run one proxy of a ProxyServer, as its pods do.
@@ -45,8 +51,12 @@ pub(crate) enum Command {
     Routes(routes::Args),
     /// Show the life of a tunnel proxy.
     Logs(logs::Args),
-    /// Find out what is wrong with a proxy, step by step, and what to do.
+    /// Find out what is wrong with a proxy, a tunnel, a container network or an Infra, step by step, and what to do.
     Doctor(doctor::Args),
+    /// Print the consent that an Infra needs of other namespaces.
+    Infra(infra::Args),
+    /// Show what objects and demos that are gone have left on this machine, and remove it.
+    Clean(clean::Args),
     /// Play a crossing on this machine, each step shown and checked.
     Demo(demo::Args),
     /// Answer TCP, TLS, HTTP and UDP, to try a crossing against, or check such a server.
@@ -54,10 +64,15 @@ pub(crate) enum Command {
     /// Print a completion script for a shell.
     Completions(completions::Args),
     /// Print the version.
-    Version,
+    Version(version::Args),
 }
 
 impl Command {
+    /// Whether the process goes on when the one that started it is gone.
+    pub(crate) fn outlives_its_parent(&self) -> bool {
+        matches!(self, Self::Tunnel(args) if args.is_host())
+    }
+
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         match self {
             Self::Up(args) => up::run(args).await,
@@ -66,18 +81,20 @@ impl Command {
             Self::Operator(args) => operator::run(args).await,
             Self::Engine(args) => engine::run(args).await,
             Self::Xds(args) => xds::run(args).await,
+            Self::Dns(args) => dns::run(args).await,
+            Self::Dhcp(args) => dhcp::run(args).await,
+            Self::Leases(args) => leases::run(args),
             Self::Tunnel(args) => tunnel::run(args).await,
             Self::Proxy(args) => proxy::run(args).await,
             Self::Routes(args) => routes::run(args).await,
             Self::Logs(args) => logs::run(args).await,
-            Self::Doctor(args) => doctor::run(args).await,
+            Self::Doctor(args) => Box::pin(doctor::run(args)).await,
+            Self::Infra(args) => infra::run(args).await,
+            Self::Clean(args) => clean::run(args).await,
             Self::Demo(args) => demo::run(args).await,
             Self::Echo(args) => echo::run(args).await,
             Self::Completions(args) => completions::run(args),
-            Self::Version => {
-                output::line(format_args!("causeway {}", env!("CARGO_PKG_VERSION")));
-                Ok(ExitCode::SUCCESS)
-            }
+            Self::Version(args) => version::run(&args),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `causeway`: the operator, the data planes, the command line and, on one machine, the control plane too.
 
 #![warn(unreachable_pub)]
-#![deny(clippy::print_stdout)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod cli;
 mod commands;
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use cli::Cli;
-use parts::logging;
+use parts::{logging, open_files, output};
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
@@ -21,14 +21,18 @@ fn main() -> ExitCode {
         return causeway_node::shim::main(args);
     }
     let cli = Cli::parse();
+    if cli.command.outlives_its_parent() {
+        causeway_containers::close_inherited();
+    }
     logging::init(cli.log.as_deref());
+    open_files::raise_limit();
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
         .expect("nothing installed another provider before");
     match run(cli) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("causeway: {error:#}");
+            output::note(format_args!("causeway: {error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -1,17 +1,29 @@
 //! What several commands are composed of: the flags they share, and the things behind those flags.
 
 pub(crate) mod access_log;
+pub(crate) mod answer;
+pub(crate) mod certificates;
 pub(crate) mod cluster;
 pub(crate) mod container_runtime;
 pub(crate) mod data_dir;
+pub(crate) mod dhcp_client;
+pub(crate) mod dns_question;
+pub(crate) mod ending;
 pub(crate) mod grants;
 pub(crate) mod logging;
+pub(crate) mod network_namespace;
 pub(crate) mod object;
 pub(crate) mod open_files;
+pub(crate) mod operator_lease;
 pub(crate) mod output;
 pub(crate) mod own_program;
+pub(crate) mod paint;
+pub(crate) mod plan_check;
 pub(crate) mod plan_file;
 pub(crate) mod proxy_server;
+pub(crate) mod refusal;
+pub(crate) mod server_pod;
 pub(crate) mod table;
 pub(crate) mod termination;
+pub(crate) mod tunnel_figures;
 pub(crate) mod unix_socket;

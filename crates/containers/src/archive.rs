@@ -14,7 +14,7 @@ use crate::{Error, ErrorKind, Result, Runtime};
 /// A file to put into a container.
 #[derive(Clone, PartialEq, Eq)]
 pub struct File {
-    /// Absolute, inside the container. Directories that are missing are made (0755, of root).
+    /// Absolute, inside the container. Directories that are missing are made (0755, of the file's owner).
     pub path: PathBuf,
     pub content: Vec<u8>,
     /// `0o600`.
@@ -34,6 +34,9 @@ impl Runtime {
     /// Puts files into a container that was made; it need not run.
     ///
     /// The content travels in the body of a request, never in arguments or the environment.
+    ///
+    /// # Errors
+    /// When there is no such container, or the runtime refuses.
     pub async fn copy_into(&self, id: &str, files: &[File]) -> Result<()> {
         let id = plain_name("copy into container", id)?;
         let mut by_directory: BTreeMap<&Path, Vec<&File>> = BTreeMap::new();
@@ -104,8 +107,8 @@ fn pack(base: &Path, files: &[&File]) -> io::Result<Vec<u8>> {
                 let mut header = tar::Header::new_gnu();
                 header.set_entry_type(tar::EntryType::Directory);
                 header.set_mode(0o755);
-                header.set_uid(0);
-                header.set_gid(0);
+                header.set_uid(u64::from(file.uid));
+                header.set_gid(u64::from(file.gid));
                 header.set_mtime(0);
                 header.set_size(0);
                 archive.append_data(&mut header, path, io::empty())?;
@@ -151,8 +154,8 @@ mod tests {
         assert_eq!(
             entries,
             [
-                ("etc".to_owned(), 0o755, 0, 0),
-                ("etc/causeway".to_owned(), 0o755, 0, 0),
+                ("etc".to_owned(), 0o755, 65532, 65533),
+                ("etc/causeway".to_owned(), 0o755, 65532, 65533),
                 ("etc/causeway/identity.pem".to_owned(), 0o600, 65532, 65533),
             ]
         );

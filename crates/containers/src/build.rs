@@ -48,6 +48,9 @@ pub enum Content {
 
 impl Runtime {
     /// Builds an image, giving each line of output to `output`; a failure carries the last of them.
+    ///
+    /// # Errors
+    /// When a file of the build can't be read, a step fails or the runtime refuses; also after the limit of time.
     pub async fn build(&self, build: Build<'_>, mut output: impl FnMut(&str)) -> Result<Image> {
         let what = format!("build image {}", build.reference);
         let reference = build.reference.to_owned();

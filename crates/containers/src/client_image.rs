@@ -28,8 +28,7 @@ pub struct Options {
     pub binary: PathBuf,
     /// Built on this image, in place of an empty one.
     pub base_image: Option<String>,
-    /// Where the lock lies that makes processes build one after the other; the system's directory for
-    /// temporary files by default.
+    /// Where the lock lies that makes processes build one after the other; a directory of this user by default.
     pub lock_dir: PathBuf,
 }
 
@@ -39,7 +38,7 @@ impl Default for Options {
             // Not /proc/self: the loader that lists the libraries is another process.
             binary: PathBuf::from(format!("/proc/{}/exe", std::process::id())),
             base_image: None,
-            lock_dir: std::env::temp_dir(),
+            lock_dir: lock::own_directory(|name| std::env::var_os(name), rustix::process::geteuid().as_raw()),
         }
     }
 }
@@ -96,6 +95,9 @@ impl Error {
 ///
 /// Each line of what happens, the builder's output among it, goes to `output`. Of several processes
 /// that ask at once, one builds and the others use what it built.
+///
+/// # Errors
+/// When the image can't be built, or its base is neither there nor can be pulled.
 pub async fn ensure(
     runtime: &Runtime,
     options: &Options,

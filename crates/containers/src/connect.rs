@@ -9,6 +9,7 @@ use causeway_base::report;
 use futures::future::join_all;
 
 use crate::choice::{Candidate, candidates};
+use crate::error::{OUT_OF_DESCRIPTORS, is_out_of_descriptors};
 use crate::{Choice, Kind, Limits, Runtime};
 
 /// How long one socket may take to say who it is.
@@ -16,7 +17,7 @@ const PROBE: Duration = Duration::from_secs(2);
 
 /// No runtime that fits answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no container runtime answers: {}; {}", list(tried), advice(choice))]
+#[error("{}", words(choice, tried))]
 pub struct Unreachable {
     choice: Choice,
     tried: Vec<Tried>,
@@ -35,6 +36,13 @@ impl Unreachable {
     pub fn tried(&self) -> &[Tried] {
         &self.tried
     }
+}
+
+fn words(choice: &Choice, tried: &[Tried]) -> String {
+    if tried.iter().any(|tried| tried.why == OUT_OF_DESCRIPTORS) {
+        return format!("no container runtime can be asked: {OUT_OF_DESCRIPTORS}");
+    }
+    format!("no container runtime answers: {}; {}", list(tried), advice(choice))
 }
 
 fn list(tried: &[Tried]) -> String {
@@ -64,6 +72,9 @@ impl Runtime {
     /// Finds the runtime of this choice and connects to it.
     ///
     /// Looks at `DOCKER_HOST`, `CONTAINER_HOST` and the usual sockets of both runtimes, with and without root.
+    ///
+    /// # Errors
+    /// When none answers: where was looked, and what each said.
     pub async fn connect(choice: &Choice) -> Result<Self, Unreachable> {
         let uid = rustix::process::getuid().as_raw();
         Self::connect_to(choice, candidates(choice, |name| std::env::var_os(name), uid)).await
@@ -106,6 +117,7 @@ async fn greet(path: &Path) -> Result<Runtime, String> {
         std::io::ErrorKind::NotFound => "no such file".to_owned(),
         std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         std::io::ErrorKind::ConnectionRefused => "nobody listens".to_owned(),
+        _ if is_out_of_descriptors(&error) => OUT_OF_DESCRIPTORS.to_owned(),
         _ => error.to_string(),
     })?);
     let name = path.to_str().ok_or("the path is not UTF-8")?;
@@ -113,7 +125,9 @@ async fn greet(path: &Path) -> Result<Runtime, String> {
     let docker = Docker::connect_with_unix(name, limits.slow.as_secs(), API_DEFAULT_VERSION)
         .map_err(|error| report::chain(&error))?;
     // The client asks for paths without a version, so the server speaks its own newest: nothing to negotiate.
-    let version = docker.version().await.map_err(|error| report::chain(&error))?;
+    let version = docker.version().await.map_err(|error| {
+        if is_out_of_descriptors(&error) { OUT_OF_DESCRIPTORS.to_owned() } else { report::chain(&error) }
+    })?;
     let components = version.components.unwrap_or_default();
     let kind = if components.iter().any(|component| component.name.contains("Podman")) {
         Kind::Podman
@@ -121,4 +135,16 @@ async fn greet(path: &Path) -> Result<Runtime, String> {
         Kind::Docker
     };
     Ok(Runtime::new(docker, kind, PathBuf::from(path), limits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_without_descriptors_is_not_told_to_start_a_runtime() {
+        let tried = vec![Tried { name: "/s".into(), why: OUT_OF_DESCRIPTORS.into() }];
+        let said = Unreachable { choice: Choice::Auto, tried }.to_string();
+        assert!(said.contains("ulimit -n") && !said.contains("start"), "{said}");
+    }
 }

@@ -17,12 +17,8 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use crate::container::spec::{ContainerSpec, Protocol};
 use crate::labels::filter;
 use crate::network::address;
-use crate::runtime::plain_name;
+use crate::runtime::{is_unreadable, is_unsettled, plain_name, settled};
 use crate::{Error, ErrorKind, Result, Runtime};
-
-/// How often, and after which time, an answer is asked for again that can't be read.
-const UNREADABLE_TRIES: u32 = 60;
-const UNREADABLE_PAUSE: Duration = Duration::from_millis(50);
 
 /// The runtime's id of a container.
 pub type ContainerId = String;
@@ -100,6 +96,7 @@ impl Container {
 impl Runtime {
     /// Makes a container and attaches it to its networks, without starting it.
     ///
+    /// # Errors
     /// A name in use is [`ErrorKind::NameTaken`], a missing image [`ErrorKind::NotFound`]. After
     /// [`ErrorKind::Timeout`] the container may be there all the same: look for it by name.
     pub async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId> {
@@ -126,6 +123,9 @@ impl Runtime {
     }
 
     /// Starts a container; one that runs already is fine.
+    ///
+    /// # Errors
+    /// When there is no such container, a port is taken, or the runtime refuses.
     pub async fn start(&self, id: &str) -> Result<()> {
         let id = plain_name("start container", id)?;
         self.call(format!("start container {id}"), self.limits.create, self.docker.start_container(id, None))
@@ -133,6 +133,9 @@ impl Runtime {
     }
 
     /// Asks it to end, ends it after `grace`, and comes back when it has ended; one that does not run is fine.
+    ///
+    /// # Errors
+    /// When there is no such container, or it has not ended some time after `grace`.
     pub async fn stop(&self, id: &str, grace: Duration) -> Result<()> {
         let id = plain_name("stop container", id)?;
         let seconds = i32::try_from(grace.as_secs_f64().ceil() as i64).unwrap_or(i32::MAX);
@@ -142,6 +145,9 @@ impl Runtime {
     }
 
     /// Sends a signal (`SIGHUP`, `SIGKILL`).
+    ///
+    /// # Errors
+    /// When there is no such container or it does not run.
     pub async fn kill(&self, id: &str, signal: &str) -> Result<()> {
         let id = plain_name("signal container", id)?;
         let options = KillContainerOptions { signal: signal.to_owned() };
@@ -154,6 +160,9 @@ impl Runtime {
     }
 
     /// Removes a container, running or not, with the volumes made for it; one that is gone already is fine.
+    ///
+    /// # Errors
+    /// When the runtime can't remove it, however often it is asked.
     pub async fn remove(&self, id: &str) -> Result<()> {
         let id = plain_name("remove container", id)?;
         let what = format!("remove container {id}");
@@ -180,9 +189,12 @@ impl Runtime {
     }
 
     /// Looks a container up by id or name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when there is none, [`ErrorKind::Broken`] when the runtime has lost what it is made of.
     pub async fn container(&self, id_or_name: &str) -> Result<Container> {
         let name = plain_name("inspect container", id_or_name)?;
-        readable(|| self.inspect(name)).await
+        settled(is_unreadable, || self.inspect(name)).await
     }
 
     async fn inspect(&self, name: &str) -> Result<Container> {
@@ -196,6 +208,9 @@ impl Runtime {
     }
 
     /// The containers, running or not, that carry all of these labels.
+    ///
+    /// # Errors
+    /// When the runtime does not answer. One that goes meanwhile is left out.
     pub async fn containers(&self, labels: &[(&str, &str)]) -> Result<Vec<Container>> {
         let options = ListContainersOptions {
             all: true,
@@ -205,10 +220,10 @@ impl Runtime {
         let list = || {
             self.call("list containers", self.limits.call, self.docker.list_containers(Some(options.clone())))
         };
-        let found = readable(list).await?;
+        let found = settled(is_unsettled, list).await?;
         stream::iter(found.into_iter().filter_map(|container| container.id))
             .map(|id| async move {
-                match self.container(&id).await {
+                match settled(is_unsettled, || self.inspect(&id)).await {
                     Ok(container) => Ok(Some(container)),
                     Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
                     Err(error) => Err(error),
@@ -221,6 +236,9 @@ impl Runtime {
     }
 
     /// Waits until the container does not run and gives its exit code. There is no limit of time.
+    ///
+    /// # Errors
+    /// When there is no such container, or the runtime goes away meanwhile.
     pub async fn wait(&self, id: &str) -> Result<i64> {
         let id = plain_name("wait for container", id)?;
         let what = format!("wait for container {id}");
@@ -237,20 +255,6 @@ impl Runtime {
             }
         }
     }
-}
-
-/// Asks until the answer can be read: Podman has passing states that Docker's API has no word for ("stopped", before its
-/// clean-up has run).
-async fn readable<T, F: Future<Output = Result<T>>>(mut ask: impl FnMut() -> F) -> Result<T> {
-    for _ in 0..UNREADABLE_TRIES {
-        match ask().await {
-            Err(error) if error.kind() == ErrorKind::Other && error.report().contains("unknown variant") => {
-                tokio::time::sleep(UNREADABLE_PAUSE).await;
-            }
-            other => return other,
-        }
-    }
-    ask().await
 }
 
 impl From<ContainerInspectResponse> for Container {

@@ -7,6 +7,9 @@ use std::time::Duration;
 use bollard::errors::Error as Bollard;
 use causeway_base::report;
 
+/// What is said when it is not the runtime's fault.
+pub(crate) const OUT_OF_DESCRIPTORS: &str = "this process has no file descriptors left: raise its limit (`ulimit -n`), or find what holds so many (`ls -l /proc/PID/fd`)";
+
 /// What a caller may want to do something about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
@@ -22,8 +25,12 @@ pub enum ErrorKind {
     NameTaken,
     /// No address range or address is left, or the one asked for overlaps.
     CouldNotAllocate,
+    /// The runtime has it on record and has lost what it is made of: it can be removed by its name, and nothing else.
+    Broken,
     /// The runtime does not answer, or went away during the call.
     Unreachable,
+    /// The runtime may be well: this process can't open another connection to it.
+    OutOfDescriptors,
     /// The runtime understood and said no; asking again changes nothing.
     Refused,
     /// No answer within the limit.
@@ -56,6 +63,8 @@ pub enum Cause {
     Build { message: String, tail: Vec<String> },
     #[error("no answer within {} s", .0.as_secs_f32())]
     Timeout(Duration),
+    #[error("{OUT_OF_DESCRIPTORS}")]
+    OutOfDescriptors,
     /// Not sent, since it could not be right.
     #[error("{0}")]
     Invalid(String),
@@ -82,7 +91,8 @@ impl Error {
 
     /// True when the same call may succeed later without anyone changing what was asked for.
     pub fn is_transient(&self) -> bool {
-        matches!(self.kind, ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Other)
+        use ErrorKind::{Broken, Other, OutOfDescriptors, Timeout, Unreachable};
+        matches!(self.kind, Unreachable | OutOfDescriptors | Timeout | Broken | Other)
     }
 
     pub(crate) fn new(what: impl Into<String>, error: Bollard) -> Self {
@@ -92,6 +102,7 @@ impl Error {
             }
             Bollard::DockerStreamError { error } => Cause::Stream { message: error.trim().to_owned() },
             Bollard::RequestTimeoutError => Cause::Timeout(Duration::ZERO),
+            other if is_out_of_descriptors(&other) => Cause::OutOfDescriptors,
             other => Cause::Transport(Box::new(other)),
         };
         Self { kind: classify(&cause), what: what.into(), cause }
@@ -144,6 +155,8 @@ const WORDS: &[(&str, ErrorKind)] = &[
     ("is already in use by", ErrorKind::NameTaken),
     ("already exists", ErrorKind::AlreadyExists),
     ("network name already used", ErrorKind::AlreadyExists),
+    // Before those that mean that nothing is there: Podman's store says it of a container that Podman still has.
+    ("container not known", ErrorKind::Broken),
     ("no such container", ErrorKind::NotFound),
     ("no such image", ErrorKind::NotFound),
     ("no such network", ErrorKind::NotFound),
@@ -164,6 +177,7 @@ fn classify(cause: &Cause) -> ErrorKind {
             by_words(message).unwrap_or(ErrorKind::Other)
         }
         Cause::Timeout(_) => ErrorKind::Timeout,
+        Cause::OutOfDescriptors => ErrorKind::OutOfDescriptors,
         Cause::Invalid(_) => ErrorKind::Refused,
         Cause::Transport(error) => match error.downcast_ref::<Bollard>() {
             Some(
@@ -175,6 +189,20 @@ fn classify(cause: &Cause) -> ErrorKind {
         },
     }
 }
+
+/// Whether a connection could not be made for want of descriptors, of this process or of the machine.
+pub(crate) fn is_out_of_descriptors(error: &(dyn StdError + 'static)) -> bool {
+    let is_it = |error: &std::io::Error| matches!(error.raw_os_error(), Some(EMFILE | ENFILE));
+    // It stands for the error in it, and is skipped by the chain.
+    if let Some(Bollard::IOError { err }) = error.downcast_ref() {
+        return is_it(err);
+    }
+    let chain = std::iter::successors(Some(error), |error: &&(dyn StdError + 'static)| (*error).source());
+    chain.filter_map(|error| error.downcast_ref()).any(is_it)
+}
+
+const ENFILE: i32 = rustix::io::Errno::NFILE.raw_os_error();
+const EMFILE: i32 = rustix::io::Errno::MFILE.raw_os_error();
 
 fn by_words(message: &str) -> Option<ErrorKind> {
     let message = message.to_ascii_lowercase();
@@ -247,6 +275,7 @@ mod tests {
                 "cannot listen on the TCP port: listen tcp4 127.0.0.1:8080: bind: address already in use",
                 ErrorKind::PortTaken,
             ),
+            (500, "getting container from store \"4f\": container not known", ErrorKind::Broken),
             (
                 500,
                 "subnet 10.1.0.0/24 is already used on the host or by another config",
@@ -255,6 +284,14 @@ mod tests {
         ] {
             assert_eq!(kind(status, message), expected, "{status} {message}");
         }
+    }
+
+    #[test]
+    fn a_process_without_descriptors_does_not_blame_the_runtime() {
+        let full = std::io::Error::from_raw_os_error(EMFILE);
+        let error = Error::new("reach the runtime", Bollard::IOError { err: full });
+        assert_eq!(error.kind(), ErrorKind::OutOfDescriptors);
+        assert!(error.report().contains("ulimit -n"), "{}", error.report());
     }
 
     #[test]

@@ -60,6 +60,8 @@ pub enum ContainerAction {
     OutOfMemory,
     Removed,
     Renamed,
+    Paused,
+    Resumed,
     Other(String),
 }
 
@@ -215,6 +217,8 @@ fn translate(message: EventMessage) -> Option<Event> {
                 "oom" => ContainerAction::OutOfMemory,
                 "destroy" | "remove" => ContainerAction::Removed,
                 "rename" => ContainerAction::Renamed,
+                "pause" => ContainerAction::Paused,
+                "unpause" => ContainerAction::Resumed,
                 _ => ContainerAction::Other(action),
             };
             let exit_code = exit_code.filter(|_| action == ContainerAction::Died);

@@ -20,6 +20,9 @@ pub struct Executed {
 
 impl Runtime {
     /// Runs a command in a running container until it ends. A caller that stops waiting does not end the command.
+    ///
+    /// # Errors
+    /// When the container does not run, the command can't be started, or takes longer than the limit.
     pub async fn exec(&self, id: &str, command: &[String]) -> Result<Executed> {
         let id = plain_name("run a command in container", id)?;
         let run = async {

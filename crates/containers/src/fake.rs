@@ -224,6 +224,12 @@ impl Fake {
         self.shared.end(container, code);
     }
 
+    /// Says that a container is paused, or not any more; what the hook put in its place goes on.
+    pub fn pause(&self, container: &str, paused: bool) {
+        let event = lock(&self.shared.world).pause_container(container, paused);
+        self.shared.tell(event);
+    }
+
     /// The container vanishes, as when another program removes it.
     pub fn drop_container(&self, container: &str) {
         self.shared.end(container, 137);

@@ -17,6 +17,9 @@ pub struct Identity {
 
 impl Identity {
     /// Reads the identity of a running process.
+    ///
+    /// # Errors
+    /// When there is no such process, or `/proc` can't be read.
     pub fn of(pid: i32) -> io::Result<Self> {
         let stat = parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat"))?).ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat has an unknown form"))
@@ -25,6 +28,9 @@ impl Identity {
     }
 
     /// The identity of this process.
+    ///
+    /// # Errors
+    /// When `/proc` can't be read.
     pub fn own() -> io::Result<Self> {
         Self::of(std::process::id() as i32)
     }

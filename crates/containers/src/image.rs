@@ -26,6 +26,9 @@ pub struct Image {
 
 impl Runtime {
     /// The image of this name, if the runtime holds it; nothing is pulled.
+    ///
+    /// # Errors
+    /// When the runtime does not answer.
     pub async fn image(&self, reference: &str) -> Result<Option<Image>> {
         let name = plain_name("inspect image", reference)?;
         let found = self
@@ -39,6 +42,9 @@ impl Runtime {
     }
 
     /// Pulls an image from its registry, telling each step.
+    ///
+    /// # Errors
+    /// When the registry has no such image, can't be reached, or the limit of time is over.
     pub async fn pull(&self, reference: &str, mut output: impl FnMut(&str)) -> Result<Image> {
         let what = format!("pull image {reference}");
         let name = plain_name("pull image", reference)?;
@@ -65,7 +71,10 @@ impl Runtime {
         })
     }
 
-    /// Removes an image; one that is gone already is fine, one that a container uses is [`ErrorKind::InUse`].
+    /// Removes an image; one that is gone already is fine.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InUse`] while a container uses it.
     pub async fn remove_image(&self, reference: &str) -> Result<()> {
         let name = plain_name("remove image", reference)?;
         let removed = self

@@ -5,6 +5,9 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 /// The id of this directory; it gets one if it has none. The directory must be there.
+///
+/// # Errors
+/// When the file can't be read or written.
 pub fn instance(directory: &Path) -> io::Result<String> {
     let path = directory.join("instance");
     if let Some(known) = read(&path)? {

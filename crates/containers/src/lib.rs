@@ -19,6 +19,7 @@ mod exec;
 pub mod fake;
 mod identity;
 mod image;
+mod inherited;
 mod instance;
 pub mod labels;
 mod logs;
@@ -37,11 +38,12 @@ pub use events::{ContainerAction, Event, Events, NetworkAction};
 pub use exec::Executed;
 pub use identity::Identity;
 pub use image::Image;
+pub use inherited::close_inherited;
 pub use instance::instance;
 pub use logs::{LogLine, LogOptions, Output};
 pub use network::{Attached, Network, NetworkSpec, Subnet};
 pub use runtime::{Info, Kind, Limits, Runtime};
-pub use sweep::Swept;
+pub use sweep::{Swept, is_left_over};
 
 /// What most calls give back.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

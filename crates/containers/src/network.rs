@@ -13,7 +13,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::container::spec::Attachment;
 use crate::labels::filter;
-use crate::runtime::plain_name;
+use crate::runtime::{is_unsettled, plain_name, settled};
 use crate::{Error, ErrorKind, Kind, Result, Runtime};
 
 /// How long others of the same name may take to go.
@@ -68,7 +68,10 @@ pub struct Attached {
 }
 
 impl Runtime {
-    /// Makes a network; a name that is taken is [`ErrorKind::AlreadyExists`].
+    /// Makes a network.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`] when the name is taken, [`ErrorKind::CouldNotAllocate`] when no addresses are left or they overlap.
     pub async fn create_network(&self, spec: &NetworkSpec) -> Result<Network> {
         let what = format!("create network {}", spec.name);
         plain_name("create network", &spec.name)?;
@@ -95,10 +98,7 @@ impl Runtime {
         let deadline = tokio::time::Instant::now() + RIVALS;
         loop {
             let filters = HashMap::from([("name".to_owned(), vec![name.to_owned()])]);
-            let options = ListNetworksOptions { filters: Some(filters) };
-            let found = self
-                .call("list networks", self.limits.call, self.docker.list_networks(Some(options)))
-                .await?;
+            let found = self.list_networks(filters).await?;
             let same: Vec<_> = found.iter().filter(|other| other.name.as_deref() == Some(name)).collect();
             let oldest = same.iter().min_by_key(|one| (one.created.as_deref(), one.id.as_deref()));
             if oldest.is_some_and(|oldest| oldest.id.as_deref() != Some(id)) {
@@ -115,18 +115,25 @@ impl Runtime {
     }
 
     /// Looks a network up by name or id.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when there is none.
     pub async fn network(&self, name_or_id: &str) -> Result<Network> {
         let name = plain_name("inspect network", name_or_id)?;
-        self.call(
-            format!("inspect network {name}"),
-            self.limits.call,
-            self.docker.inspect_network(name, None),
-        )
-        .await
-        .map(Network::from)
+        let look = || {
+            self.call(
+                format!("inspect network {name}"),
+                self.limits.call,
+                self.docker.inspect_network(name, None),
+            )
+        };
+        settled(is_unsettled, look).await.map(Network::from)
     }
 
-    /// Removes a network; one that is gone already is fine, one with containers is [`ErrorKind::InUse`].
+    /// Removes a network; one that is gone already is fine.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InUse`] while containers are on it.
     pub async fn remove_network(&self, name_or_id: &str) -> Result<()> {
         let mut name = plain_name("remove network", name_or_id)?;
         // Podman looks for the users of a network by its name: asked by id it removes one that is in use, and leaves the
@@ -149,10 +156,11 @@ impl Runtime {
     }
 
     /// The networks that carry all of these labels.
+    ///
+    /// # Errors
+    /// When the runtime does not answer. One that goes meanwhile is left out.
     pub async fn networks(&self, labels: &[(&str, &str)]) -> Result<Vec<Network>> {
-        let options = ListNetworksOptions { filters: Some(filter(labels)) };
-        let found =
-            self.call("list networks", self.limits.call, self.docker.list_networks(Some(options))).await?;
+        let found = self.list_networks(filter(labels)).await?;
         let ids = found.into_iter().filter_map(|network| network.id);
         stream::iter(ids)
             .map(|id| async move {
@@ -168,7 +176,20 @@ impl Runtime {
             .await
     }
 
+    async fn list_networks(
+        &self,
+        filters: HashMap<String, Vec<String>>,
+    ) -> Result<Vec<bollard::models::Network>> {
+        let options = ListNetworksOptions { filters: Some(filters) };
+        let list =
+            || self.call("list networks", self.limits.call, self.docker.list_networks(Some(options.clone())));
+        settled(is_unsettled, list).await
+    }
+
     /// Attaches a container, running or not, to one more network.
+    ///
+    /// # Errors
+    /// When one of the two is not there, or the address is taken.
     pub async fn attach(&self, container: &str, attachment: &Attachment) -> Result<()> {
         let network = plain_name("attach to network", &attachment.network)?;
         let request = NetworkConnectRequest {
@@ -184,6 +205,9 @@ impl Runtime {
     }
 
     /// Takes a container off a network.
+    ///
+    /// # Errors
+    /// When one of the two is not there.
     pub async fn detach(&self, container: &str, network: &str) -> Result<()> {
         let network = plain_name("detach from network", network)?;
         let request = NetworkDisconnectRequest { container: container.to_owned(), force: Some(true) };

@@ -8,7 +8,11 @@ use std::time::Duration;
 
 use bollard::Docker;
 
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
+
+/// Three seconds in all: what lasts longer will not pass.
+const SETTLING_TRIES: u32 = 60;
+const SETTLING_PAUSE: Duration = Duration::from_millis(50);
 
 /// The runtimes that are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -91,6 +95,9 @@ impl Runtime {
     }
 
     /// Asks for version and architecture.
+    ///
+    /// # Errors
+    /// When the runtime does not answer.
     pub async fn info(&self) -> Result<Info> {
         let version = self.call("ask for the version", self.limits.call, self.docker.version()).await?;
         Ok(Info {
@@ -103,6 +110,9 @@ impl Runtime {
     }
 
     /// True answer or an error: is it there?
+    ///
+    /// # Errors
+    /// When the runtime does not answer.
     pub async fn ping(&self) -> Result<()> {
         self.call("reach the runtime", self.limits.call.min(Duration::from_secs(5)), self.docker.ping())
             .await
@@ -120,6 +130,30 @@ impl Runtime {
             Err(_) => Err(Error::timeout(what, limit)),
         }
     }
+}
+
+/// Asks until the answer is none of those that pass.
+pub(crate) async fn settled<T, F: Future<Output = Result<T>>>(
+    passes: fn(&Error) -> bool,
+    mut ask: impl FnMut() -> F,
+) -> Result<T> {
+    for _ in 0..SETTLING_TRIES {
+        match ask().await {
+            Err(error) if passes(&error) => tokio::time::sleep(SETTLING_PAUSE).await,
+            other => return other,
+        }
+    }
+    ask().await
+}
+
+/// Podman has passing states that Docker's API has no word for ("stopped", before its clean-up has run).
+pub(crate) fn is_unreadable(error: &Error) -> bool {
+    error.kind() == ErrorKind::Other && error.report().contains("unknown variant")
+}
+
+/// With Podman a container that is about to be removed fails every look at several that would show it.
+pub(crate) fn is_unsettled(error: &Error) -> bool {
+    error.kind() == ErrorKind::Broken || is_unreadable(error)
 }
 
 /// Runtimes speak Go's names of architectures.

@@ -20,6 +20,9 @@ impl Runtime {
     ///
     /// Left alone: other instances' things, what is labelled persistent, what another living process made,
     /// and networks that are in use. What an owner that still exists had before a restart stays, to be adopted.
+    ///
+    /// # Errors
+    /// When the runtime can't list or remove; what was removed before stays removed.
     pub async fn sweep(&self, instance: &str, kind: &str, alive: impl Fn(&str) -> bool) -> Result<Swept> {
         let mut swept = Swept::default();
         let ours = [(INSTANCE, instance), (KIND, kind)];
@@ -45,7 +48,9 @@ impl Runtime {
     }
 }
 
-fn is_left_over(labels: &BTreeMap<String, String>, alive: &impl Fn(&str) -> bool) -> bool {
+/// Whether what has these labels was made for an owner that is gone (`alive` is asked with its UID). What is labelled
+/// persistent and what another living process made is not.
+pub fn is_left_over(labels: &BTreeMap<String, String>, alive: &impl Fn(&str) -> bool) -> bool {
     if labels.get(PERSISTENT).is_some_and(|value| value == "true") {
         return false;
     }

@@ -14,3 +14,4 @@ pub(crate) mod report;
 pub mod runner;
 pub mod scope;
 pub(crate) mod status;
+pub(crate) mod wakes;

@@ -2,12 +2,7 @@
 
 pub(crate) use causeway_translate::grants::{Grants, Target, Users, advice, advice_for};
 
-use crate::framework::children::ChildKind;
+use crate::framework::{children::ChildKind, kinds::gateway};
 
-/// The grants' kind; watched, never made.
-pub(crate) const REFERENCE_GRANT: ChildKind = ChildKind {
-    group: "gateway.networking.k8s.io",
-    version: "v1",
-    kind: "ReferenceGrant",
-    plural: "referencegrants",
-};
+/// The grants' kind; watched, never made. The older version is all that OpenShift 4.20 to 4.22 has.
+pub(crate) const REFERENCE_GRANT: ChildKind = gateway("ReferenceGrant", "referencegrants", &["v1beta1"]);

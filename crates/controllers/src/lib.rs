@@ -8,6 +8,7 @@ pub mod containers;
 pub mod framework;
 mod grants;
 pub mod operator;
+mod pod_template;
 pub mod vlan;
 
 pub use operator::Operator;

@@ -17,7 +17,7 @@ use crate::{
         metrics::Metrics,
         runner::{self, Runner},
     },
-    vlan::{infra, proxy},
+    vlan::{dhcp, dns, infra, proxy, supply},
 };
 
 /// What an operator needs to know.
@@ -85,19 +85,41 @@ impl Operator {
     pub fn new(client: Client, config: Config, registry: &mut Registry) -> Self {
         let metrics = Metrics::register(registry.sub_registry_with_prefix("causeway_operator"));
         let health = Health::default();
-        let mut runner = Runner::new(client.clone(), config.runner.clone(), metrics.clone(), health.clone());
+        let mut runner_config = config.runner.clone();
+        if let Some(leader) = &config.leader {
+            // A lost lease can't wait for longer: another replica may lead by then.
+            runner_config.stop_within = runner_config.stop_within.min(leader.grace());
+        }
+        let mut runner = Runner::new(client.clone(), runner_config, metrics.clone(), health.clone());
         runner.register(infra::Controller::new(client.clone(), &config.identity));
         runner.register(proxy::Controller::new(client.clone(), config.proxy.clone(), &config.identity));
+        runner.register(dns::Controller::new(client.clone(), config.proxy.clone(), &config.identity));
+        runner.register(dhcp::Controller::new(client.clone(), config.proxy.clone(), &config.identity));
+        runner.register(supply::Controller::new(client.clone(), config.proxy.require_grants));
         let containers = &config.containers;
         let runtime = ContainerRuntime::new(containers.choice.clone(), containers.instance.clone());
         runner.register(network::Controller::new(client.clone(), runtime.clone(), &config.identity));
-        let settings = tunnel::Settings {
-            directory: containers.directory.clone(),
-            program: containers.program.clone(),
-            on_stop: containers.on_stop,
-            require_grants: config.proxy.require_grants,
-        };
-        runner.register(tunnel::Controller::new(client.clone(), runtime, settings, &config.identity));
+        if containers.choice.is_some() {
+            let settings = tunnel::Settings {
+                directory: containers.directory.clone(),
+                program: containers.program.clone(),
+                on_stop: containers.on_stop,
+                require_grants: config.proxy.require_grants,
+            };
+            let figures = tunnel::Figures::default();
+            registry
+                .sub_registry_with_prefix("causeway_tunnel")
+                .register_collector(Box::new(figures.clone()));
+            runner.register(tunnel::Controller::new(
+                client.clone(),
+                runtime,
+                settings,
+                figures,
+                &config.identity,
+            ));
+        } else {
+            runner.register(tunnel::switched_off::Controller::new(client.clone(), &config.identity));
+        }
         Self { client, config, runner, metrics, health }
     }
 
@@ -107,6 +129,9 @@ impl Operator {
     }
 
     /// Runs until `shutdown` is cancelled, then stops the controllers and releases the lease.
+    ///
+    /// # Errors
+    /// When a controller can't start or the lease is lost.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
         let result = match self.config.leader.clone() {
             None => self.lead_alone(&shutdown).await,
@@ -139,10 +164,10 @@ impl Operator {
                 end = elector.hold(shutdown) => Some(end),
                 () = &mut controllers => None,
             };
-            term.cancel();
-            let finished = end.is_none() || timeout(grace, controllers).await.is_ok();
-            if !finished {
-                tracing::warn!("some reconciles did not end in time and were aborted");
+            if end.is_some() {
+                term.cancel();
+                // Only then may the lease be given up: whoever leads next finds nobody writing.
+                controllers.await;
             }
             self.metrics.leads(false);
             match end {

@@ -1,4 +1,4 @@
-//! One JSON line per connection. Lines are written by a thread of their own: a slow disk or terminal never holds up
+//! One JSON line per connection, or per request where requests are looked at. Lines are written by a thread of their own: a slow disk or terminal never holds up
 //! a connection, and lines that do not fit into the queue are counted as lost.
 
 use std::io::Write;
@@ -61,7 +61,7 @@ impl Sender {
     }
 
     /// Whether the line will be written.
-    pub(crate) fn write(&self, line: &Line<'_>) -> bool {
+    pub(crate) fn write(&self, line: &impl Serialize) -> bool {
         let Some(queue) = &self.0 else { return true };
         let Ok(mut text) = serde_json::to_vec(line) else { return false };
         text.push(b'\n');

@@ -16,12 +16,16 @@ pub enum CloseReason {
     IdleTimeout,
     /// The client did not say in time what it wants.
     HandshakeTimeout,
+    /// Clients that have not said yet what they want take all the memory that they may.
+    HandshakeLimit,
     /// The client left before it said what it wants.
     ClientLeft,
     /// What began like a ClientHello is none.
     InvalidHello,
     /// The PROXY protocol header is missing or wrong.
     InvalidProxyHeader,
+    /// What should be a request is none.
+    InvalidRequest,
     /// Not TLS, on a listener that refuses that.
     Plaintext,
     /// TLS without a server name, on a listener that refuses that.
@@ -30,6 +34,8 @@ pub enum CloseReason {
     UnknownServerName,
     /// The route refuses whoever comes.
     Refused,
+    /// The client and this end of TLS did not agree.
+    TlsFailed,
     /// The client's address is not among those that may connect.
     SourceNotAllowed,
     /// The engine has as many connections as it may.
@@ -52,19 +58,22 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    pub(crate) const ALL: [Self; 21] = [
+    pub(crate) const ALL: [Self; 24] = [
         Self::Finished,
         Self::ClientReset,
         Self::EndpointReset,
         Self::IdleTimeout,
         Self::HandshakeTimeout,
+        Self::HandshakeLimit,
         Self::ClientLeft,
         Self::InvalidHello,
         Self::InvalidProxyHeader,
+        Self::InvalidRequest,
         Self::Plaintext,
         Self::NoServerName,
         Self::UnknownServerName,
         Self::Refused,
+        Self::TlsFailed,
         Self::SourceNotAllowed,
         Self::ConnectionLimit,
         Self::SourceLimit,
@@ -76,6 +85,11 @@ impl CloseReason {
         Self::Drained,
     ];
 
+    /// Whether the process as a whole had no room for it.
+    pub(crate) fn is_limit(self) -> bool {
+        matches!(self, Self::ConnectionLimit | Self::SourceLimit | Self::RateLimit | Self::HandshakeLimit)
+    }
+
     /// The word for it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -84,13 +98,16 @@ impl CloseReason {
             Self::EndpointReset => "endpointReset",
             Self::IdleTimeout => "idleTimeout",
             Self::HandshakeTimeout => "handshakeTimeout",
+            Self::HandshakeLimit => "handshakeLimit",
             Self::ClientLeft => "clientLeft",
             Self::InvalidHello => "invalidHello",
             Self::InvalidProxyHeader => "invalidProxyHeader",
+            Self::InvalidRequest => "invalidRequest",
             Self::Plaintext => "plaintext",
             Self::NoServerName => "noServerName",
             Self::UnknownServerName => "unknownServerName",
             Self::Refused => "refused",
+            Self::TlsFailed => "tlsFailed",
             Self::SourceNotAllowed => "sourceNotAllowed",
             Self::ConnectionLimit => "connectionLimit",
             Self::SourceLimit => "sourceLimit",

@@ -17,9 +17,11 @@ use tokio::time::{Instant, MissedTickBehavior, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::Clusters;
+use crate::engine::Options;
 use crate::handover::Handed;
-use crate::memory::{self, Memory};
+use crate::memory::Memory;
 use crate::status::Status;
+use crate::tls::Certificates;
 use crate::worker::{Command, Shared};
 use changes::ListenerChange;
 use clusters::ClusterSet;
@@ -73,6 +75,7 @@ pub(crate) struct Director {
     cores: Cores,
     status_tx: watch::Sender<Status>,
     handed_over: Arc<AtomicBool>,
+    certificates_rx: Option<watch::Receiver<Arc<Certificates>>>,
     /// The newest good plan, which all below is of.
     plan: Arc<Plan>,
     clusters: ClusterSet,
@@ -88,16 +91,23 @@ impl Director {
         clusters: Clusters,
         handed_over: Arc<AtomicBool>,
         inherited: Vec<Handed>,
+        options: &Options,
     ) -> Self {
         Self {
             clusters: ClusterSet::new(clusters),
-            listeners: ListenerSet::new(Arc::clone(&shared), cores.clone(), inherited),
+            listeners: ListenerSet::new(
+                Arc::clone(&shared),
+                cores.clone(),
+                inherited,
+                options.share_ports.clone(),
+            ),
             drains: Drains::default(),
             plan: Arc::default(),
             shared,
             cores,
             status_tx,
             handed_over,
+            certificates_rx: options.certificates.clone(),
         }
     }
 
@@ -112,6 +122,7 @@ impl Director {
         give_back.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut retry = None;
         plans_rx.mark_changed();
+        self.renew().await;
         while !stop.is_cancelled() {
             tokio::select! {
                 changed = plans_rx.changed(), if open => match changed {
@@ -124,11 +135,12 @@ impl Director {
                     // The source of plans is gone: the last one runs on.
                     Err(_) => open = false,
                 },
+                () = changed(&mut self.certificates_rx) => self.renew().await,
                 () = at(retry) => self.listen(&[]).await,
                 _ = give_back.tick() => {
                     if memory.is_time(self.shared.metrics.ended.get()) {
                         // It looks at every page of the process: not here, and not on a core.
-                        drop(tokio::task::spawn_blocking(memory::give_back));
+                        drop(tokio::task::spawn_blocking(causeway_base::memory::give_back));
                     }
                     continue;
                 }
@@ -177,9 +189,19 @@ impl Director {
         let before = self.status_tx.borrow().listeners.clone();
         let listeners = self.listeners.apply(&plan, changes, &self.clusters, &before).await;
         self.status_tx.send_modify(|status| {
+            status.missing_certificates = self.listeners.missing_certificates(&plan);
             status.plan = Some(plan);
             status.listeners = listeners;
         });
+    }
+
+    /// Takes the newest certificates into use.
+    async fn renew(&mut self) {
+        let Some(certificates_rx) = &mut self.certificates_rx else { return };
+        let certificates = Arc::clone(&certificates_rx.borrow_and_update());
+        self.listeners.renew(certificates, &self.plan, &self.clusters).await;
+        let missing = self.listeners.missing_certificates(&self.plan);
+        self.status_tx.send_modify(|status| status.missing_certificates = missing);
     }
 
     /// Ends what had its time.
@@ -210,6 +232,17 @@ impl Director {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
+}
+
+/// Waits until there are other certificates.
+async fn changed(certificates_rx: &mut Option<watch::Receiver<Arc<Certificates>>>) {
+    if let Some(rx) = certificates_rx
+        && rx.changed().await.is_ok()
+    {
+        return;
+    }
+    // Nobody has any, or whoever had them is gone.
+    std::future::pending::<()>().await;
 }
 
 async fn at(deadline: Option<Instant>) {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use causeway_base::lock;
 use causeway_ir::Plan;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -19,8 +20,10 @@ use crate::cluster::{Cluster, Clusters, Standing};
 use crate::director::{Cores, Director};
 use crate::handover::{Handed, Purpose};
 use crate::limits::Limits;
+use crate::listen::SharePorts;
 use crate::metrics::Metrics;
 use crate::status::{ClusterStatus, ConnectionStatus, EndpointStatus, Status};
+use crate::tls::{self, Certificates};
 use crate::worker::{self, Command, Shared};
 
 /// How an engine runs.
@@ -30,6 +33,11 @@ pub struct Options {
     pub workers: usize,
     /// Where the line of each connection goes.
     pub access_log: AccessLog,
+    /// When listeners may share their ports with another process of this user: a predecessor that is about to end and can't
+    /// hand its sockets over, and nobody else.
+    pub share_ports: SharePorts,
+    /// The certificates that plans name, the newest of a channel; by default none.
+    pub certificates: Option<watch::Receiver<Arc<Certificates>>>,
 }
 
 /// Why an engine can't start.
@@ -59,6 +67,7 @@ pub struct Handle {
     clusters: Clusters,
     cores: Cores,
     registry: Arc<Registry>,
+    plans_refused: Counter,
 }
 
 impl Engine {
@@ -86,6 +95,7 @@ impl Engine {
         inherited: Vec<Handed>,
     ) -> Result<Self, Error> {
         let metrics = Metrics::default();
+        let plans_refused = metrics.plans_refused.clone();
         let mut registry = Registry::default();
         let clusters = Clusters::default();
         metrics.register(&clusters, &mut registry);
@@ -93,6 +103,7 @@ impl Engine {
             metrics,
             limits: Limits::new(&causeway_ir::Limits::default()),
             access_log: access_log::start(&options.access_log).map_err(Error::OpenAccessLog)?,
+            tls: tls::Shared::default(),
         });
         let count = match options.workers {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -118,9 +129,10 @@ impl Engine {
             Arc::clone(&clusters),
             Arc::clone(&handed_over),
             inherited,
+            options,
         );
         let director = tokio::spawn(director.run(plans_rx, stop.clone()));
-        let handle = Handle { status_rx, clusters, cores, registry: Arc::new(registry) };
+        let handle = Handle { status_rx, clusters, cores, registry: Arc::new(registry), plans_refused };
         Ok(Self { handle, stop, handed_over, director, threads })
     }
 
@@ -200,6 +212,17 @@ impl Handle {
             }
         }
         all.into_iter().map(|(purpose, sockets)| Handed { purpose, sockets }).collect()
+    }
+
+    /// Leaves the datagrams of these listeners to a successor that has their sockets too; sessions still get their
+    /// answers. Connections may be taken by both until this engine stops.
+    pub fn leave_datagrams(&self, purposes: &[Purpose]) {
+        self.cores.tell(|| Command::LeaveDatagrams(purposes.to_vec()));
+    }
+
+    /// Counts a plan that was refused before it came here.
+    pub fn count_refused(&self) {
+        self.plans_refused.inc();
     }
 
     /// The established connections of all cores.

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use serde::{Deserialize, Serialize};
@@ -26,13 +27,41 @@ impl Transport {
     }
 }
 
-/// Opens a socket for each core.
+/// When listeners may share their ports with another process of this user; by default never.
+#[derive(Clone, Default)]
+pub struct SharePorts(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
+
+impl SharePorts {
+    /// Asked whenever a listener is opened: whether a predecessor, or a successor, may have its port.
+    pub fn when(is_shared: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(is_shared)))
+    }
+
+    pub(crate) fn now(&self) -> bool {
+        self.0.as_ref().is_some_and(|is_shared| is_shared())
+    }
+}
+
+impl std::fmt::Debug for SharePorts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("SharePorts").field(&self.0.is_some()).finish()
+    }
+}
+
+/// Opens a socket for each core, on ports that nobody else has unless they may be shared.
 ///
 /// # Errors
 /// If the address can't be had.
-pub(crate) fn open(transport: Transport, address: SocketAddr, count: usize) -> io::Result<Vec<OwnedFd>> {
-    // Without this another process of the same user could share the port unseen, and take half of the clients.
-    bind(transport, address, false)?;
+pub(crate) fn open(
+    transport: Transport,
+    address: SocketAddr,
+    count: usize,
+    share: bool,
+) -> io::Result<Vec<OwnedFd>> {
+    if !share {
+        // Without this another process of the same user could share the port unseen, and take half of the clients.
+        bind(transport, address, false)?;
+    }
     let first = bind(transport, address, true)?;
     let address = self::address(&first)?;
     let mut sockets = vec![first];
@@ -103,9 +132,17 @@ mod tests {
 
     #[test]
     fn what_is_accepted_sends_without_delay() {
-        let sockets = open(Transport::Tcp, SocketAddr::from(([127, 0, 0, 1], 0)), 1).unwrap();
+        let sockets = open(Transport::Tcp, SocketAddr::from(([127, 0, 0, 1], 0)), 1, false).unwrap();
         let _client = std::net::TcpStream::connect(address(&sockets[0]).unwrap()).unwrap();
         let accepted = rustix::net::accept(&sockets[0]).unwrap();
         assert!(sockopt::tcp_nodelay(&accepted).unwrap());
+    }
+
+    #[test]
+    fn a_port_is_shared_only_with_one_who_is_about_to_leave() {
+        let old = open(Transport::Tcp, SocketAddr::from(([127, 0, 0, 1], 0)), 1, false).unwrap();
+        let at = address(&old[0]).unwrap();
+        assert_eq!(open(Transport::Tcp, at, 1, false).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert!(open(Transport::Tcp, at, 1, true).is_ok());
     }
 }

@@ -1,5 +1,4 @@
-//! Gives memory back to the system after many connections have ended: the allocator of glibc keeps what it once had
-//! in the arenas of its threads until it is asked.
+//! When memory is given back to the system: after many connections have ended.
 
 /// Closed connections that make it worth while.
 const WORTH: u64 = 1000;
@@ -24,21 +23,6 @@ impl Memory {
         is_time
     }
 }
-
-/// Gives free memory back.
-#[cfg(target_env = "gnu")]
-#[expect(unsafe_code, reason = "the standard library does not offer this function of the C library")]
-pub(crate) fn give_back() {
-    unsafe extern "C" {
-        /// Takes no pointer and may be called at any time from any thread.
-        safe fn malloc_trim(pad: usize) -> i32;
-    }
-    malloc_trim(0);
-}
-
-/// Other allocators give memory back by themselves.
-#[cfg(not(target_env = "gnu"))]
-pub(crate) fn give_back() {}
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@
 
 mod clusters;
 mod inline;
+mod times;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -17,15 +18,24 @@ use crate::close_reason::CloseReason;
 use crate::cluster::Clusters;
 use clusters::ClusterSeries;
 pub(crate) use inline::{Active, Counter as InlineCounter, HasActive, Held};
+use times::{AllTimes, Times};
 
 type Labels = Vec<(&'static str, String)>;
+
+/// What is counted by route.
+#[derive(Default)]
+struct ByRoute {
+    closed: Family<Labels, Counter>,
+    requests: Family<Labels, Counter>,
+    times: AllTimes,
+}
 
 /// All families.
 #[derive(Default)]
 pub(crate) struct Metrics {
     listener_active: Family<Labels, Gauge>,
     listener_total: Family<Labels, Counter>,
-    closed: Family<Labels, Counter>,
+    by_route: Arc<ByRoute>,
     /// Connections at this moment, those in handshake too.
     pub(crate) active: Gauge,
     /// Connections that are over, however they ended; not shown.
@@ -50,7 +60,17 @@ impl Metrics {
             self.listener_total.clone(),
         );
         r.register_collector(Box::new(ClusterSeries(Arc::clone(clusters))));
-        r.register("causeway_connections_closed", "Connections that ended, by reason", self.closed.clone());
+        r.register(
+            "causeway_connections_closed",
+            "Connections that ended, by reason",
+            self.by_route.closed.clone(),
+        );
+        r.register(
+            "causeway_requests",
+            "Requests that were answered, by class of status",
+            self.by_route.requests.clone(),
+        );
+        r.register_collector(Box::new(self.by_route.times.clone()));
         r.register("causeway_connections_active", "Connections at this moment", self.active.clone());
         r.register("causeway_accept_errors", "Failures to accept", self.accept_errors.clone());
         r.register("causeway_plans_applied", "Plans taken into use", self.plans_applied.clone());
@@ -73,10 +93,11 @@ impl Metrics {
 
     pub(crate) fn closes(&self, listener: &Arc<str>, route: &str) -> Closes {
         Closes {
-            family: self.closed.clone(),
+            by_route: Arc::clone(&self.by_route),
             listener: Arc::clone(listener),
             route: route.into(),
             counters: OnceLock::new(),
+            requests: OnceLock::new(),
             forgotten: AtomicBool::new(false),
         }
     }
@@ -102,6 +123,8 @@ pub(crate) struct ClusterMetrics {
     pub(crate) active: Active,
     pub(crate) total: InlineCounter,
     pub(crate) connect_failures: InlineCounter,
+    /// Attempts to have a request answered.
+    pub(crate) requests: InlineCounter,
     /// Connections that the endpoint reset before it said a word.
     pub(crate) early_resets: InlineCounter,
     /// Connections on which the endpoint never said a word until they idled out.
@@ -111,35 +134,73 @@ pub(crate) struct ClusterMetrics {
     pub(crate) bytes_down: InlineCounter,
 }
 
-/// Ends of connections of one route, by reason; a reason shows once it has happened.
+/// Ends of connections and requests of one route, by reason or class of status; each shows once it has happened.
 pub(crate) struct Closes {
-    family: Family<Labels, Counter>,
+    by_route: Arc<ByRoute>,
     listener: Arc<str>,
     route: Box<str>,
     counters: OnceLock<Box<[OnceLock<Counter>; CloseReason::ALL.len()]>>,
+    requests: OnceLock<Box<Requests>>,
     forgotten: AtomicBool,
+}
+
+/// The requests of one route.
+struct Requests {
+    classes: [OnceLock<Counter>; CLASSES.len()],
+    times: Arc<Times>,
 }
 
 impl Closes {
     pub(crate) fn count(&self, reason: CloseReason) {
         // The last connections of a removed route count for its listener: its own series are not shown again.
         if self.forgotten.load(Relaxed) {
-            self.family.get_or_create_owned(&labels(&self.listener, "", reason)).inc();
+            self.by_route.closed.get_or_create_owned(&labels(&self.listener, "", reason)).inc();
             return;
         }
-        let create = || self.family.get_or_create_owned(&labels(&self.listener, &self.route, reason));
+        let create =
+            || self.by_route.closed.get_or_create_owned(&labels(&self.listener, &self.route, reason));
         self.counters.get_or_init(Box::default)[reason as usize].get_or_init(create).inc();
+    }
+
+    /// Counts a request by the status of its answer and the milliseconds it took.
+    pub(crate) fn count_request(&self, status: u16, millis: u64) {
+        let class = CLASSES.len().min(usize::from(status / 100)).saturating_sub(1);
+        if self.forgotten.load(Relaxed) {
+            self.by_route.requests.get_or_create_owned(&request_labels(&self.listener, "", class)).inc();
+            return;
+        }
+        let labels = || request_labels(&self.listener, &self.route, class);
+        let create = || self.by_route.requests.get_or_create_owned(&labels());
+        let begin = || {
+            let times = self.by_route.times.of(&self.listener, &self.route);
+            Box::new(Requests { classes: Default::default(), times })
+        };
+        let requests = self.requests.get_or_init(begin);
+        requests.classes[class].get_or_init(create).inc();
+        requests.times.count(millis);
     }
 
     /// Takes the series out of the exposition.
     pub(crate) fn forget(&self) {
         self.forgotten.store(true, Relaxed);
+        if let Some(requests) = self.requests.get() {
+            self.by_route.times.forget(&self.listener, &self.route);
+            for class in (0..CLASSES.len()).filter(|class| requests.classes[*class].get().is_some()) {
+                self.by_route.requests.remove(&request_labels(&self.listener, &self.route, class));
+            }
+        }
         let Some(counters) = self.counters.get() else { return };
         for reason in CloseReason::ALL.into_iter().filter(|reason| counters[*reason as usize].get().is_some())
         {
-            self.family.remove(&labels(&self.listener, &self.route, reason));
+            self.by_route.closed.remove(&labels(&self.listener, &self.route, reason));
         }
     }
+}
+
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+fn request_labels(listener: &str, route: &str, class: usize) -> Labels {
+    vec![("listener", listener.to_owned()), ("route", route.to_owned()), ("class", CLASSES[class].to_owned())]
 }
 
 fn labels(listener: &str, route: &str, reason: CloseReason) -> Labels {

@@ -22,6 +22,10 @@ impl Permit {
     /// # Errors
     /// Why it has to be refused; that is not counted yet.
     pub(crate) fn take(worker: &Rc<Worker>, listener: &Arc<Listener>) -> Result<Self, CloseReason> {
+        Self::count(worker, listener)?.in_time()
+    }
+
+    fn count(worker: &Rc<Worker>, listener: &Arc<Listener>) -> Result<Self, CloseReason> {
         listener.metrics.total.inc();
         listener.metrics.active.inc();
         let (metrics, limits) = (&worker.shared.metrics, &worker.shared.limits);
@@ -30,10 +34,12 @@ impl Permit {
         if before >= i64::from(limits.connections()) {
             return Err(CloseReason::ConnectionLimit);
         }
-        if !limits.admit() {
-            return Err(CloseReason::RateLimit);
-        }
         Ok(permit)
+    }
+
+    /// Within the rate of new connections.
+    fn in_time(self) -> Result<Self, CloseReason> {
+        if self.worker.shared.limits.admit() { Ok(self) } else { Err(CloseReason::RateLimit) }
     }
 
     /// The same for a client whose address is known.
@@ -45,12 +51,13 @@ impl Permit {
         worker: &Rc<Worker>,
         listener: &Arc<Listener>,
     ) -> Result<Self, CloseReason> {
-        let mut permit = Self::take(worker, listener)?;
+        let mut permit = Self::count(worker, listener)?;
         if !listener.allows(client) {
             return Err(CloseReason::SourceNotAllowed);
         }
-        permit.source = worker.shared.limits.enter(client)?;
-        Ok(permit)
+        permit.source = Some(worker.shared.limits.enter(client)?);
+        // Last: whoever is refused anyway must not use up the rate of those who are not.
+        permit.in_time()
     }
 }
 

@@ -17,6 +17,8 @@ pub struct Status {
     pub refused: Option<(Arc<Plan>, Vec<Problem>)>,
     /// The listeners of the plan that runs.
     pub listeners: Vec<ListenerStatus>,
+    /// Certificates that the plan names and nobody gave, each with its listener.
+    pub missing_certificates: Vec<(Name, Name)>,
     /// No new connections are taken; the engine is about to stop.
     pub draining: bool,
 }
@@ -33,6 +35,9 @@ impl Status {
         }
         let failed = |l: &ListenerStatus| l.error.as_ref().map(|e| format!("listener {}: {e}", l.name));
         missing.extend(self.listeners.iter().filter_map(failed));
+        let lacks =
+            |(listener, name): &(Name, Name)| format!("listener {listener}: there is no certificate {name}");
+        missing.extend(self.missing_certificates.iter().map(lacks));
         missing
     }
 

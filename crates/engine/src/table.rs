@@ -13,9 +13,10 @@ use causeway_ir::route::{NO_SERVER_NAME, PLAINTEXT, UNKNOWN_SERVER_NAME};
 use causeway_ir::{Action, Change, Limit, Pattern, Protocol, Refusal, TlsRoute};
 
 use crate::close_reason::CloseReason;
+use crate::http::{self, Router};
 use crate::listener::Listener;
 use names::NameMap;
-pub(crate) use route::{Destination, Route, RouteShared};
+pub(crate) use route::{Destination, Route, RouteShared, Terminated};
 
 pub(crate) struct Table {
     pub(crate) listener: Arc<Listener>,
@@ -31,6 +32,8 @@ pub(crate) enum Mode {
     /// All go the same way; nothing is read first, so servers may speak first.
     Plain(Arc<Route>),
     Tls(Names),
+    /// By request.
+    Http(Router<Arc<http::Route>>),
 }
 
 #[derive(Clone)]
@@ -46,6 +49,22 @@ pub(crate) struct Names {
 pub(crate) enum Verdict {
     Route(Arc<Route>),
     Refuse(CloseReason, Refusal),
+}
+
+impl Verdict {
+    fn route(&self) -> Option<&Arc<Route>> {
+        match self {
+            Self::Route(route) => Some(route),
+            Self::Refuse(..) => None,
+        }
+    }
+}
+
+/// What requests come in.
+pub(crate) enum Within {
+    Clear,
+    /// TLS that ended here, for a server name if the client said one.
+    Tls(Option<Arc<str>>),
 }
 
 /// Makes a route from its name, action and limit; `None` if the plan is not valid.
@@ -72,15 +91,30 @@ impl Table {
                 Mode::Plain(make(&route.name.shared(), &route.action, route.connection_limit)?)
             }
             Protocol::Tls(tls) => Mode::Tls(Names::compile(tls, basis, make)?),
-            Protocol::Http(_) => return None,
+            Protocol::Http(http) => Mode::Http(Router::compile(http, |route| {
+                let name = route.name.shared();
+                http::Route::compile(route, |action| make(&name, action, None)).map(Arc::new)
+            })?),
         };
         Some(Self { listener, mode })
+    }
+
+    /// The routes of the requests of a connection in clear text or, if its TLS ended here, by its server name.
+    pub(crate) fn requests(&self, within: &Within) -> Option<&Router<Arc<http::Route>>> {
+        match (&self.mode, within) {
+            (Mode::Http(router), Within::Clear) => Some(router),
+            (Mode::Tls(names), Within::Tls(name)) => match &names.route(name.as_deref())?.destination {
+                Destination::Terminate(terminated) => Some(&terminated.requests),
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     /// The names, if it has some.
     pub(crate) fn names(&self) -> Option<&Names> {
         match &self.mode {
-            Mode::Plain(_) => None,
+            Mode::Plain(_) | Mode::Http(_) => None,
             Mode::Tls(names) => Some(names),
         }
     }
@@ -118,11 +152,21 @@ impl Names {
         Some(Self { exact, below, no_name, unknown, plaintext })
     }
 
+    /// The route of a TLS client.
+    fn route(&self, server_name: Option<&str>) -> Option<&Arc<Route>> {
+        let Some(name) = server_name else { return self.no_name.route() };
+        self.by_name(name).or_else(|| self.unknown.route())
+    }
+
     /// The verdict on a TLS client.
     pub(crate) fn find(&self, server_name: Option<&str>) -> Verdict {
         let Some(name) = server_name else { return self.no_name.clone() };
+        self.by_name(name).map_or_else(|| self.unknown.clone(), |route| Verdict::Route(Arc::clone(route)))
+    }
+
+    fn by_name(&self, name: &str) -> Option<&Arc<Route>> {
         if let Some(route) = self.exact.get(name) {
-            return Verdict::Route(Arc::clone(route));
+            return Some(route);
         }
         let mut rest = name;
         while let Some((_, domain)) = rest.split_once('.') {
@@ -130,11 +174,11 @@ impl Names {
                 break;
             }
             if let Some(route) = self.below.get(domain) {
-                return Verdict::Route(Arc::clone(route));
+                return Some(route);
             }
             rest = domain;
         }
-        self.unknown.clone()
+        None
     }
 
     /// The verdict on a client that does not speak TLS.

@@ -12,4 +12,6 @@ mod socket;
 mod upstream;
 
 pub(crate) use accept::{Listening, serve};
-pub(crate) use upstream::is_local;
+pub(crate) use downstream::Downstream;
+pub(crate) use socket::{Received, Socket};
+pub(crate) use upstream::{Upstream, is_local};

@@ -40,7 +40,7 @@ pub(crate) async fn serve(socket: Rc<UdpSocket>, table: CurrentTable, stop: Stop
         let Ok((count, client)) = received else { continue };
         let known = sessions.borrow().get(&client).cloned();
         let session = match known {
-            Some(session) if session.is_fit() => session,
+            Some(session) if session.is_fit(&table.borrow()) => session,
             old => {
                 if let Some(old) = old {
                     sessions.borrow_mut().remove(&client);
@@ -82,10 +82,13 @@ async fn begin(
     worker: &Rc<Worker>,
 ) -> Option<Rc<Session>> {
     let listener = Arc::clone(&table.listener);
-    let permit = match Permit::take_for(client.ip(), worker, &listener) {
+    let permit = Permit::take_for(client.ip(), worker, &listener)
+        .and_then(|permit| Ok((permit, worker.shared.limits.begin_session()?)));
+    let permit = match permit {
         Ok(permit) => permit,
         Err(reason) => {
             listener.metrics.closed.count(reason);
+            worker.shared.limits.tell(&listener.name, reason);
             return None;
         }
     };

@@ -24,7 +24,7 @@ use crate::metrics::Metrics;
 use crate::status::ConnectionStatus;
 use crate::table::{CurrentTable, Table};
 use crate::workspace::Workspace;
-use crate::{tcp, udp};
+use crate::{http, tcp, tls, udp};
 
 /// How often idle connections are looked for.
 const SWEEP: Duration = Duration::from_millis(500);
@@ -50,6 +50,8 @@ pub(crate) enum Command {
         id: SocketId,
         handed_over: bool,
     },
+    /// Take no more datagrams for these purposes; the sockets stay open.
+    LeaveDatagrams(Vec<Purpose>),
     /// End the connections of routes whose time is over, or all.
     Drain {
         all: bool,
@@ -68,6 +70,7 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     pub(crate) limits: Limits,
     pub(crate) access_log: access_log::Sender,
+    pub(crate) tls: tls::Shared,
 }
 
 /// What the connections of one core share.
@@ -75,10 +78,17 @@ pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) connections: Rc<Connections>,
     pub(crate) workspace: Workspace,
+    /// Clients between two requests.
+    pub(crate) waiting: Rc<http::Waiting>,
+    /// Connections to endpoints between two requests.
+    pub(crate) pool: http::Pool,
+    /// Copies of requests under way.
+    pub(crate) mirrors: http::Mirrors,
 }
 
 struct Listening {
     purpose: Arc<Purpose>,
+    is_udp: bool,
     socket: Rc<dyn AsFd>,
     table: CurrentTable,
     stop: Stop,
@@ -123,7 +133,14 @@ pub(crate) fn start(
 }
 
 async fn run(shared: Arc<Shared>, mut command_rx: mpsc::UnboundedReceiver<Command>) {
-    let worker = Rc::new(Worker { shared, connections: Rc::default(), workspace: Workspace::default() });
+    let worker = Rc::new(Worker {
+        shared,
+        connections: Rc::default(),
+        workspace: Workspace::default(),
+        waiting: Rc::default(),
+        pool: http::Pool::default(),
+        mirrors: http::Mirrors::default(),
+    });
     let mut listening = Listeners::new();
     let mut sweep = tokio::time::interval(SWEEP);
     sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -133,7 +150,11 @@ async fn run(shared: Arc<Shared>, mut command_rx: mpsc::UnboundedReceiver<Comman
                 Some(Command::Quit) | None => return,
                 Some(command) => execute(command, &mut listening, &worker).await,
             },
-            _ = sweep.tick() => worker.connections.sweep(),
+            _ = sweep.tick() => {
+                worker.connections.sweep();
+                worker.waiting.sweep();
+                worker.pool.sweep();
+            }
         }
     }
 }
@@ -157,6 +178,14 @@ async fn execute(command: Command, listening: &mut Listeners, worker: &Rc<Worker
                 stop.told.cancel();
                 // A panic in the task has been reported; the socket is closed either way.
                 let _ = task.await;
+            }
+            worker.waiting.wake_all();
+        }
+        Command::LeaveDatagrams(purposes) => {
+            let left = |l: &&Listening| l.is_udp && purposes.contains(&l.purpose);
+            for listening in listening.values().flatten().filter(left) {
+                listening.stop.handed_over.set(true);
+                listening.stop.told.cancel();
             }
         }
         Command::Drain { all } => worker.connections.drain(all),
@@ -194,5 +223,5 @@ fn listen(
             (socket, task)
         }
     };
-    Ok(Listening { purpose, socket, table, stop, task })
+    Ok(Listening { purpose, is_udp: transport == Transport::Udp, socket, table, stop, task })
 }

@@ -2,6 +2,7 @@
 
 use std::cell::{RefCell, RefMut};
 
+use crate::http::Buffers;
 use crate::tcp::copy::Pipes;
 
 /// As large as the largest datagram.
@@ -10,11 +11,17 @@ const BUFFER: usize = 64 << 10;
 pub(crate) struct Workspace {
     buffer: RefCell<Box<[u8]>>,
     pub(crate) pipes: Pipes,
+    /// For requests and answers.
+    pub(crate) buffers: Buffers,
 }
 
 impl Default for Workspace {
     fn default() -> Self {
-        Self { buffer: RefCell::new(vec![0; BUFFER].into()), pipes: Pipes::default() }
+        Self {
+            buffer: RefCell::new(vec![0; BUFFER].into()),
+            pipes: Pipes::default(),
+            buffers: Buffers::default(),
+        }
     }
 }
 

@@ -185,6 +185,9 @@ impl Default for Ejection {
 pub struct HealthCheck {
     /// What to ask.
     pub kind: HealthCheckKind,
+    /// The name to ask for with kind `tls`; default none, which servers may refuse that have only certificates for names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_name: Option<Name>,
     /// Between two checks of an endpoint; default 5s.
     #[serde(default = "interval")]
     pub interval: Period,
@@ -204,6 +207,7 @@ impl HealthCheck {
     pub fn new(kind: HealthCheckKind) -> Self {
         Self {
             kind,
+            server_name: None,
             interval: interval(),
             timeout: timeout(),
             unhealthy_after: unhealthy_after(),

@@ -8,6 +8,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
 
 /// Reads a duration, or says what to write instead.
+///
+/// # Errors
+/// What is wrong and what to write, when it is none.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a duration: write a number and a unit, like 250ms, 5s, 1h30m");
     let mut rest = text.trim();

@@ -6,8 +6,8 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::diff::Keyed;
-use crate::http::Http;
-use crate::{Action, ConnectionRoute, Name, Tls, TlsRoute};
+use crate::http::{Http, HttpRoute};
+use crate::{Action, ConnectionRoute, Name, Tls, TlsRoute, networks};
 
 /// An address to listen on and the routes behind it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub struct Listener {
     #[serde(deserialize_with = "bind")]
     pub bind: SocketAddr,
     /// Who may connect; default everybody.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "networks::some")]
     pub allowed_sources: Vec<IpNet>,
     /// Connections begin with a PROXY protocol header that names the true client; default they don't.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,7 +33,7 @@ pub struct Listener {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AcceptProxyProtocol {
     /// The peers that send one; a connection from elsewhere is closed. Default everybody.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "networks::some")]
     pub from: Vec<IpNet>,
 }
 
@@ -72,6 +72,11 @@ impl Listener {
     /// The routes by server name; empty for a listener that does not look at it.
     pub fn tls_routes(&self) -> &[TlsRoute] {
         if let Protocol::Tls(tls) = &self.protocol { &tls.routes } else { &[] }
+    }
+
+    /// The routes of requests; empty for a listener that does not look at them.
+    pub fn http_routes(&self) -> &[HttpRoute] {
+        if let Protocol::Http(http) = &self.protocol { &http.routes } else { &[] }
     }
 
     /// How many routes it has.

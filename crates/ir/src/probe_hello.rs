@@ -4,12 +4,17 @@
 /// The start of a record with a handshake, whatever the version: a ServerHello, or the wish for another key share.
 pub const ANSWER: &[u8] = &[22, 3];
 
-/// A ClientHello for TLS 1.2 and 1.3 that offers no key share: the server may choose everything.
-pub fn bytes() -> Vec<u8> {
+/// A ClientHello for TLS 1.2 and 1.3 that offers no key share: the server may choose everything. It asks for this name, if
+/// there is one.
+pub fn bytes(server_name: Option<&str>) -> Vec<u8> {
     const CIPHERS: [u16; 9] = [0x1301, 0x1302, 0x1303, 0xc02b, 0xc02f, 0xc02c, 0xc030, 0xcca9, 0xcca8];
     let sized = |body: Vec<u8>| [(body.len() as u16).to_be_bytes().to_vec(), body].concat();
     let extension = |kind: u16, body: &[u8]| [kind.to_be_bytes().to_vec(), sized(body.to_vec())].concat();
+    let names = server_name.map_or_else(Vec::new, |name| {
+        extension(0, &sized([vec![0], sized(name.as_bytes().to_vec())].concat()))
+    });
     let extensions = [
+        names,
         extension(10, &[0, 6, 0, 29, 0, 23, 0, 24]), // groups: x25519, P-256, P-384
         extension(11, &[1, 0]),                      // uncompressed points
         extension(13, &[0, 14, 4, 3, 5, 3, 6, 3, 8, 4, 8, 5, 8, 6, 8, 7]), // signatures
@@ -34,7 +39,13 @@ mod tests {
 
     #[test]
     fn every_length_fits_what_follows() {
-        let bytes = bytes();
+        for name in [None, Some("a.test")] {
+            let bytes = bytes(name);
+            every_length_of(&bytes);
+        }
+    }
+
+    fn every_length_of(bytes: &[u8]) {
         let length = |at: usize| usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
         assert_eq!(bytes[..3], [22, 3, 1]);
         assert_eq!(length(3), bytes.len() - 5, "record");

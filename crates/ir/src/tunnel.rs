@@ -1,5 +1,6 @@
 //! The plan of a container tunnel's host end: which client end to dial, and what to carry. A tunnel is a listener at the
-//! client end and a cluster of endpoints at the host end.
+//! client end and a cluster of endpoints at the host end. Beside the plan stands what the host end says of itself, and how
+//! it and the operator talk: one is a data plane, the other must not see any.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,7 +10,14 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::diff::Keyed;
-use crate::{Endpoint, Limit, Name, Period, Problem};
+use crate::{Endpoint, Limit, Name, Period, Problem, networks};
+
+mod any_version;
+pub mod files;
+pub mod protocol;
+mod status;
+
+pub use status::{Counters, LinkState, TunnelState};
 
 /// A tunnel's number: from 1, chosen by whoever asks for the tunnel, and never used for another.
 pub type TunnelId = u32;
@@ -53,7 +61,7 @@ pub struct Tunnel {
     #[serde(default)]
     pub port: Port,
     /// Who may use it; default everybody on the network.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "networks::some")]
     pub allowed_sources: Vec<IpNet>,
     /// Streams at a time; default 10,000.
     #[serde(default = "max_streams")]

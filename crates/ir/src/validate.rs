@@ -100,11 +100,14 @@ impl Plan {
         found.0
     }
 
-    /// What runs, but perhaps not as its author thinks: wildcards within wildcards that lead elsewhere.
+    /// What runs, but perhaps not as its author thinks: wildcards within wildcards that lead elsewhere, networks that are
+    /// written as an address in them, and rules for clients that anybody can pretend to be.
     pub fn warnings(&self) -> Vec<Problem> {
         let mut found = Findings::default();
         for (i, listener) in self.listeners.iter().enumerate() {
+            warnings::addresses_in_networks(&mut found, i, listener);
             warnings::nested_wildcards(&mut found, i, listener);
+            warnings::believed_headers(&mut found, i, listener, &self.limits);
         }
         found.0
     }

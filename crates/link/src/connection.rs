@@ -87,6 +87,8 @@ pub struct Connection {
     /// Opened and not yet understood.
     early: Vec<u8>,
     peer: String,
+    /// How old the other end's certificate is, where that is known.
+    peer_age: Duration,
     greeting: Vec<u8>,
 }
 
@@ -111,6 +113,7 @@ impl Connection {
             received: Received::default(),
             early: Vec::new(),
             peer: String::new(),
+            peer_age: Duration::MAX,
             greeting: Vec::new(),
         };
         connection.shake().await?;
@@ -140,6 +143,7 @@ impl Connection {
         }
         let shown = state.peer_certificates().and_then(<[_]>::first);
         self.peer = shown.and_then(identity::name_of).unwrap_or_default();
+        self.peer_age = shown.and_then(identity::age_of).unwrap_or(Duration::MAX);
         Ok(())
     }
 
@@ -195,6 +199,11 @@ impl Connection {
     /// The name in the other end's certificate.
     pub fn peer(&self) -> &str {
         &self.peer
+    }
+
+    /// How long until the other end's certificate has this age.
+    pub fn peer_until_age(&self, age: Duration) -> Duration {
+        age.saturating_sub(self.peer_age)
     }
 
     /// What the other end said first.

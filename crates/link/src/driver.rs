@@ -5,17 +5,18 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use causeway_base::memory;
 use tokio::net::TcpStream;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use crate::frame::{self, Decoder, Frame};
 use crate::inbound::Broken;
 use crate::link::{Handler, Incoming, Link};
+use crate::socket;
 use crate::stream::Shared;
 use crate::tls::{self, Outgoing, Received, Tls};
-use crate::{memory, socket};
 
 /// How much is read from the connection at once.
 const READ: usize = 256 << 10;
@@ -25,8 +26,9 @@ const BATCH: usize = 16 << 10;
 const ROUNDS: usize = 8;
 /// How often to look whether the other end is still there, and how far away it is.
 const BEAT: Duration = Duration::from_millis(500);
-/// Silence after which it is taken for gone. TCP alone would try for minutes, and go on long after the way is free.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Beats in a row without a word after which it is taken for gone. TCP alone would try for minutes, and go on long after
+/// the way is free. Beats are counted, not time: an end that could not look for a while has not heard for as long.
+const PATIENCE: u32 = 6;
 /// Idle streams are looked for every so many beats.
 const BEATS_PER_SWEEP: u32 = 10;
 /// How long the other end has to take what was sent before the link closes.
@@ -100,12 +102,15 @@ pub struct Driver {
     gave_turn: bool,
     beat: Interval,
     beats: u32,
-    heard: Instant,
+    /// Beats since the other end was heard.
+    silence: u32,
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
         self.link.close("the end was stopped");
+        // Streams may keep the link for a while, to deliver what came before its end.
+        self.link.outbox.discard();
     }
 }
 
@@ -135,7 +140,7 @@ impl Driver {
             gave_turn: false,
             beat,
             beats: 0,
-            heard: Instant::now(),
+            silence: 0,
         }
     }
 
@@ -208,7 +213,8 @@ impl Driver {
         if count == 0 {
             return Err(Ended::Closed);
         }
-        self.heard = Instant::now();
+        // Whatever comes is a sign of life: what the other end asks may wait behind data for a while.
+        self.silence = 0;
         self.received.add(count);
         self.open()?;
         if self.received.len() > READ {
@@ -272,9 +278,9 @@ impl Driver {
 
     fn poll_beat(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
         while self.beat.poll_tick(cx).is_ready() {
-            let silence = self.heard.elapsed();
-            if silence > PATIENCE {
-                return Poll::Ready(Ended::Silent(silence));
+            self.silence += 1;
+            if self.silence > PATIENCE {
+                return Poll::Ready(Ended::Silent(BEAT * PATIENCE));
             }
             self.link.tick();
             self.link.outbox.put(&Frame::Ping { stamp: self.link.stamp() });

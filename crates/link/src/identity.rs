@@ -98,6 +98,9 @@ impl std::fmt::Debug for Authority {
 
 impl Authority {
     /// A new one, with a key of its own.
+    ///
+    /// # Errors
+    /// When no key can be made.
     pub fn new() -> Result<Self, Error> {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "Causeway link");
@@ -116,6 +119,9 @@ impl Authority {
     }
 
     /// Reads what [`Self::to_pem`] gave.
+    ///
+    /// # Errors
+    /// When a part is missing or is no certificate or key.
     pub fn from_pem(pem: &str) -> Result<Self, Error> {
         let (certificate, key) = (section(pem, "CERTIFICATE", 0), section(pem, "PRIVATE KEY", 0));
         let missing = |what| Error::Missing { what, source: rustls::pki_types::pem::Error::NoItemsFound };
@@ -185,6 +191,9 @@ impl Identity {
     }
 
     /// Reads what [`Self::to_pem`] gave.
+    ///
+    /// # Errors
+    /// When a part is missing or is no certificate or key.
     pub fn from_pem(pem: &str) -> Result<Self, Error> {
         let missing = |what| Error::Missing { what, source: rustls::pki_types::pem::Error::NoItemsFound };
         Ok(Self {
@@ -279,6 +288,15 @@ pub(crate) fn name_of(certificate: &CertificateDer<'_>) -> Option<String> {
     })
 }
 
+/// How old a certificate is, by its last day; nothing is known of one that can't be read.
+pub(crate) fn age_of(certificate: &CertificateDer<'_>) -> Option<Duration> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    let ends = u64::try_from(certificate.validity().not_after.timestamp()).ok()?;
+    let issued = SystemTime::UNIX_EPOCH + Duration::from_secs(ends).checked_sub(LIFETIME)?;
+    // One from the future is new.
+    Some(SystemTime::now().duration_since(issued).unwrap_or_default())
+}
+
 /// A text that nobody can guess.
 ///
 /// # Errors
@@ -312,6 +330,21 @@ mod tests {
         let (chain, _) = identity.chain().expect("a certificate");
         assert_eq!(name_of(&chain[0]).as_deref(), Some("laptop-7"));
         assert_eq!(name_of(&CertificateDer::from(vec![1, 2, 3])), None);
+    }
+
+    #[test]
+    fn a_certificate_tells_its_age() {
+        let authority = Authority::new().expect("keys");
+        let key = KeyPair::generate().expect("a key");
+        let mut params = Role::Listener.params("box").expect("a name");
+        let old = Duration::from_hours(24 * 20);
+        params.not_after = (SystemTime::now() + LIFETIME - old).into();
+        let certificate = params.signed_by(&key, &authority.issuer().expect("keys")).expect("signed");
+        let age = age_of(certificate.der()).expect("readable");
+        assert!(age >= old && age < old + Duration::from_mins(1), "{age:?}");
+        let (chain, _) = authority.issue(Role::Listener, "box").expect("keys").chain().expect("a chain");
+        assert!(age_of(&chain[0]).expect("readable") < Duration::from_mins(1));
+        assert_eq!(age_of(&CertificateDer::from(vec![1, 2, 3])), None);
     }
 
     #[test]

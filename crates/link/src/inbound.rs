@@ -2,12 +2,12 @@
 //! datagram, to a function. Only what can't go on at once is kept, at most one window.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
 
 use crate::socket;
+use crate::waiting::Waiting;
 use crate::window::Window;
 
 /// Where a stream's bytes go.
@@ -20,6 +20,8 @@ pub(crate) enum Sink {
     Socket(Arc<TcpStream>),
     /// Whole datagrams to a function.
     Datagrams(crate::flow::Sink),
+    /// Nowhere: the socket takes no more. What its peer said before is still to be read.
+    Gone,
 }
 
 /// How a stream broke off. What came before is still delivered unless this end gave up.
@@ -38,6 +40,8 @@ pub(crate) enum Broken {
 pub(crate) struct Inbound {
     pub(crate) sink: Sink,
     pub(crate) queue: VecDeque<u8>,
+    /// What the queue takes of the process's memory.
+    waiting: Waiting,
     pub(crate) window: Window,
     /// Nothing more will come.
     pub(crate) fin: bool,
@@ -50,13 +54,15 @@ pub(crate) struct Inbound {
 pub(crate) enum Delivery {
     /// So many bytes have gone on; the rest is kept.
     Taken(usize),
-    /// It can't go on: the socket failed, or the other end sends more than it may.
+    /// The socket takes no more.
+    Nowhere,
+    /// It can't go on: the other end sends more than it may, or too much waits here already.
     Failed,
 }
 
 impl Inbound {
-    pub(crate) fn new(sink: Sink) -> Self {
-        Self { sink, ..Self::default() }
+    pub(crate) fn new(sink: Sink, waiting: Waiting) -> Self {
+        Self { sink, waiting, ..Self::default() }
     }
 
     /// Takes a piece; `last` ends its frame.
@@ -76,25 +82,43 @@ impl Inbound {
                 }
                 return Delivery::Taken(0);
             }
-            Sink::Socket(socket) if self.queue.is_empty() => match socket::send(socket, piece, !last) {
-                Ok(sent) => sent,
-                Err(_) => return Delivery::Failed,
-            },
+            Sink::Socket(socket) if self.queue.is_empty() => {
+                let Ok(sent) = socket::send(socket, piece, !last) else {
+                    self.lose_sink();
+                    return Delivery::Nowhere;
+                };
+                sent
+            }
+            Sink::Gone => return Delivery::Taken(piece.len()),
             Sink::Socket(_) | Sink::Reader => 0,
         };
         let kept = &piece[sent..];
-        if self.queue.len() + kept.len() > self.window.size() as usize {
+        let queued = self.queue.len() + kept.len();
+        if queued > self.window.size() as usize || !self.waiting.set(queued) {
             return Delivery::Failed;
         }
         self.queue.extend(kept);
         Delivery::Taken(sent)
     }
 
-    /// Writes what is kept as far as the socket takes it; says how much that was.
-    pub(crate) fn flush(&mut self, socket: &TcpStream) -> io::Result<usize> {
-        let sent = socket::send_both(socket, self.queue.as_slices())?;
+    /// Writes what is kept as far as the socket takes it; says how much that was. To a socket that takes no more all of it
+    /// is gone.
+    pub(crate) fn flush(&mut self, socket: &TcpStream) -> usize {
+        let Ok(sent) = socket::send_both(socket, self.queue.as_slices()) else { return self.lose_sink() };
         self.consume(sent);
-        Ok(sent)
+        sent
+    }
+
+    /// The socket takes no more; says how much is gone with it.
+    fn lose_sink(&mut self) -> usize {
+        let lost = self.queue.len();
+        self.consume(lost);
+        self.sink = Sink::Gone;
+        lost
+    }
+
+    pub(crate) fn has_lost_sink(&self) -> bool {
+        matches!(self.sink, Sink::Gone)
     }
 
     /// Drops what was taken from the front; a queue that is empty gives its memory back.
@@ -104,5 +128,12 @@ impl Inbound {
         } else {
             self.queue.drain(..count);
         }
+        self.waiting.set(self.queue.len());
+    }
+
+    /// Lets go of what nobody will take any more.
+    pub(crate) fn clear(&mut self) {
+        self.sink = Sink::Reader;
+        self.consume(self.queue.len());
     }
 }

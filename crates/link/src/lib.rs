@@ -25,6 +25,7 @@ mod socket;
 mod stream;
 mod tls;
 mod traffic;
+mod waiting;
 mod window;
 
 pub use connection::{Connection, Error};

@@ -1,16 +1,17 @@
 //! The end that listens, for any number of peers. Strangers get no further than the handshake, and can't keep others
 //! from theirs.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use causeway_base::Throttle;
 use causeway_base::lock::lock;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -21,9 +22,13 @@ use crate::tls::Tls;
 
 /// A handshake that takes longer is not from a peer.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Handshakes at the same time from one address: a stranger can use up neither the descriptors nor the turns of the
-/// peers, which come from addresses of their own.
-const HANDSHAKES: usize = 16;
+/// Handshakes at the same time, from one address and in all: a stranger can't use up the descriptors. Nor can it keep a
+/// peer out that comes from the same address, as everybody does behind a port that a container runtime publishes: the
+/// newest takes the place of the oldest, and a peer needs its place for milliseconds.
+const FROM_ONE: usize = 16;
+const FROM_ALL: usize = 256;
+/// Refusals are told once in this time.
+const TELL: Duration = Duration::from_secs(10);
 /// Connections that wait for [`Listener::accept`].
 const BACKLOG: usize = 16;
 /// A pause after the kernel could not accept, for example for want of descriptors.
@@ -99,6 +104,7 @@ impl Listener {
 
 async fn accept(listener: TcpListener, credentials: Credentials, ready_tx: mpsc::Sender<Connection>) {
     let handshakes = Arc::new(Handshakes::default());
+    let refusals = Arc::new(Throttle::new(TELL));
     loop {
         let (socket, from) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -108,18 +114,23 @@ async fn accept(listener: TcpListener, credentials: Credentials, ready_tx: mpsc:
                 continue;
             }
         };
-        // Closed at once: a peer comes again.
-        let Some(handshake) = handshakes.begin(from.ip()) else { continue };
+        let mut handshake = handshakes.begin(from.ip());
         let (config, ready_tx) = (lock(&credentials.0).clone(), ready_tx.clone());
+        let refusals = refusals.clone();
         tokio::spawn(async move {
-            let established = timeout(HANDSHAKE, establish(socket, config)).await;
+            let established = tokio::select! {
+                established = timeout(HANDSHAKE, establish(socket, config)) => established,
+                _ = &mut handshake.displaced => return,
+            };
             drop(handshake);
             match established.unwrap_or(Err(Error::Timeout(HANDSHAKE))) {
                 // Without a receiver the listener is gone, and so is the connection.
                 Ok(connection) => drop(ready_tx.send(connection).await),
                 Err(error) => {
-                    let error: &dyn std::error::Error = &error;
-                    tracing::warn!(%from, error, "refused a connection that is not a peer's");
+                    if let Some(refused) = refusals.pass() {
+                        let error: &dyn std::error::Error = &error;
+                        tracing::warn!(%from, refused, error, "refused a connection that is not a peer's");
+                    }
                 }
             }
         });
@@ -131,37 +142,75 @@ async fn establish(socket: TcpStream, config: Arc<ServerConfig>) -> Result<Conne
     Connection::establish(socket, Tls::server(config)?, Role::Listener, &[]).await
 }
 
-/// Handshakes under way, by address.
+/// Handshakes under way, the oldest first.
 #[derive(Default)]
-struct Handshakes(Mutex<HashMap<IpAddr, usize>>);
+struct Handshakes(Mutex<Places>);
+
+#[derive(Default)]
+struct Places {
+    next: u64,
+    taken: BTreeMap<u64, (IpAddr, oneshot::Sender<()>)>,
+}
 
 impl Handshakes {
-    /// Counts one more, unless that address has too many.
-    fn begin(self: &Arc<Self>, from: IpAddr) -> Option<Underway> {
-        let mut counts = lock(&self.0);
-        let count = counts.entry(from).or_default();
-        if *count == HANDSHAKES {
-            return None;
+    /// Gives one more its place, that of another if there is none left.
+    fn begin(self: &Arc<Self>, from: IpAddr) -> Underway {
+        let mut places = lock(&self.0);
+        let oldest_of = |from: Option<IpAddr>, most: usize| {
+            let mut numbers =
+                places.taken.iter().filter(|(_, place)| from.is_none_or(|from| place.0 == from));
+            let oldest = *numbers.next()?.0;
+            (numbers.count() + 1 >= most).then_some(oldest)
+        };
+        let displaced = oldest_of(Some(from), FROM_ONE).or_else(|| oldest_of(None, FROM_ALL));
+        // Dropped, it tells the one that has to go.
+        if let Some(number) = displaced {
+            places.taken.remove(&number);
         }
-        *count += 1;
-        Some(Underway { all: self.clone(), from })
+        let number = places.next;
+        places.next += 1;
+        let (displace_tx, displaced) = oneshot::channel();
+        places.taken.insert(number, (from, displace_tx));
+        Underway { all: self.clone(), number, displaced }
     }
 }
 
 /// One handshake under way.
 struct Underway {
     all: Arc<Handshakes>,
-    from: IpAddr,
+    number: u64,
+    /// Ends when another has its place.
+    displaced: oneshot::Receiver<()>,
 }
 
 impl Drop for Underway {
     fn drop(&mut self) {
-        let mut counts = lock(&self.all.0);
-        if let Some(count) = counts.get_mut(&self.from) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.from);
-            }
-        }
+        lock(&self.all.0).taken.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot::error::TryRecvError;
+
+    use super::*;
+
+    #[test]
+    fn the_newest_takes_the_place_of_the_oldest() {
+        let handshakes = Arc::new(Handshakes::default());
+        let address = |last: u8| IpAddr::from([10, 0, 0, last]);
+        let is_displaced = |one: &mut Underway| one.displaced.try_recv() == Err(TryRecvError::Closed);
+        let mut other = handshakes.begin(address(2));
+        let mut all: Vec<_> = (0..FROM_ONE).map(|_| handshakes.begin(address(1))).collect();
+        assert!(!all.iter_mut().any(is_displaced));
+        let mut newest = handshakes.begin(address(1));
+        assert!(is_displaced(&mut all[0]) && !all[1..].iter_mut().any(is_displaced));
+        assert!(!is_displaced(&mut newest) && !is_displaced(&mut other), "another address has its own");
+        drop((all, newest));
+        let mut crowd: Vec<_> = (0..FROM_ALL).map(|at| handshakes.begin(address((at / 8) as u8))).collect();
+        assert!(is_displaced(&mut other), "the oldest of all");
+        assert_eq!(crowd.iter_mut().filter_map(|one| is_displaced(one).then_some(())).count(), 0);
+        drop(crowd);
+        assert!(lock(&handshakes.0).taken.is_empty());
     }
 }

@@ -46,9 +46,13 @@ impl Outbox {
         }
     }
 
-    /// Whether `stream` may add data; if not, it is woken when it may.
+    /// Whether `stream` may add data; if not, it is woken when it may, or by the end of the link.
     pub(crate) fn has_room(&self, stream: &Arc<Shared>) -> bool {
         let mut inner = lock(&self.inner);
+        if inner.closed {
+            // Nobody empties it, so one on the list would stay there, and keep the link for ever.
+            return false;
+        }
         let room = inner.bytes.len() < FULL;
         if !room && !stream.waits_for_room.swap(true, Relaxed) {
             inner.waiting.push(stream.clone());
@@ -88,11 +92,45 @@ impl Outbox {
         drop(inner);
         wake(waiting);
     }
+
+    /// Drops what is left: nobody will send it.
+    pub(crate) fn discard(&self) {
+        lock(&self.inner).bytes = Vec::new();
+    }
 }
 
 fn wake(waiting: Vec<Arc<Shared>>) {
     for stream in waiting {
         stream.waits_for_room.store(false, Relaxed);
         stream.writer.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::identity::Role;
+    use crate::link::Link;
+    use crate::stream::Settings;
+
+    #[test]
+    fn a_link_that_ends_while_streams_wait_for_room_is_freed() {
+        let link = Arc::new(Link::new(Role::Dialer));
+        let settings =
+            Settings { idle_timeout: Duration::from_secs(1), traffic: Arc::default(), client: None };
+        let stream = link.open(b"", settings).unwrap();
+        while link.outbox.len() < FULL {
+            link.outbox.put(&Frame::Data { stream: 1, piece: &[7; 1000], last: true });
+        }
+        assert_eq!(stream.shared.allowance(), 0, "it waits");
+        link.close("lost");
+        // As every owner does, woken by that, before it looks whether its stream is broken off.
+        assert_eq!(stream.shared.allowance(), 0);
+        drop(stream);
+        let weak = Arc::downgrade(&link);
+        drop(link);
+        assert!(weak.upgrade().is_none());
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use causeway_base::socket::unacknowledged;
 use tokio::net::TcpStream;
 use tokio::time::{interval, timeout};
 
@@ -78,6 +79,7 @@ impl Relay {
         if matches!(written, Poll::Ready(Err(_))) {
             return self.fail();
         }
+        // Also from a socket that takes no more: its peer may have answered before it closed.
         if !self.stream.sent_fin && matches!(self.poll_read(cx), Poll::Ready(Err(_))) {
             return self.fail();
         }
@@ -85,6 +87,10 @@ impl Relay {
             return Poll::Ready(RelayEnd::Finished);
         }
         let inbound = self.stream.shared.inbound();
+        if self.stream.sent_fin && inbound.has_lost_sink() {
+            drop(inbound);
+            return self.fail();
+        }
         match &inbound.broken {
             None => Poll::Pending,
             // All that is left to do is to write what is here.
@@ -106,10 +112,10 @@ impl Relay {
         let mut inbound = shared.inbound();
         while !inbound.queue.is_empty() {
             ready!(self.socket.poll_write_ready(cx))?;
-            let sent = inbound.flush(&self.socket)?;
+            let sent = inbound.flush(&self.socket);
             shared.taken(&mut inbound, sent);
         }
-        if inbound.fin && !self.shut {
+        if inbound.fin && !self.shut && !inbound.has_lost_sink() {
             self.shut = true;
             socket::end_writing(&self.socket)?;
         }
@@ -132,6 +138,10 @@ impl Relay {
                 Poll::Ready(io::Result::Ok(count))
             });
             if ready!(count)? == 0 {
+                if shared.inbound().has_lost_sink() {
+                    // A reset, of which the kernel tells once, and has told the write.
+                    return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+                }
                 self.stream.send_fin();
                 return Poll::Ready(Ok(()));
             }
@@ -144,7 +154,7 @@ impl Relay {
     async fn deliver_tail(&mut self) -> io::Result<()> {
         poll_fn(|cx| self.poll_write(cx)).await?;
         let mut look = interval(LOOK);
-        while socket::unacknowledged(&self.socket) > 0 {
+        while unacknowledged(&self.socket) > 0 {
             look.tick().await;
         }
         Ok(())

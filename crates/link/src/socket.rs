@@ -121,14 +121,3 @@ fn write_with(
         (None, Ok(())) => Ok(0),
     }
 }
-
-/// Bytes that the peer has not acknowledged.
-#[expect(unsafe_code, reason = "rustix has no function for this ioctl")]
-pub(crate) fn unacknowledged(socket: &TcpStream) -> i32 {
-    const SIOCOUTQ: rustix::ioctl::Opcode = 0x5411;
-    // SAFETY: SIOCOUTQ on a socket writes one int and nothing else.
-    unsafe {
-        let question = rustix::ioctl::Getter::<SIOCOUTQ, i32>::new();
-        rustix::ioctl::ioctl(socket, question).unwrap_or(0)
-    }
-}

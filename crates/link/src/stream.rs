@@ -2,6 +2,7 @@
 //! socket (`relay`), past which no byte is copied here. An idle stream holds no buffer.
 
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,6 +17,7 @@ use crate::frame::{Frame, MAX_PAYLOAD};
 use crate::inbound::{Broken, Delivery, Inbound, Sink};
 use crate::link::Link;
 use crate::traffic::Traffic;
+use crate::waiting::Waiting;
 use crate::window;
 
 /// What is asked of a stream.
@@ -25,6 +27,8 @@ pub struct Settings {
     pub idle_timeout: Duration,
     /// Where its bytes are counted.
     pub traffic: Arc<Traffic>,
+    /// The client that it is for, whose share of memory its unread bytes take; none for what the ends say to each other.
+    pub client: Option<IpAddr>,
 }
 
 /// What the stream's owner and the link's driver share.
@@ -45,6 +49,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(id: u32, link: Arc<Link>, settings: Settings, sink: Sink) -> Self {
+        let inbound = Mutex::new(Inbound::new(sink, Waiting::of(settings.client)));
         Self {
             id,
             moved: AtomicU64::new(link.clock()),
@@ -54,7 +59,7 @@ impl Shared {
             reader: AtomicWaker::new(),
             writer: AtomicWaker::new(),
             waits_for_room: AtomicBool::new(false),
-            inbound: Mutex::new(Inbound::new(sink)),
+            inbound,
         }
     }
 
@@ -102,9 +107,10 @@ impl Shared {
         let mut inbound = self.inbound();
         match inbound.deliver(piece, last) {
             Delivery::Taken(count) => self.taken(&mut inbound, count),
+            Delivery::Nowhere => {}
             Delivery::Failed => inbound.broken = inbound.broken.take().or(Some(Broken::Here)),
         }
-        let wake = inbound.broken.is_some() || !inbound.queue.is_empty();
+        let wake = inbound.broken.is_some() || !inbound.queue.is_empty() || inbound.has_lost_sink();
         drop(inbound);
         if wake {
             self.reader.wake();
@@ -156,7 +162,7 @@ impl Shared {
         };
         // What comes from here on goes nowhere, and the socket is let go.
         inbound.broken.get_or_insert(Broken::Here);
-        inbound.sink = Sink::Reader;
+        inbound.clear();
         let extra = inbound.window.extra();
         drop(inbound);
         if !known {

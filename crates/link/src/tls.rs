@@ -240,13 +240,17 @@ fn open<C: Records, E: From<Error>>(
     out: &mut Outgoing,
     mut each: impl FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut used = 0;
+    let (mut used, mut failed) = (0, None);
     loop {
         let UnbufferedStatus { discard, state } = tls.process(received.from(used));
         match state.map_err(Error::from)? {
             ConnectionState::ReadTraffic(mut traffic) => {
                 while let Some(record) = traffic.next_record() {
-                    each(record.map_err(Error::from)?.payload)?;
+                    let record = record.map_err(Error::from)?;
+                    // What comes behind a failure is opened all the same: this end may still have something to say.
+                    if failed.is_none() {
+                        failed = each(record.payload).err();
+                    }
                 }
             }
             // An answer to a change of keys.
@@ -254,9 +258,12 @@ fn open<C: Records, E: From<Error>>(
             ConnectionState::TransmitTlsData(data) => data.done(),
             ConnectionState::WriteTraffic(_) => {
                 received.discard(used + discard);
-                return Ok(());
+                return failed.map_or(Ok(()), Err);
             }
-            _ => return Err(Error::Closed.into()),
+            _ => {
+                received.discard(used + discard);
+                return Err(failed.unwrap_or_else(|| Error::Closed.into()));
+            }
         }
         used += discard;
     }

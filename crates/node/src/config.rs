@@ -2,13 +2,14 @@
 
 use std::{
     ffi::OsString,
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     ops::RangeInclusive,
     path::PathBuf,
     time::Duration,
 };
 
 use causeway_containers::Choice;
+use tokio_util::sync::CancellationToken;
 
 /// How the node is set up; [`Config::new`] fills in the usual values.
 #[derive(Clone, Debug)]
@@ -31,11 +32,13 @@ pub struct Config {
     pub containers: Option<Choice>,
     /// A kubeconfig of this API server: children get its address, never its credentials.
     pub kubeconfig: PathBuf,
+    /// Where the API server is reached from pods that have a network namespace of their own; without it there are none.
+    pub attached_api: Option<SocketAddr>,
     /// The API server's CA certificate (PEM), handed to pods as `ca.crt`.
     pub ca_path: PathBuf,
     /// How the shim of a container, which keeps its log and its exit code, is started.
     pub shim: ShimCommand,
-    /// Which `command` a container may ask for.
+    /// What a container of Causeway's own image may run.
     pub commands: CommandPolicy,
     /// First delay after a crash; doubles up to `backoff_max`.
     pub backoff_base: Duration,
@@ -45,6 +48,8 @@ pub struct Config {
     pub backoff_reset: Duration,
     /// What happens to running pods when the node stops.
     pub on_shutdown: OnShutdown,
+    /// Cancelled when pods that are being stopped have had time enough.
+    pub cut_short: CancellationToken,
 }
 
 /// The command line that becomes a container's shim; the container's directory is appended to it.
@@ -65,11 +70,12 @@ pub struct ImageProgram {
     pub path: PathBuf,
 }
 
-/// Which `command` a container may ask for.
+/// What a container of Causeway's own image may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandPolicy {
-    /// Only `causeway` or a path that ends in `/causeway`: the image holds nothing else.
-    OwnBinary,
+    /// The binary alone, with one of these as its first argument. It runs as the user of the control plane: its other
+    /// subcommands could do whatever that user can.
+    Subcommands(&'static [&'static str]),
     /// Any program of the host; for tests.
     Any,
 }
@@ -77,8 +83,8 @@ pub enum CommandPolicy {
 /// What happens to running pods when the node stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnShutdown {
-    /// Stop every container within this time; the next start runs them again.
-    StopPods(Duration),
+    /// Stop every container within its pod's grace period; the next start runs them again.
+    StopPods,
     /// Leave them running; the next start adopts them.
     LeavePods,
 }
@@ -99,12 +105,14 @@ impl Config {
             programs: Vec::new(),
             containers: Some(Choice::Auto),
             kubeconfig: PathBuf::new(),
+            attached_api: None,
             ca_path: PathBuf::new(),
-            commands: CommandPolicy::OwnBinary,
+            commands: CommandPolicy::Subcommands(&[]),
             backoff_base: Duration::from_secs(10),
             backoff_max: Duration::from_mins(5),
             backoff_reset: Duration::from_mins(10),
-            on_shutdown: OnShutdown::StopPods(Duration::from_secs(10)),
+            on_shutdown: OnShutdown::StopPods,
+            cut_short: CancellationToken::new(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where a pod's things are on disk: `pods/NAMESPACE/NAME/UID/{address,volumes,containers/NAME/{root,0,1,…}}`.
+//! Where a pod's things are on disk: `pods/NAMESPACE/NAME/UID/{address,network-status,volumes,containers/NAME/{root,0,1,…}}`.
 
 use std::{
     fs, io,
@@ -31,15 +31,8 @@ impl PodDir {
 
     /// All pods that have left something on disk.
     pub(crate) fn all(data_dir: &Path) -> io::Result<Vec<Self>> {
-        let mut found = Vec::new();
-        for namespace in subdirectories(&data_dir.join("pods"))? {
-            for name in subdirectories(&data_dir.join("pods").join(&namespace))? {
-                for uid in subdirectories(&data_dir.join("pods").join(&namespace).join(&name))? {
-                    found.push(Self::new(data_dir, &namespace, &name, &uid));
-                }
-            }
-        }
-        Ok(found)
+        let named = by_uid(&data_dir.join("pods"))?.into_iter();
+        Ok(named.map(|[namespace, name, uid]| Self::new(data_dir, &namespace, &name, &uid)).collect())
     }
 
     /// The newest pod of this name.
@@ -63,16 +56,7 @@ impl PodDir {
 
     /// Removes everything of the pod, and the directories above it when they are empty.
     pub(crate) fn remove(&self) -> io::Result<()> {
-        match fs::remove_dir_all(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        for above in self.path.ancestors().skip(1).take(2) {
-            if fs::remove_dir(above).is_err() {
-                break;
-            }
-        }
-        Ok(())
+        remove_with_empty_parents(&self.path)
     }
 
     /// Holds the pod's address.
@@ -82,6 +66,11 @@ impl PodDir {
 
     pub(crate) fn write_address(&self, address: Ipv4Addr) -> io::Result<()> {
         file::replace(&self.address_file(), file::PRIVATE, format!("{address}\n").as_bytes())
+    }
+
+    /// Holds what was said of the networks that the pod is attached to; it is there when they are.
+    pub(crate) fn network_status(&self) -> PathBuf {
+        self.path.join("network-status")
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -116,11 +105,45 @@ impl PodDir {
     }
 }
 
+/// Removes `…/NAMESPACE/NAME/UID`, and the two directories above it when they are empty; what is not there is no failure.
+pub(crate) fn remove_with_empty_parents(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    for above in path.ancestors().skip(1).take(2) {
+        if fs::remove_dir(above).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Where the processes of a namespace's pods hand sockets over. Short, because the paths of sockets must be.
+pub(crate) fn handover_dir(data_dir: &Path, namespace: &str) -> io::Result<PathBuf> {
+    let path = data_dir.join("handover").join(namespace);
+    file::create_private_dir(&path)?;
+    Ok(path)
+}
+
 /// Creates a directory that a container's own user can read; a private one above it keeps others out.
 pub(crate) fn create_readable(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o755).create(path)?;
     // The umask has taken its part.
     fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+}
+
+/// The parts of every `NAMESPACE/NAME/UID` below a directory.
+pub(crate) fn by_uid(path: &Path) -> io::Result<Vec<[String; 3]>> {
+    let mut found = Vec::new();
+    for namespace in subdirectories(path)? {
+        for name in subdirectories(&path.join(&namespace))? {
+            for uid in subdirectories(&path.join(&namespace).join(&name))? {
+                found.push([namespace.clone(), name.clone(), uid]);
+            }
+        }
+    }
+    Ok(found)
 }
 
 fn subdirectories(path: &Path) -> io::Result<Vec<String>> {

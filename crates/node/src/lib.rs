@@ -16,7 +16,8 @@
 //! - Its ServiceAccount token, CA and namespace are in `CAUSEWAY_SERVICEACCOUNT_DIR`, and `KUBECONFIG` names a file
 //!   that uses them; `KUBERNETES_SERVICE_HOST` and `_PORT` are set as in a cluster.
 //! - It shares the host's network, with an address of its own on loopback: a program should listen on it (`status.podIP`
-//!   by the downward API). One that listens on every address takes its port from all pods.
+//!   by the downward API). One that listens on every address takes its port from all pods. A pod with attachments
+//!   (`k8s.v1.cni.cncf.io/networks`) has a network namespace of its own, and `net.*` sysctls of its own.
 //! - `securityContext`, resource limits, `readOnly` mounts and `hostPID`-like fields are accepted and not enforced.
 //!
 //! # Other images
@@ -32,11 +33,13 @@
 
 #![warn(unreachable_pub)]
 
+mod claims;
 mod config;
 mod endpoints;
 mod events;
 mod layout;
 pub mod logs;
+mod network;
 mod node;
 mod pod;
 mod process;
@@ -48,6 +51,12 @@ mod unverified;
 mod workload;
 
 pub use config::{CommandPolicy, Config, ImageProgram, OnShutdown, ShimCommand};
+/// Networks of this machine: bridges that pods have left, and machines for demos.
+pub mod networks {
+    pub use crate::network::{CARD, Machine, bridge_of, idle_bridges, in_new_network, remove_idle_bridges};
+}
+
 pub use logs::{LogError, LogOptions, LogReader};
 pub use node::{Node, NodeError};
+pub use pod::{LeftPod, end_pods, left_pods};
 pub use unverified::UnverifiedServer;

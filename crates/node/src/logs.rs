@@ -64,6 +64,9 @@ impl LogReader {
     }
 
     /// Starts reading; the stream ends at the end of the log, or with the container when following.
+    ///
+    /// # Errors
+    /// When the pod has no such container, or its log can't be read.
     pub async fn open(
         &self,
         namespace: &str,

@@ -8,10 +8,12 @@ use kube::{Client, config::Kubeconfig};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    claims,
     config::Config,
     endpoints,
     events::Recorder,
     layout::PodDir,
+    network,
     pod::{self, Addresses, ApiServer, Containers, Shared},
     registration, workload,
 };
@@ -34,6 +36,9 @@ pub struct Node {
 
 impl Node {
     /// A node with this setup; its data directory is made if it is not there.
+    ///
+    /// # Errors
+    /// When the directory can't be made or used.
     pub fn new(mut config: Config) -> Result<Self, NodeError> {
         let unusable = |source| NodeError::DataDir { path: config.data_dir.clone(), source };
         create_private_dir(&config.data_dir).map_err(unusable)?;
@@ -43,16 +48,26 @@ impl Node {
     }
 
     /// Runs pods, workloads and endpoints until `shutdown`; returns when the pods are at rest as the setup says.
+    ///
+    /// # Errors
+    /// When the node can't register itself or a part of it ends.
     pub async fn run(self, client: Client, shutdown: CancellationToken) -> Result<(), NodeError> {
         let config = self.config;
         let name = config.name.clone();
         let address = config.address;
         let pods = PodDir::all(&config.data_dir)
             .map_err(|source| NodeError::DataDir { path: config.data_dir.clone(), source })?;
+        let (data_dir, claimer) =
+            (config.data_dir.clone(), Recorder::new(client.clone(), "persistentvolume-controller", &name));
         let controllers = Recorder::new(client.clone(), "controller-manager", &name);
         let shared = Arc::new(Shared {
             recorder: Recorder::new(client.clone(), "kubelet", &name),
             api: api_server(&config),
+            attached_api: config.attached_api.map(|address| ApiServer {
+                url: format!("https://{address}"),
+                host: address.ip().to_string(),
+                port: address.port(),
+            }),
             machine: registration::capacity(),
             client: client.clone(),
             addresses: Addresses::load(config.pod_addresses.clone(), &pods),
@@ -64,9 +79,12 @@ impl Node {
         tokio::join!(
             Box::pin(registration::run(client.clone(), name, address, shutdown.clone())),
             Box::pin(within_grace(workload::run(client.clone(), controllers, shutdown.clone()), &shutdown)),
-            Box::pin(within_grace(endpoints::run(client, shutdown.clone()), &shutdown)),
+            Box::pin(within_grace(endpoints::run(client.clone(), shutdown.clone()), &shutdown)),
+            Box::pin(within_grace(claims::run(client, claimer, data_dir, shutdown.clone()), &shutdown)),
+            Box::pin(network::keep(shutdown.clone())),
             Box::pin(pod::run(shared, shutdown.clone())),
         );
+        network::remove_idle_bridges();
         Ok(())
     }
 }

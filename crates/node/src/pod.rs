@@ -3,6 +3,7 @@
 
 mod addresses;
 mod backoff;
+mod confine;
 mod env;
 mod fields;
 mod image;
@@ -17,6 +18,7 @@ mod status;
 mod stop;
 mod token;
 mod tracked;
+mod trust;
 mod volume;
 mod worker;
 
@@ -34,7 +36,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{Patch, PatchParams, PostParams},
+    api::PostParams,
     runtime::{WatchStreamExt, watcher},
 };
 use serde::de::DeserializeOwned;
@@ -46,6 +48,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+pub use self::orphans::{LeftPod, end_pods, left_pods};
 pub(crate) use self::{
     addresses::Addresses, runtime::Containers, runtime_container::CONTAINER as CONTAINER_LABEL,
 };
@@ -55,6 +58,9 @@ use self::{
     worker::{Update, Worker},
 };
 use crate::{config::Config, events::Recorder, workload::is_code};
+
+/// Between two tries to set up a pod.
+const SETUP_RETRY: Duration = Duration::from_secs(5);
 
 /// Where the API server is, as pods reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +76,8 @@ pub(crate) struct Shared {
     pub client: Client,
     pub recorder: Recorder,
     pub api: Option<ApiServer>,
+    /// As pods with a network namespace of their own reach it.
+    pub attached_api: Option<ApiServer>,
     pub addresses: Addresses,
     pub containers: Containers,
     /// CPUs and bytes of memory of this machine.
@@ -206,22 +214,45 @@ impl Pods {
             update_tx.send_replace(Update::Present(pod));
             return;
         }
-        let worker = match Worker::load(self.shared.clone(), pod.clone()) {
-            Ok(worker) => worker,
-            Err(error) => {
-                tracing::error!(
-                    pod = pod.name_any(),
-                    error = &error as &dyn Error,
-                    "cannot set up a pod's directory; is the data directory writable?"
-                );
-                return;
-            }
-        };
         let (update_tx, update_rx) = watch::channel(Update::Present(pod));
         self.known.insert(uid, update_tx);
-        self.tasks.spawn(worker.run(update_rx, self.change_tx.subscribe(), self.shutdown.clone()));
+        self.tasks.spawn(look_after(
+            self.shared.clone(),
+            update_rx,
+            self.change_tx.subscribe(),
+            self.shutdown.clone(),
+        ));
         // Finished tasks are collected as new ones come.
         while self.tasks.try_join_next().is_some() {}
+    }
+}
+
+/// Runs a pod's worker, as soon as the pod has a directory and an address; what is missing is told in Events.
+async fn look_after(
+    shared: Arc<Shared>,
+    mut update_rx: watch::Receiver<Update>,
+    changes: broadcast::Receiver<SourceRef>,
+    shutdown: CancellationToken,
+) {
+    loop {
+        let Update::Present(pod) = update_rx.borrow_and_update().clone() else { return };
+        let error = match Worker::load(shared.clone(), pod.clone()) {
+            Ok(worker) => return Box::pin(worker.run(update_rx, changes, shutdown)).await,
+            Err(error) => error,
+        };
+        let directory = shared.config.data_dir.display();
+        let message = format!("the pod can't be set up in {directory}: {error}");
+        tracing::error!(pod = pod.name_any(), namespace = pod.namespace(), message);
+        shared.recorder.warning(pod.as_ref(), "FailedCreatePodSandBox", &message).await;
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = sleep(spread(SETUP_RETRY)) => {}
+            changed = update_rx.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+            }
+        }
     }
 }
 
@@ -236,18 +267,9 @@ async fn place(shared: Arc<Shared>, pod: Arc<Pod>, shutdown: CancellationToken) 
             "metadata": {"name": name, "namespace": namespace, "uid": pod.uid()},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         });
-        let result = match pods
-            .create_subresource::<Value, Value>("binding", &name, &PostParams::default(), &binding)
-            .await
-        {
-            Err(error) if is_code(&error, 404) || is_code(&error, 405) => {
-                let patch = Patch::Merge(json!({"metadata": {"uid": pod.uid()}, "spec": {"nodeName": node}}));
-                pods.patch(&name, &PatchParams::default(), &patch).await.map(drop)
-            }
-            other => other.map(drop),
-        };
-        match result {
-            Ok(()) => {
+        let params = PostParams::default();
+        match pods.create_subresource::<Value, Value>("binding", &name, &params, &binding).await {
+            Ok(_) => {
                 let message = format!("Successfully assigned {namespace}/{name} to {node}");
                 shared.recorder.normal(pod.as_ref(), "Scheduled", &message).await;
                 return;

@@ -3,6 +3,7 @@
 //! back.
 
 mod address_events;
+mod resolvers;
 mod translate;
 
 use std::{error::Error, fmt::Debug, sync::Arc, time::Duration};
@@ -21,7 +22,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::{
     sync::{Notify, watch},
-    time::sleep,
+    time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +32,7 @@ use crate::events::Recorder;
 
 /// Changes come in groups (a Service, its slice, its pods): they are taken together.
 const DEBOUNCE: Duration = Duration::from_millis(20);
+const LOOK: Duration = Duration::from_secs(10);
 
 /// Publishes plans until `shutdown`, and records Events for the listeners that are reported to fail. While the API cannot
 /// be asked the last plan stays.
@@ -86,7 +88,8 @@ async fn publish(
         return;
     }
     loop {
-        let plan = translate(&services.state(), &slices.state());
+        let mut plan = translate(&services.state(), &slices.state());
+        resolvers::add(&mut plan);
         plan_tx.send_if_modified(|last| {
             if last.as_deref() == Some(&plan) {
                 return false;
@@ -94,7 +97,8 @@ async fn publish(
             *last = Some(Arc::new(plan));
             true
         });
-        changed.notified().await;
+        // The machine's resolvers change without a word.
+        let _ = timeout(LOOK, changed.notified()).await;
         sleep(DEBOUNCE).await;
     }
 }

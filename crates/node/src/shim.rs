@@ -3,6 +3,7 @@
 //! log nor its exit code.
 //!
 //! `run DIR` is the shim; `exec DIR` is the second stage that asks the kernel to die with its shim and then becomes the program.
+//! `enter NETWORK PROGRAM …` becomes a program in a network namespace, for probes and hooks.
 
 mod log;
 mod runtime_container;
@@ -27,7 +28,10 @@ use tokio::{
 };
 
 use self::log::{LogFile, Stream};
-use crate::process::{Exit, Identity, attempt::Attempt};
+use crate::{
+    network,
+    process::{Exit, Identity, attempt::Attempt},
+};
 
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 const EXEC_FAILED: u8 = 128;
@@ -36,8 +40,12 @@ const EXEC_FAILED: u8 = 128;
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args = args.into_iter();
     let stage = args.next().unwrap_or_default();
+    if stage == "enter" {
+        say(io::stderr(), &enter(args).to_string());
+        return ExitCode::from(EXEC_FAILED);
+    }
     let Some(attempt) = args.next().map(|dir| Attempt::at(PathBuf::from(dir))) else {
-        eprintln!("the shim is started by the node: pod-shim run|exec DIR");
+        say(io::stderr(), "the shim is started by the node: pod-shim run|exec DIR");
         return ExitCode::from(2);
     };
     let result = match stage.to_str() {
@@ -48,9 +56,20 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error}");
+            say(io::stderr(), &error.to_string());
             ExitCode::from(EXEC_FAILED)
         }
+    }
+}
+
+/// Becomes a program in a network namespace; only returns when that cannot be.
+fn enter(mut args: impl Iterator<Item = OsString>) -> Box<dyn Error> {
+    let (Some(network), Some(program)) = (args.next(), args.next()) else {
+        return "enter wants a network namespace and a program".into();
+    };
+    match network::enter(Path::new(&network)) {
+        Ok(()) => std::process::Command::new(program).args(args).exec().into(),
+        Err(error) => error.into(),
     }
 }
 
@@ -64,6 +83,11 @@ fn become_program(attempt: &Attempt) -> Box<dyn Error> {
             return Err("the shim is gone".into());
         }
         let launch = attempt.launch()?.ok_or("launch.json is missing")?;
+        if let Some(network) = &launch.network {
+            network::enter(network).map_err(|error| {
+                format!("cannot enter the network namespace {}: {error}", network.display())
+            })?;
+        }
         let error = std::process::Command::new(&launch.program)
             .args(&launch.args)
             .env_clear()
@@ -83,6 +107,8 @@ fn become_program(attempt: &Attempt) -> Box<dyn Error> {
 fn keep(attempt: &Attempt) -> Result<(), Box<dyn Error>> {
     // Out of the terminal's reach: Ctrl-C is for the node, which decides what its pods do then.
     setsid()?;
+    // Nor does what the node was given concern its pods, which outlive it.
+    causeway_containers::close_inherited();
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(keep_attempt(attempt))
 }
 
@@ -145,7 +171,7 @@ async fn keep_process(
         Err(error) => {
             let message = format!("cannot start the process: {error}");
             attempt.write_exit(&start_error(message.clone()))?;
-            println!("{message}");
+            say(io::stdout(), &message);
             return Ok(());
         }
     };
@@ -154,8 +180,7 @@ async fn keep_process(
         attempt.write_child(&identity)?;
     }
     let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());
-    println!("started");
-    io::stdout().flush()?;
+    say(io::stdout(), "started");
 
     let (mut out, mut err) = (vec![0u8; 32 * 1024], vec![0u8; 32 * 1024]);
     let status = loop {
@@ -186,6 +211,11 @@ async fn keep_process(
     log.finish();
     attempt.write_exit(&exit_of(status, attempt))?;
     Ok(())
+}
+
+/// Prints a line; the node that would read it may be gone, and the disk full.
+fn say(mut to: impl Write, line: &str) {
+    let _ = writeln!(to, "{line}").and_then(|()| to.flush());
 }
 
 /// Reads the node's line; false when the node died before it had recorded this shim.

@@ -7,9 +7,11 @@ use kube::api::ListParams;
 use kube::{Api, Client, Resource};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// An API server with nothing on disk, and a client of its administrator. It ends when this is dropped.
+/// An API server with nothing on disk, and clients of its administrator and of the operator, which has the rights that
+/// it has on a cluster. It ends when this is dropped.
 pub struct Cluster {
     pub client: Client,
+    pub operator: Client,
     _stop: DropGuard,
 }
 
@@ -21,7 +23,7 @@ impl Cluster {
     pub async fn start() -> Self {
         let stop = CancellationToken::new();
         let server = Server::start(Storage::Memory, stop.clone()).await.expect("the API server starts");
-        Self { client: server.client(), _stop: stop.drop_guard() }
+        Self { client: server.client(), operator: server.operator_client(), _stop: stop.drop_guard() }
     }
 
     /// Objects of one kind in the namespace `default`.

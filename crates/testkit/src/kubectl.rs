@@ -62,6 +62,32 @@ impl Kubectl {
         self.with_input(yaml, &["apply", "-f", "-"])
     }
 
+    /// Lets pods of the namespace have what reaches the machine; for administrators.
+    pub fn trust(&self) {
+        let namespace = if self.namespace.is_empty() { "default" } else { &self.namespace };
+        let level = "pod-security.kubernetes.io/enforce=privileged";
+        self.ok(&["label", "namespace", namespace, "--overwrite", level]);
+    }
+
+    /// Makes a Service of port 443 whose only endpoint is a port of this machine's loopback.
+    pub fn loopback_service(&self, name: &str, port: u16) {
+        let objects = format!(
+            "apiVersion: v1
+kind: Service
+metadata: {{name: {name}}}
+spec: {{ports: [{{port: 443, targetPort: {port}}}]}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: {name}-1, labels: {{kubernetes.io/service-name: {name}}}}}
+addressType: IPv4
+ports: [{{name: '', port: {port}}}]
+endpoints: [{{addresses: [127.0.0.1]}}]
+"
+        );
+        self.apply(&objects).ok();
+    }
+
     /// One value, by JSONPath without the braces: `.status.phase`.
     pub fn value(&self, object: &str, path: &str) -> String {
         self.ok(&["get", object, "-o", &format!("jsonpath={{{path}}}")])

@@ -1,22 +1,27 @@
-//! What tests of several crates need: waiting for a condition, an API server in the test's process, real daemons, the
-//! real kubectl and Envoy, the program under test, free ports and repeatable chance. A dev-dependency only.
+//! What tests of several crates need: waiting for a condition, an API server in the test's process, real daemons, a
+//! real Kubernetes, the real kubectl and Envoy, the program under test, free ports and repeatable chance. A dev-dependency only.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step of a test should panic")]
 
 #[cfg(feature = "api")]
 mod cluster;
 mod dice;
-mod peer;
+mod manifests;
 mod wait;
 
 pub mod blocking;
 pub mod daemon;
 pub mod envoy;
+pub mod fuzz;
 pub mod kubectl;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
+pub mod peer;
 pub mod port;
 pub mod server;
 
 #[cfg(feature = "api")]
 pub use cluster::Cluster;
 pub use dice::Dice;
+pub use manifests::deploy;
 pub use wait::{Answer, PATIENCE, eventually, patience, soon};

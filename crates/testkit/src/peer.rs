@@ -6,7 +6,7 @@ use std::io::Write as _;
 ///
 /// # Panics
 /// Where `CI=true`.
-pub(crate) fn skip(why: &str) {
+pub fn skip(why: &str) {
     let said = format!("skipped: {why}");
     assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{said}");
     // Straight to the stream: what a test prints is kept from the terminal.

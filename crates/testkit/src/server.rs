@@ -28,6 +28,9 @@ pub fn program() -> &'static str {
     &PROGRAM
 }
 
+/// A free port of the loopback.
+const ANYWHERE: &str = "127.0.0.1:0";
+
 /// One control plane and the directories around it.
 pub struct Server {
     root: PathBuf,
@@ -40,13 +43,16 @@ pub struct Server {
 /// The server that all tests of one binary share; each test takes a namespace of it.
 pub fn shared() -> &'static Server {
     static SHARED: OnceLock<Server> = OnceLock::new();
-    SHARED.get_or_init(|| {
-        let root = tempfile::tempdir().expect("a temporary directory").keep();
-        let mut server = Server::start_in(&root, &[]);
-        server.guard(true);
-        show_log_on_panic(root.join("log"));
-        server
-    })
+    SHARED.get_or_init(|| lasting(&[]))
+}
+
+/// One that is never dropped, such as that of a static: it goes with the program, and its directory too. `args` follow `up`.
+pub fn lasting(args: &[&str]) -> Server {
+    let root = tempfile::tempdir().expect("a temporary directory").keep();
+    let mut server = Server::start_in(&root, args);
+    server.guard(true);
+    show_log_on_panic(root.join("log"));
+    server
 }
 
 /// A test that fails says what the server said last.
@@ -67,23 +73,30 @@ impl Server {
     pub fn start(args: &[&str]) -> Self {
         let own = tempfile::tempdir().expect("a temporary directory");
         let root = own.path().to_owned();
-        Self::launch(Path::new(program()), &root, Some(own), args)
+        Self::launch(Path::new(program()), &root, Some(own), ANYWHERE, args)
     }
 
     /// Starts on a directory that the caller keeps, so that a later start finds what this one left.
     pub fn start_in(root: &Path, args: &[&str]) -> Self {
-        Self::launch(Path::new(program()), root, None, args)
+        Self::launch(Path::new(program()), root, None, ANYWHERE, args)
+    }
+
+    /// Starts again on such a directory, with the API where it was: pods that still run look for it there.
+    pub fn start_again_in(root: &Path, args: &[&str]) -> Self {
+        let log = std::fs::read_to_string(root.join("log")).expect("the log of the last start");
+        let address = url_in(&log).trim_start_matches("https://").to_owned();
+        Self::launch(Path::new(program()), root, None, &address, args)
     }
 
     /// The same, with another program than the one under test.
     pub fn start_program_in(program: &Path, root: &Path, args: &[&str]) -> Self {
-        Self::launch(program, root, None, args)
+        Self::launch(program, root, None, ANYWHERE, args)
     }
 
-    fn launch(program: &Path, root: &Path, own: Option<TempDir>, args: &[&str]) -> Self {
+    fn launch(program: &Path, root: &Path, own: Option<TempDir>, listen: &str, args: &[&str]) -> Self {
         std::fs::create_dir_all(root.join("home")).expect("a home for kubectl");
         let log = File::create(root.join("log")).expect("a log file");
-        let child = up_of(program, root)
+        let child = up_of(program, root, listen)
             .args(args)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle of the log"))
@@ -113,9 +126,7 @@ impl Server {
 
     /// `https://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
-        let log = self.log();
-        let line = log.lines().find_map(|line| line.strip_prefix("api "));
-        line.expect("the server says its address").trim().to_owned()
+        url_in(&self.log()).to_owned()
     }
 
     /// Process id of the control plane.
@@ -136,7 +147,18 @@ impl Server {
     /// kubectl in a namespace of that name, which is made now.
     pub fn namespace(&self, name: &str) -> Kubectl {
         let kubectl = Kubectl::new(&self.kubeconfig(), &self.root.join("home"), name);
-        kubectl.apply(&format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}}}\n")).ok();
+        let made = kubectl.apply(&format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}}}\n"));
+        // A test that shares the namespace may have been faster.
+        if !made.stderr.contains("(AlreadyExists)") {
+            made.ok();
+        }
+        kubectl
+    }
+
+    /// The same, of a namespace that the administrator trusts with the machine.
+    pub fn trusted_namespace(&self, name: &str) -> Kubectl {
+        let kubectl = self.namespace(name);
+        kubectl.trust();
         kubectl
     }
 
@@ -152,6 +174,11 @@ impl Server {
         self.child.wait().expect("the child can be waited for")
     }
 
+    /// Waits until it ends by itself.
+    pub fn wait(&mut self) -> ExitStatus {
+        eventually("the server ends", PATIENCE, || self.child.try_wait().expect("the child can be asked"))
+    }
+
     /// Replaces the guardian by one that also removes the directory.
     fn guard(&mut self, remove: bool) {
         let next = guardian(self.child.id(), remove.then_some(&self.root));
@@ -163,28 +190,43 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("--- log of {}\n{}", self.root.display(), self.log());
-        }
         if matches!(self.child.try_wait(), Ok(None)) {
             self.stop();
         }
         let _ = self.guardian.kill();
         let _ = self.guardian.wait();
+        if std::thread::panicking() {
+            eprintln!("--- log of {}\n{}", self.root.display(), self.log());
+            return;
+        }
+        // Whatever a test makes the operator do, it must have the right to on a cluster too.
+        let log = self.log();
+        let refused = |line: &&str| {
+            let is_refusal = line.contains("cannot ") || line.contains("attempting to grant");
+            line.contains("system:serviceaccount:causeway-system:causeway-operator") && is_refusal
+        };
+        if let Some(line) = log.lines().find(refused) {
+            panic!("deploy/operator.yaml lacks a right that the operator needs: {line}");
+        }
     }
+}
+
+fn url_in(log: &str) -> &str {
+    let line = log.lines().find_map(|line| line.strip_prefix("api "));
+    line.expect("the server says its address").trim()
 }
 
 /// The command that starts a control plane under `root`, on a free port.
 pub fn up(root: &Path) -> Command {
-    up_of(Path::new(program()), root)
+    up_of(Path::new(program()), root, ANYWHERE)
 }
 
-fn up_of(program: &Path, root: &Path) -> Command {
+fn up_of(program: &Path, root: &Path, listen: &str) -> Command {
     let mut command = Command::new(program);
     command.env_remove("CAUSEWAY_LOG").env("HOME", root.join("home"));
     // What a test finds must not depend on the machine; one that wants a runtime names it.
     command.env("CAUSEWAY_CONTAINER_RUNTIME", "none");
-    command.args(["up", "--listen", "127.0.0.1:0", "--data-dir"]).arg(root.join("data"));
+    command.args(["up", "--listen", listen, "--data-dir"]).arg(root.join("data"));
     command
 }
 

@@ -9,6 +9,9 @@ use kube::{ResourceExt, core::DynamicObject};
 
 pub use gateway_api::referencegrants::ReferenceGrant;
 
+/// Services that an advice names.
+const MOST_NAMED: usize = 5;
+
 /// Objects of one kind in one namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Users<'a> {
@@ -32,8 +35,14 @@ pub struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    fn service(name: &'a str) -> Self {
+    /// A Service, to be a client of.
+    pub fn service(name: &'a str) -> Self {
         Self { group: "", kind: "Service", name }
+    }
+
+    /// The EndpointSlices of a Service, to be written.
+    pub fn slices_of(service: &'a str) -> Self {
+        Self { group: "discovery.k8s.io", kind: "EndpointSlice", name: service }
     }
 }
 
@@ -67,6 +76,11 @@ impl Grants {
         self.permit_object(users, namespace, Target::service(service))
     }
 
+    /// Whether the users may forward to every Service of `namespace`, now and later.
+    pub fn permit_all(&self, users: Users<'_>, namespace: &str) -> bool {
+        self.permit_object(users, namespace, Target::service(""))
+    }
+
     /// Whether the users may use this object of `namespace`.
     pub fn permit_object(&self, users: Users<'_>, namespace: &str, target: Target<'_>) -> bool {
         users.namespace == namespace
@@ -89,24 +103,38 @@ fn gives(grant: &ReferenceGrantSpec, users: Users<'_>, target: Target<'_>) -> bo
         })
 }
 
-/// What to do where a grant is missing for Services.
+/// What to do where a grant is missing for Services; of many, a few are named.
 pub fn advice(users: Users<'_>, namespace: &str, services: &BTreeSet<&str>) -> String {
-    let services: Vec<_> = services.iter().copied().collect();
-    advice_for(users, namespace, "Service", &services)
+    let mut names: Vec<String> = services.iter().take(MOST_NAMED).map(|name| (*name).to_owned()).collect();
+    if services.len() > MOST_NAMED {
+        names.push(format!("and {} more", services.len() - MOST_NAMED));
+    }
+    let kind = if services.len() == 1 { "Service" } else { "Services" };
+    let missing = format!(
+        "does not let {}s of namespace {} use its {kind} {}",
+        users.kind,
+        users.namespace,
+        names.join(", ")
+    );
+    advise(users, namespace, &missing, r#"group "", kind Service"#)
 }
 
-/// What to do where a grant is missing for objects of this kind.
-pub fn advice_for(users: Users<'_>, namespace: &str, kind: &str, names: &[&str]) -> String {
-    let plural = if names.len() == 1 { "" } else { "s" };
+/// What to do where a grant is missing for this object.
+pub fn advice_for(users: Users<'_>, namespace: &str, target: Target<'_>) -> String {
+    let Target { group, kind, name } = target;
+    let what = match kind {
+        "EndpointSlice" => format!("write the EndpointSlices of its Service {name}"),
+        _ => format!("use its {kind} {name}"),
+    };
+    let missing = format!("does not let {}s of namespace {} {what}", users.kind, users.namespace);
+    advise(users, namespace, &missing, &format!("group {group}, kind {kind}"))
+}
+
+fn advise(users: Users<'_>, namespace: &str, missing: &str, to: &str) -> String {
     format!(
-        "namespace {namespace} does not let {}s of namespace {} use its {kind}{plural} {}: create a ReferenceGrant in \
-         {namespace} from group {}, kind {}, namespace {} to {kind}",
-        users.kind,
-        users.namespace,
-        names.join(", "),
-        users.group,
-        users.kind,
-        users.namespace,
+        "namespace {namespace} {missing}: create a ReferenceGrant in {namespace} (apiVersion \
+         gateway.networking.k8s.io/v1) from group {}, kind {}, namespace {} to {to}",
+        users.group, users.kind, users.namespace,
     )
 }
 
@@ -159,6 +187,13 @@ mod tests {
                 "{from} {to} {namespace}/{service}"
             );
         }
+    }
+
+    #[test]
+    fn one_service_is_not_all_of_them() {
+        let to = |to: Value| grants(&json!({ "from": [from("ProxyServer", "edge")], "to": [to] }));
+        assert!(to(json!({ "group": "", "kind": "Service" })).permit_all(EDGE, "apps"));
+        assert!(!to(json!({ "group": "", "kind": "Service", "name": "web" })).permit_all(EDGE, "apps"));
     }
 
     #[test]

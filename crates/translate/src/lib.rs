@@ -3,7 +3,10 @@
 
 #![warn(missing_docs, unreachable_pub)]
 
+pub mod dhcp;
+pub mod dns;
 pub mod endpoints;
 pub mod grants;
 pub mod proxy;
+mod server;
 pub mod services;

@@ -4,10 +4,11 @@
 pub mod bootstrap;
 pub mod references;
 mod resolve;
+pub mod routes;
 mod translate;
 mod valid;
 mod validate;
 
-pub use translate::{BackendState, Bind, Network, Translation, cluster_name, translate};
+pub use translate::{BackendState, Bind, Network, RouteState, Translation, cluster_name, translate};
 pub use valid::{Backend, Listener, Valid};
-pub use validate::{Entry, Finding, HEALTH_PORT, bare_address, check_backends, validate};
+pub use validate::{Entry, Finding, HEALTH_PORT, bare_address, check_backends, validate, with_prefix};

@@ -1,11 +1,13 @@
 //! Services with their EndpointSlices as they were last read, by namespace and name, and which of them the objects of
 //! another namespace may use.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Service;
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use causeway_base::well_known::SERVICE_NAME_LABEL;
+use k8s_openapi::api::core::v1::{Service, ServiceSpec};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
 use crate::endpoints;
@@ -31,8 +33,28 @@ impl std::fmt::Display for ServiceRef {
 pub struct Services {
     objects: HashMap<ServiceRef, Arc<Service>>,
     slices: HashMap<ServiceRef, Vec<Arc<EndpointSlice>>>,
-    grants: Option<Grants>,
+    consent: Consent,
     unread: BTreeMap<String, String>,
+}
+
+/// Which Services of other namespaces may be used.
+#[derive(Debug, Clone, Default)]
+enum Consent {
+    #[default]
+    All,
+    Granted(Grants),
+    Given(Given),
+}
+
+/// What other namespaces have agreed to, as somebody else has found out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Given {
+    /// Namespaces with all their Services.
+    pub namespaces: BTreeSet<String>,
+    /// Single Services.
+    pub services: BTreeSet<ServiceRef>,
+    /// Namespaces that can't agree to anything: there are none of these names.
+    pub missing: BTreeSet<String>,
 }
 
 impl Services {
@@ -58,7 +80,14 @@ impl Services {
     /// The same, but in other namespaces only what these grants name may be used.
     #[must_use]
     pub fn granted_by(mut self, grants: Grants) -> Self {
-        self.grants = Some(grants);
+        self.consent = Consent::Granted(grants);
+        self
+    }
+
+    /// The same, but in other namespaces only what was given may be used.
+    #[must_use]
+    pub fn given(mut self, given: Given) -> Self {
+        self.consent = Consent::Given(given);
         self
     }
 
@@ -71,7 +100,20 @@ impl Services {
 
     /// Whether these users may use the Service.
     pub fn permit(&self, users: Users<'_>, service: &ServiceRef) -> bool {
-        self.grants.as_ref().is_none_or(|grants| grants.permit(users, &service.namespace, &service.name))
+        match &self.consent {
+            Consent::All => true,
+            Consent::Granted(grants) => grants.permit(users, &service.namespace, &service.name),
+            Consent::Given(given) => {
+                users.namespace == service.namespace
+                    || given.namespaces.contains(&service.namespace)
+                    || given.services.contains(service)
+            }
+        }
+    }
+
+    /// Whether it is known that there is no such namespace.
+    pub fn is_missing(&self, namespace: &str) -> bool {
+        matches!(&self.consent, Consent::Given(given) if given.missing.contains(namespace))
     }
 
     /// Why a namespace can't be read at the moment.
@@ -88,4 +130,38 @@ impl Services {
     pub fn slices(&self, service: &ServiceRef) -> impl Iterator<Item = &EndpointSlice> + Clone {
         self.slices.get(service).into_iter().flatten().map(|slice| &**slice)
     }
+}
+
+/// The part of a Service that a plan is made of.
+pub fn bare_service(service: &Service) -> Service {
+    let spec = service.spec.as_ref().map(|spec| ServiceSpec {
+        ports: spec.ports.clone(),
+        type_: spec.type_.clone(),
+        publish_not_ready_addresses: spec.publish_not_ready_addresses,
+        ..ServiceSpec::default()
+    });
+    Service { metadata: bare_metadata(&service.metadata), spec, status: None }
+}
+
+/// The part of a slice that a plan is made of.
+pub fn bare_slice(slice: &EndpointSlice) -> EndpointSlice {
+    let bare = |endpoint: &Endpoint| Endpoint {
+        addresses: endpoint.addresses.clone(),
+        conditions: endpoint.conditions.clone(),
+        ..Endpoint::default()
+    };
+    let label = slice.labels().get_key_value(SERVICE_NAME_LABEL);
+    EndpointSlice {
+        metadata: ObjectMeta {
+            labels: label.map(|(key, value)| [(key.clone(), value.clone())].into()),
+            ..bare_metadata(&slice.metadata)
+        },
+        address_type: slice.address_type.clone(),
+        endpoints: slice.endpoints.iter().map(bare).collect(),
+        ports: slice.ports.clone(),
+    }
+}
+
+fn bare_metadata(metadata: &ObjectMeta) -> ObjectMeta {
+    ObjectMeta { name: metadata.name.clone(), namespace: metadata.namespace.clone(), ..ObjectMeta::default() }
 }

@@ -1,4 +1,4 @@
-//! The container's end: it listens for the host on two ports, does what the host says on the first, and carries the
+//! The client end: it listens for the host on two ports, does what the host says on the first, and carries the
 //! clients of its tunnels over the links that the host makes to the second. It decides nothing by itself.
 
 use std::io;
@@ -7,15 +7,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use causeway_base::file;
 use causeway_base::lock::lock;
-use causeway_link::{Connection, Credentials, Identity, IdentityError, Link, Listener};
+use causeway_base::{Throttle, file};
+use causeway_link::{Connection, Credentials, Identity, IdentityError, Link, Listener, token};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::driven::{Driven, NoStreams};
+use crate::places::Places;
 
 mod datagrams;
 mod entrance;
@@ -25,10 +26,12 @@ use entrance::Entrances;
 
 /// How long the links may take to end in order.
 const CLOSING: Duration = Duration::from_secs(3);
+/// Clients that may not come in are told of once in this time.
+const STRANGERS: Duration = Duration::from_secs(10);
 /// The identity's file is for its owner to read and for nobody to write.
 const IDENTITY_MODE: u32 = 0o400;
 
-/// What the container's end needs.
+/// What the client end needs.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Where the host's control connection is taken.
@@ -41,7 +44,7 @@ pub struct Options {
     pub save_to: Option<PathBuf>,
 }
 
-/// Why the container's end could not start.
+/// Why the client end could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A port could not be had.
@@ -58,11 +61,11 @@ pub enum Error {
     Identity(#[from] IdentityError),
 }
 
-/// The container's end, listening.
+/// The client end, listening.
 pub struct Client {
     control: Listener,
     data: Listener,
-    end: Arc<ContainerEnd>,
+    end: Arc<ClientEnd>,
 }
 
 impl Client {
@@ -77,7 +80,7 @@ impl Client {
             bound.map_err(|source| Error::Listen { address, source })
         };
         let (control, data) = (listen(options.control).await?, listen(options.data).await?);
-        let end = Arc::new(ContainerEnd::new(credentials, options.identity, options.save_to));
+        let end = Arc::new(ClientEnd::new(credentials, options.identity, options.save_to));
         Ok(Self { control, data, end })
     }
 
@@ -105,15 +108,29 @@ impl Client {
         }
         let Self { end, .. } = self;
         end.entrances.clear();
-        end.drop_links("the container's end stops");
+        end.drop_links("the client end stops");
         end.tasks.close();
         // A host that does not answer is not waited for.
         let _ = timeout(CLOSING, end.tasks.wait()).await;
     }
 }
 
-/// What the tasks of the container's end share.
-struct ContainerEnd {
+/// A control connection in charge; gives up its place when it ends, however it ends.
+struct Turn {
+    end: Arc<ClientEnd>,
+    session: String,
+    /// Cancelled when another connection takes over.
+    control: CancellationToken,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.end.finish(&self.control);
+    }
+}
+
+/// What the tasks of the client end share.
+struct ClientEnd {
     credentials: Credentials,
     identity: Mutex<Identity>,
     save_to: Option<PathBuf>,
@@ -121,19 +138,24 @@ struct ContainerEnd {
     session: Mutex<Option<Session>>,
     links: Mutex<Vec<Arc<Link>>>,
     entrances: Entrances,
+    /// The places for streams that this process has.
+    places: Places,
+    strangers: Throttle,
     /// Something that the host is told has changed.
     changed: watch::Sender<()>,
     /// The drivers of links.
     tasks: TaskTracker,
 }
 
+/// What the host and its links have in common. It lasts for as long as any of its connections: one that breaks for
+/// itself does not take the others along.
 struct Session {
     id: String,
-    /// Ends it when a newer one comes.
-    over: CancellationToken,
+    /// The control connection in charge; cancelled when a newer one comes. None while there is none.
+    control: Option<CancellationToken>,
 }
 
-impl ContainerEnd {
+impl ClientEnd {
     fn new(credentials: Credentials, identity: Identity, save_to: Option<PathBuf>) -> Self {
         Self {
             credentials,
@@ -142,29 +164,50 @@ impl ContainerEnd {
             session: Mutex::default(),
             links: Mutex::default(),
             entrances: Entrances::default(),
+            places: Places::of_this_process(),
+            strangers: Throttle::new(STRANGERS),
             changed: watch::channel(()).0,
             tasks: TaskTracker::new(),
         }
     }
 
-    /// Makes a session the one in charge. What an older one had is dropped: its host is gone or was replaced.
-    fn begin(self: &Arc<Self>, id: String) -> CancellationToken {
-        let over = CancellationToken::new();
-        let older = lock(&self.session).replace(Session { id, over: over.clone() });
-        if let Some(older) = older {
-            older.over.cancel();
+    /// Puts a control connection in charge, of the session that it asks for if there is that one, else of a new one. What
+    /// an older session had is dropped: its host is gone or was replaced.
+    fn begin(self: &Arc<Self>, asked: Option<String>) -> Result<Turn, IdentityError> {
+        let control = CancellationToken::new();
+        let mut session = lock(&self.session);
+        let goes_on = session.as_ref().is_some_and(|current| asked.as_ref() == Some(&current.id));
+        let id = match asked {
+            Some(id) if goes_on => id,
+            _ => token()?,
+        };
+        let older = session.replace(Session { id: id.clone(), control: Some(control.clone()) });
+        if let Some(older) = older.and_then(|older| older.control) {
+            // Under the lock: one that ends at this moment must not take the newer one for itself.
+            older.cancel();
+        }
+        drop(session);
+        if !goes_on {
             self.drop_links("another host has taken over");
         }
-        over
+        Ok(Turn { end: self.clone(), session: id, control })
     }
 
-    /// The host's control connection is gone. Ports stay bound and refuse until it comes again.
-    fn finish(self: &Arc<Self>, id: &str) {
+    /// A control connection is gone. Its session goes on with its links; without any, ports refuse until the host comes
+    /// again.
+    fn finish(self: &Arc<Self>, control: &CancellationToken) {
+        if let Some(session) = &mut *lock(&self.session) {
+            // A token is cancelled when a newer connection is in charge, and when its own is gone.
+            session.control.take_if(|_| !control.is_cancelled());
+        }
+        self.forget_session();
+    }
+
+    /// Forgets a session of which nothing is left.
+    fn forget_session(&self) {
         let mut session = lock(&self.session);
-        if session.as_ref().is_some_and(|session| session.id == id) {
+        if session.as_ref().is_some_and(|session| session.control.is_none()) && lock(&self.links).is_empty() {
             *session = None;
-            drop(session);
-            self.drop_links("the control connection is gone");
         }
     }
 
@@ -208,6 +251,7 @@ impl ContainerEnd {
         tokio::spawn(async move {
             driven.ended().await;
             lock(&end.links).retain(|known| !Arc::ptr_eq(known, &driven.link));
+            end.forget_session();
             end.links_changed();
         });
     }

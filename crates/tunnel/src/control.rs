@@ -1,5 +1,5 @@
-//! The control stream: what the host tells the container to listen on, what the container says has become of it, and
-//! the renewal of the container's certificate. JSON with its length in front, on a stream of a link of its own, so that
+//! The control stream: what the host tells the client end to listen on, what the client end says has become of it, and
+//! the renewal of the client end's certificate. JSON with its length in front, on a stream of a link of its own, so that
 //! it never waits behind data.
 
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(crate) enum Error {
     NotTaken,
 }
 
-/// What the container is told of a tunnel.
+/// What the client end is told of a tunnel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Listen {
     pub(crate) id: TunnelId,
@@ -68,9 +68,13 @@ impl Listen {
 
 /// What the host says.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum ToContainer {
-    /// The first word.
-    Hello { version: u32 },
+pub(crate) enum ToClient {
+    /// The first word, and the session to go on with, if there was one.
+    Hello {
+        version: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+    },
     /// All tunnels there should be.
     Carry { tunnels: Vec<Listen> },
     /// Somebody answers on the host for this one, or nobody does any longer.
@@ -81,18 +85,24 @@ pub(crate) enum ToContainer {
     Certificate { pem: String },
 }
 
-/// What the container says.
+/// What the client end says.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToHost {
     /// The answer to the first word: data links of this session begin with `session`.
     Welcome { version: u32, session: String },
     /// How things stand.
-    Report { links: usize, tunnels: Vec<(TunnelId, Result<Listener, String>)> },
+    Report {
+        links: usize,
+        tunnels: Vec<(TunnelId, Result<Listener, String>)>,
+        /// How many clients were refused because of a limit, where any were.
+        #[serde(default)]
+        limited: Vec<(TunnelId, u64)>,
+    },
     /// A new key wants a certificate.
     Request { pem: String },
 }
 
-/// A tunnel's port in the container.
+/// A tunnel's port in the client end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Listener {
     pub(crate) port: u16,
@@ -102,7 +112,7 @@ pub(crate) struct Listener {
 
 /// What is asked of a control stream: it may be silent for as long as nothing changes, since the link is not.
 pub(crate) fn settings() -> Settings {
-    Settings { idle_timeout: Duration::MAX, traffic: Arc::new(Traffic::default()) }
+    Settings { idle_timeout: Duration::MAX, traffic: Arc::new(Traffic::default()), client: None }
 }
 
 /// Sends one message.
@@ -168,5 +178,27 @@ impl<T> Messages<T> {
 impl<T> Drop for Messages<T> {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_end_that_takes_nothing_is_given_up() {
+        let (mut near, _far) = tokio::io::duplex(64);
+        let carry = ToClient::Renew;
+        send(&mut near, &carry).await.expect("there is room");
+        let many = ToClient::Certificate { pem: "x".repeat(1000) };
+        assert!(matches!(send(&mut near, &many).await, Err(Error::NotTaken)));
+    }
+
+    #[test]
+    fn an_older_end_is_understood() {
+        let hello: ToClient = serde_json::from_str(r#"{"Hello":{"version":2}}"#).expect("reads");
+        assert!(matches!(hello, ToClient::Hello { version: 2, session: None }));
+        let report = r#"{"Report":{"links":1,"tunnels":[[1,{"Ok":{"port":80,"open":true}}]]}}"#;
+        assert!(matches!(serde_json::from_str(report).expect("reads"), ToHost::Report { links: 1, .. }));
     }
 }

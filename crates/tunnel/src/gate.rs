@@ -1,4 +1,4 @@
-//! A tunnel's port on the container's end. While nobody would answer on the host, the port stays bound and the
+//! A tunnel's port on the client end. While nobody would answer on the host, the port stays bound and the
 //! kernel refuses connections, so that a client, or its health check, is told the truth at once.
 
 use std::io;

@@ -1,4 +1,4 @@
-//! The host's end: it dials the container, tells it what to listen on, and connects the streams that come to the
+//! The host end: it dials the client end, tells it what to listen on, and connects the streams that come to the
 //! services of the host. It dials for ever; whatever breaks is made again, and the tunnels with it.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use causeway_base::lock::lock;
-use causeway_ir::tunnel::{Tunnel, TunnelId};
+use causeway_ir::tunnel::{Counters, LinkState, Tunnel, TunnelId, TunnelState};
 use causeway_link::{Authority, Link};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -16,26 +16,26 @@ use tokio::time::{Instant, interval, timeout};
 use tokio_util::task::TaskTracker;
 
 use crate::control::{Listen, Listener};
-use crate::counters::Counters;
+use crate::places::Places;
 
 mod data_link;
 mod exit;
+mod listening;
 mod open;
 mod session;
 
 use exit::Exit;
+use listening::BoundPorts;
 
-/// A host's end that starts does not know how old the container's certificate is, so it renews it soon.
-const FIRST_RENEWAL: Duration = Duration::from_mins(1);
 /// How often a drain looks whether the last stream has ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
 /// How long the links may take to end in order.
 const CLOSING: Duration = Duration::from_secs(3);
 
-/// What the host's end needs.
+/// What the host end needs.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where the container takes the control connection.
+    /// Where the client end takes the control connection.
     pub control: SocketAddr,
     /// Where it takes data connections.
     pub data: SocketAddr,
@@ -43,12 +43,12 @@ pub struct Options {
     pub authority: Authority,
     /// Data connections to share the streams among; each can keep one core busy.
     pub data_links: usize,
-    /// How often the container's certificate and the data connections are renewed.
+    /// The age at which the client end's certificate, and with it the data connections, are renewed.
     pub renewal: Duration,
 }
 
 impl Options {
-    /// The usual settings for a container at these addresses.
+    /// The usual settings for a client end at these addresses.
     pub fn new(control: SocketAddr, data: SocketAddr, authority: Authority) -> Self {
         Self { control, data, authority, data_links: 2, renewal: Duration::from_hours(12) }
     }
@@ -63,56 +63,7 @@ pub struct Status {
     pub tunnels: BTreeMap<TunnelId, TunnelState>,
 }
 
-/// How the link stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LinkState {
-    /// Not up; the host's end goes on trying.
-    Connecting {
-        /// How often it has failed in a row.
-        attempt: u32,
-        /// How it failed last.
-        error: Option<String>,
-    },
-    /// Both ends talk to each other.
-    Up,
-}
-
-impl Default for LinkState {
-    fn default() -> Self {
-        Self::Connecting { attempt: 0, error: None }
-    }
-}
-
-/// How a tunnel stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TunnelState {
-    /// The link is not up, or the container has not said anything about it yet.
-    Pending,
-    /// Clients are taken.
-    Listening {
-        /// The container's port.
-        port: u16,
-    },
-    /// Clients are refused, since no endpoint answers; the host tries again and again.
-    Unreachable {
-        /// The container's port.
-        port: u16,
-        /// What connecting said.
-        error: String,
-    },
-    /// Clients are refused, since there is no endpoint.
-    NoTargets {
-        /// The container's port.
-        port: u16,
-    },
-    /// The container can't listen.
-    Failed {
-        /// Why not.
-        error: String,
-    },
-}
-
-/// The host's end. Its tasks end when it is dropped.
+/// The host end. Its tasks end when it is dropped.
 pub struct Host {
     end: Arc<HostEnd>,
     addresses: watch::Sender<(SocketAddr, SocketAddr)>,
@@ -135,7 +86,7 @@ impl Host {
     }
 
     /// Makes `tunnels` the ones that are carried. Streams of a tunnel that stays are not touched. Before the first call
-    /// the container keeps what it has from a host before this one.
+    /// the client end keeps what it has from a host before this one.
     pub fn carry(&self, tunnels: Vec<Tunnel>) {
         let mut exits = lock(&self.end.exits);
         self.end.asked.store(true, Relaxed);
@@ -144,7 +95,7 @@ impl Host {
             let id = tunnel.id;
             let exit = match old.remove(&id) {
                 Some(exit) => {
-                    exit.change(&self.end, tunnel);
+                    exit.change(tunnel);
                     exit
                 }
                 None => Exit::start(&self.end, tunnel),
@@ -155,7 +106,7 @@ impl Host {
         self.end.changed();
     }
 
-    /// The container is at other addresses now.
+    /// The client end is at other addresses now.
     pub fn redial(&self, control: SocketAddr, data: SocketAddr) {
         self.addresses.send_if_modified(|addresses| {
             let moved = *addresses != (control, data);
@@ -171,7 +122,12 @@ impl Host {
 
     /// What a tunnel has carried.
     pub fn counters(&self, tunnel: TunnelId) -> Option<Counters> {
-        lock(&self.end.exits).get(&tunnel).map(|exit| exit.tally.snapshot())
+        let mut counters = lock(&self.end.exits).get(&tunnel).map(|exit| exit.tally.snapshot())?;
+        // Those that the client end refused never came here.
+        let limited = lock(&self.end.observed).limited.get(&tunnel).copied().unwrap_or_default();
+        counters.limited += limited;
+        counters.refused += limited;
+        Some(counters)
     }
 
     /// How many streams are open, of all tunnels.
@@ -179,7 +135,7 @@ impl Host {
         lock(&self.end.links).iter().map(|link| link.len()).sum()
     }
 
-    /// Has the container close its ports, lets streams end within the limit, then closes everything in order.
+    /// Has the client end close its ports, lets streams end within the limit, then closes everything in order.
     ///
     /// # Cancellation
     /// Dropping the future closes everything at once.
@@ -194,12 +150,12 @@ impl Host {
         // It was told to end, which is all that there is to know.
         let _ = (&mut self.task).await;
         self.end.tasks.close();
-        // A container that does not answer is not waited for.
+        // A client end that does not answer is not waited for.
         let _ = timeout(CLOSING, self.end.tasks.wait()).await;
     }
 }
 
-/// What the tasks of the host's end share.
+/// What the tasks of the host end share.
 struct HostEnd {
     authority: Authority,
     data_links: usize,
@@ -209,13 +165,14 @@ struct HostEnd {
     asked: AtomicBool,
     links: Mutex<Vec<Arc<Link>>>,
     observed: Mutex<Observed>,
-    /// What the container is told has changed.
+    /// What the client end is told has changed.
     changed: watch::Sender<()>,
     /// Held from looking at how things stand until it is told, so that nobody tells what was true before.
     publishing: Mutex<()>,
     status: watch::Sender<Status>,
-    /// When the container's certificate is due to be renewed.
-    renew_at: Mutex<Instant>,
+    /// The places for streams that this process has.
+    places: Places,
+    bound_ports: BoundPorts,
     /// The drivers of links.
     tasks: TaskTracker,
 }
@@ -224,7 +181,24 @@ struct HostEnd {
 #[derive(Default)]
 struct Observed {
     link: LinkState,
+    /// Data links that the client end has.
+    links_there: usize,
     listeners: BTreeMap<TunnelId, Result<Listener, String>>,
+    /// How many clients the client end refused because of a limit.
+    limited: BTreeMap<TunnelId, u64>,
+}
+
+impl Observed {
+    /// Data can be carried once both ends know a link for it. Each hears of a link's end by itself, and what one says may
+    /// be older than what the other knows.
+    fn weigh(&mut self, has_links: bool) {
+        if has_links && self.links_there > 0 {
+            self.link = LinkState::Up;
+        } else if self.link == LinkState::Up {
+            let error = Some("the data connections are gone".to_owned());
+            self.link = LinkState::Connecting { attempt: 0, error };
+        }
+    }
 }
 
 impl HostEnd {
@@ -240,18 +214,19 @@ impl HostEnd {
             changed: watch::channel(()).0,
             publishing: Mutex::default(),
             status: watch::channel(Status::default()).0,
-            renew_at: Mutex::new(Instant::now() + options.renewal.min(FIRST_RENEWAL)),
+            places: Places::of_this_process(),
+            bound_ports: BoundPorts::default(),
             tasks: TaskTracker::new(),
         }
     }
 
-    /// What the container should listen on, once somebody has said so.
+    /// What the client end should listen on, once somebody has said so.
     fn listens(&self) -> Option<Vec<Listen>> {
         let exits = lock(&self.exits);
         self.asked.load(Relaxed).then(|| exits.values().map(|exit| exit.listen()).collect())
     }
 
-    /// Something that the container or the status depends on has changed.
+    /// Something that the client end or the status depends on has changed.
     fn changed(&self) {
         self.changed.send_replace(());
         self.publish();
@@ -262,11 +237,16 @@ impl HostEnd {
         self.publish();
     }
 
+    /// A data link has come or gone.
+    fn links_changed(&self) {
+        self.observe(|observed| observed.weigh(self.has_links()));
+    }
+
     fn publish(&self) {
         let _publishing = lock(&self.publishing);
         let status = {
             let observed = lock(&self.observed);
-            // What the container said before the link broke is not true any more: it refuses everybody now.
+            // What the client end said before the link broke is not true any more: it refuses everybody now.
             let listener = |id| observed.listeners.get(id).filter(|_| observed.link == LinkState::Up);
             let tunnels =
                 lock(&self.exits).iter().map(|(id, exit)| (*id, exit.state(listener(id)))).collect();
@@ -279,7 +259,12 @@ impl HostEnd {
         });
     }
 
-    /// Whether the container listens on nothing and no stream is left, as far as can be known.
+    /// Whether a data link is there that streams may use.
+    fn has_links(&self) -> bool {
+        lock(&self.links).iter().any(|link| link.is_usable())
+    }
+
+    /// Whether the client end listens on nothing and no stream is left, as far as can be known.
     fn is_quiet(&self) -> bool {
         let silent = {
             let observed = lock(&self.observed);

@@ -1,5 +1,5 @@
-//! Container tunnels: the two ends of one on a link. The host's end dials the container's and says what to listen on;
-//! the container's end listens there and carries its clients over the link; the host's end connects them to services.
+//! Container tunnels: the two ends of one on a link. The host end dials the client end and says what to listen on;
+//! the client end listens there and carries its clients over the link; the host end connects them to services.
 //! A crate of its own because the binary runs both ends and the controllers speak of them, and because it must know
 //! nothing of Kubernetes: what it carries is the plan's `ir::tunnel`.
 
@@ -7,30 +7,30 @@
 
 pub mod client;
 mod control;
-mod counters;
 mod driven;
 mod gate;
 pub mod host;
+mod places;
 mod request;
+mod tally;
 
 pub use causeway_link::{Authority, Identity, IdentityError};
-pub use counters::Counters;
 
 use causeway_link::Role;
 
-/// What the two ends are called in their certificates.
+/// What the two ends are called in their certificates, those of running pairs too.
 const HOST: &str = "host";
-const CONTAINER: &str = "container";
+const CLIENT: &str = "container";
 
-/// A fresh identity for the container's end of a pair.
+/// A fresh identity for the client end of a pair.
 ///
 /// # Errors
 /// When no key can be made.
-pub fn container_identity(authority: &Authority) -> Result<Identity, IdentityError> {
-    authority.issue(Role::Listener, CONTAINER)
+pub fn client_identity(authority: &Authority) -> Result<Identity, IdentityError> {
+    authority.issue(Role::Listener, CLIENT)
 }
 
-/// A fresh identity for the host's end of a pair.
+/// A fresh identity for the host end of a pair.
 ///
 /// # Errors
 /// When no key can be made.

@@ -1,4 +1,4 @@
-//! What the container's end says when it opens a stream: for which tunnel, and for which client.
+//! What the client end says when it opens a stream: for which tunnel, and for which client.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

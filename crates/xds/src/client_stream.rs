@@ -72,6 +72,9 @@ pub(crate) async fn run<M: Message>(
             request = requests.next() => {
                 let Some(Ok(message)) = request else { break };
                 if let Some(node) = message.node() {
+                    if progress.status.node.is_empty() && !M::DELTA {
+                        session.remember(context.clients.recall(node), &snapshot);
+                    }
                     node.clone_into(&mut progress.status.node);
                 }
                 if let Some(request) = message.into_request()
@@ -97,6 +100,9 @@ pub(crate) async fn run<M: Message>(
             () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now).into()), if wake.is_some() => {}
             () = context.stop.cancelled() => break,
         }
+    }
+    if !M::DELTA && !progress.status.node.is_empty() {
+        context.clients.remember(&progress.status.node, session.clusters());
     }
 }
 

@@ -1,13 +1,17 @@
 //! The connected clients: each stream writes down how far its client is, for status and for those who wait until a plan
 //! is applied everywhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use causeway_ir::{Plan, Problem};
 use tokio::sync::watch;
 
+use crate::resource::Resource;
 use crate::status::{ClientStatus, Status};
+
+/// Clients that left and whose clusters are remembered.
+const REMEMBERED: usize = 256;
 
 /// The clients and the plan that they are served.
 pub(crate) struct Clients {
@@ -24,12 +28,22 @@ struct State {
     clients: BTreeMap<u64, Client>,
     last_id: u64,
     stopped: bool,
+    /// The clusters of clients that left, by node, those that left first in front.
+    left: VecDeque<(String, Vec<Arc<Resource>>)>,
 }
 
 struct Client {
     status: ClientStatus,
     /// The snapshot that it has answered in full.
     settled: Option<u64>,
+    /// The newest plan that it has taken whole, and its number.
+    taken: Option<(u64, Arc<Plan>)>,
+}
+
+impl Client {
+    fn is_up_to_date(&self, number: u64) -> bool {
+        self.status.up_to_date && self.settled == Some(number)
+    }
 }
 
 impl Clients {
@@ -48,19 +62,31 @@ impl Clients {
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.lock();
         change(&mut state);
-        let number = state.number;
-        let clients = state.clients.values().map(|client| ClientStatus {
-            up_to_date: client.status.up_to_date && client.settled == Some(number),
+        let State { plan, number, refused, clients, .. } = &mut *state;
+        for client in clients.values_mut().filter(|client| client.is_up_to_date(*number)) {
+            client.taken = plan.clone().map(|plan| (*number, plan));
+        }
+        let taken =
+            clients.values().filter_map(|client| client.taken.as_ref()).max_by_key(|(number, _)| *number);
+        let shown = |client: &Client| ClientStatus {
+            up_to_date: client.is_up_to_date(*number),
             ..client.status.clone()
-        });
-        let status =
-            Status { plan: state.plan.clone(), refused: state.refused.clone(), clients: clients.collect() };
+        };
+        let status = Status {
+            plan: plan.clone(),
+            taken: taken.map(|(_, plan)| Arc::clone(plan)),
+            refused: refused.clone(),
+            clients: clients.values().map(shown).collect(),
+        };
         self.status_tx.send_if_modified(|old| {
-            let same_plan = match (&old.plan, &status.plan) {
+            let same = |a: &Option<Arc<Plan>>, b: &Option<Arc<Plan>>| match (a, b) {
                 (Some(a), Some(b)) => Arc::ptr_eq(a, b),
                 (a, b) => a.is_none() == b.is_none(),
             };
-            let changed = !same_plan || old.clients != status.clients || old.refused != status.refused;
+            let changed = !same(&old.plan, &status.plan)
+                || !same(&old.taken, &status.taken)
+                || old.clients != status.clients
+                || old.refused != status.refused;
             *old = status;
             changed
         });
@@ -106,13 +132,30 @@ impl Clients {
         }
     }
 
+    /// Keeps what a client had when its stream ended, for when it comes again.
+    pub(crate) fn remember(&self, node: &str, clusters: Vec<Arc<Resource>>) {
+        let left = &mut self.lock().left;
+        left.retain(|(known, _)| known != node);
+        if left.len() == REMEMBERED {
+            left.pop_front();
+        }
+        left.push_back((node.to_owned(), clusters));
+    }
+
+    /// What a client had when its last stream ended.
+    pub(crate) fn recall(&self, node: &str) -> Vec<Arc<Resource>> {
+        let left = &mut self.lock().left;
+        let at = left.iter().position(|(known, _)| known == node);
+        at.and_then(|at| left.remove(at)).map(|(_, clusters)| clusters).unwrap_or_default()
+    }
+
     /// An entry for a client, until the value is dropped.
     pub(crate) fn add(self: &Arc<Self>, status: ClientStatus) -> Entry {
         let mut id = 0;
         self.change(|state| {
             state.last_id += 1;
             id = state.last_id;
-            state.clients.insert(id, Client { status, settled: None });
+            state.clients.insert(id, Client { status, settled: None, taken: None });
         });
         Entry { clients: Arc::clone(self), id }
     }
@@ -128,7 +171,7 @@ impl Entry {
     pub(crate) fn update(&self, status: &ClientStatus, settled: Option<u64>) {
         self.clients.change(|state| {
             if let Some(client) = state.clients.get_mut(&self.id) {
-                *client = Client { status: status.clone(), settled };
+                (client.status, client.settled) = (status.clone(), settled);
             }
         });
     }

@@ -91,6 +91,18 @@ impl Session {
         }
     }
 
+    /// Takes over what a client had on an earlier stream and is not served any more. A client that asks for the state of
+    /// the world can't tell it by itself, and would lose these clusters before the listeners that use them.
+    pub(crate) fn remember(&mut self, clusters: Vec<Arc<Resource>>, snapshot: &Snapshot) {
+        let gone = clusters.into_iter().filter(|one| !snapshot.set(Kind::Cluster).contains(&one.name));
+        self.subscriptions[Kind::Cluster as usize].remember(gone);
+    }
+
+    /// The clusters that the client has.
+    pub(crate) fn clusters(&self) -> Vec<Arc<Resource>> {
+        self.subscriptions[Kind::Cluster as usize].sent_and_taken()
+    }
+
     /// Takes a request; `false` if the client wants more names than can be kept.
     pub(crate) fn receive(&mut self, request: Request, now: Instant) -> bool {
         self.settled = None;

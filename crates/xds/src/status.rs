@@ -12,6 +12,8 @@ use crate::clients::Clients;
 pub struct Status {
     /// The newest valid plan, which is served.
     pub plan: Option<Arc<Plan>>,
+    /// The newest plan that an Envoy that is connected has taken whole, and so carries traffic by.
+    pub taken: Option<Arc<Plan>>,
     /// A newer plan that is not served, and why.
     pub refused: Option<(Arc<Plan>, Vec<Problem>)>,
     /// The Envoys that are connected.

@@ -115,6 +115,7 @@ fn allows_the_designed_arrows() {
         ("causeway-tunnel", "causeway-link", None),
         ("causeway-node", "causeway-translate", None),
         ("causeway", "causeway-testkit", Some("dev")),
+        ("xtask", "causeway-testkit", None),
         ("causeway-node", "causeway-apiserver", Some("dev")),
         ("causeway-engine", "causeway-link", None),
         ("causeway-api", "tokio", Some("dev")),

@@ -23,7 +23,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const GIVEN_BACK: Duration = Duration::from_secs(15);
 
 /// Holds connections that each got `bytes` bytes.
-pub(crate) fn run(running: &Running, wanted: Option<usize>, bytes: u64) -> anyhow::Result<Measured> {
+pub(crate) fn run(
+    running: &Running,
+    target: &Target,
+    wanted: Option<usize>,
+    bytes: u64,
+) -> anyhow::Result<Measured> {
     let descriptors = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     let possible = (descriptors.saturating_sub(OWN_DESCRIPTORS) / 2).min(COUNT) as usize;
     std::thread::sleep(SETTLE);
@@ -31,7 +36,7 @@ pub(crate) fn run(running: &Running, wanted: Option<usize>, bytes: u64) -> anyho
     let mut sockets = Vec::new();
     let count = wanted.unwrap_or(possible);
     while sockets.len() < count {
-        let more = batch(&running.target, sockets.len(), BATCH.min(count - sockets.len()), bytes);
+        let more = batch(target, sockets.len(), BATCH.min(count - sockets.len()), bytes);
         sockets.extend(more.with_context(|| format!("only {} connections could be had", sockets.len()))?);
     }
     std::thread::sleep(SETTLE);

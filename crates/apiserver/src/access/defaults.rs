@@ -9,19 +9,20 @@ use crate::object::name;
 const READ: &[&str] = &["get", "list", "watch"];
 const WRITE: &[&str] = &["create", "delete", "deletecollection", "patch", "update"];
 
-/// Namespaced kinds of the group `causeway.dev`.
+/// Namespaced kinds of the group `causeway.dev` that whoever works in a namespace may write.
 const CAUSEWAY: &[&str] = &[
-    "containernetworks",
     "containernetworktunnelproxies",
     "dhcpservers",
     "dnsservers",
     "gatewayhostnamerequests",
-    "hostnamegrants",
     "infras",
-    "interceptrequests",
     "proxyservers",
     "workstations",
 ];
+/// Takes the traffic of others in the namespace: for its administrators.
+const INTERCEPTS: &[&str] = &["interceptrequests"];
+/// What restrains a namespace, or reaches the host: only seen from within it.
+const RESTRAINTS: &[&str] = &["addressclaims", "containernetworks", "hostnamegrants"];
 
 /// Bootstrap ClusterRoles and ClusterRoleBindings, each labelled `kubernetes.io/bootstrapping: rbac-defaults`.
 pub(crate) fn default_roles() -> Vec<Value> {
@@ -42,6 +43,7 @@ pub(crate) fn default_roles() -> Vec<Value> {
 }
 
 fn cluster_roles() -> Vec<Value> {
+    let all_kinds = [CAUSEWAY, INTERCEPTS, RESTRAINTS].concat();
     vec![
         role("cluster-admin", &[], vec![rule(&["*"], &["*"], &["*"]), urls(&["*"], &["*"])]),
         role(
@@ -103,6 +105,11 @@ fn cluster_roles() -> Vec<Value> {
         role("system:aggregate-to-edit", &["aggregate-to-edit"], edit_rules()),
         role("system:aggregate-to-view", &["aggregate-to-view"], view_rules()),
         role(
+            "causeway:aggregate-to-admin",
+            &["aggregate-to-admin"],
+            vec![rule(WRITE, &["causeway.dev"], INTERCEPTS)],
+        ),
+        role(
             "causeway:aggregate-to-edit",
             &["aggregate-to-edit"],
             vec![rule(WRITE, &["causeway.dev"], CAUSEWAY)],
@@ -111,8 +118,8 @@ fn cluster_roles() -> Vec<Value> {
             "causeway:aggregate-to-view",
             &["aggregate-to-view"],
             vec![
-                rule(READ, &["causeway.dev"], CAUSEWAY),
-                rule(READ, &["causeway.dev"], &with_status(CAUSEWAY)),
+                rule(READ, &["causeway.dev"], &all_kinds),
+                rule(READ, &["causeway.dev"], &with_status(&all_kinds)),
                 rule(READ, &["causeway.dev"], &["containernetworktunnelproxies/log"]),
             ],
         ),

@@ -101,6 +101,12 @@ impl Kind {
         self
     }
 
+    /// What every request is warned of.
+    pub(super) fn deprecated(mut self, warning: &str) -> Self {
+        self.0.deprecation_warning = Some(warning.to_owned());
+        self
+    }
+
     pub(super) fn build(self) -> Resource {
         self.0
     }

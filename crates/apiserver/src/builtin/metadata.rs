@@ -10,6 +10,8 @@ use crate::object;
 use crate::resource::Resource;
 
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+/// Those that need no domain.
+const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 
 /// Checks `metadata` of a new object, or of one that replaces `old`. A `generateName` must have been turned into a
 /// name before.
@@ -23,7 +25,7 @@ pub(crate) fn validate_metadata(object: &Value, resource: &Resource, old: Option
     errors.labels(meta, "metadata", "labels");
     annotations(meta, "metadata", &mut errors);
     owners(meta, &mut errors);
-    finalizers(object, old, &mut errors);
+    finalizers(object, resource, old, &mut errors);
     errors.into_vec()
 }
 
@@ -90,7 +92,7 @@ fn owners(meta: &Value, errors: &mut Errors) {
         let at = format!("{path}[{i}]");
         for field in ["apiVersion", "kind", "name", "uid"] {
             if text(owner, field).is_empty() {
-                errors.required(join(&at, field), "must not be empty");
+                errors.invalid(join(path, field), "", "must not be empty");
             }
         }
         let version = text(owner, "apiVersion");
@@ -118,11 +120,19 @@ fn owners(meta: &Value, errors: &mut Errors) {
     }
 }
 
-fn finalizers(object: &Value, old: Option<&Value>, errors: &mut Errors) {
+fn finalizers(object: &Value, resource: &Resource, old: Option<&Value>, errors: &mut Errors) {
     let path = "metadata.finalizers";
     let finalizers = object::finalizers(object);
-    for &finalizer in &finalizers {
-        errors.complain(path, finalizer, syntax::qualified_name(finalizer));
+    // Definitions, and objects of the kinds they define, may carry any.
+    let any = resource.is_custom() || resource.group == "apiextensions.k8s.io";
+    for (i, &finalizer) in finalizers.iter().enumerate() {
+        let complaints = syntax::qualified_name(finalizer);
+        let known = any || finalizer.contains('/') || STANDARD_FINALIZERS.contains(&finalizer);
+        if complaints.is_empty() && !known {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.invalid(format!("{path}[{i}]"), finalizer, detail);
+        }
+        errors.complain(path, finalizer, complaints);
     }
     if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
         errors.invalid(

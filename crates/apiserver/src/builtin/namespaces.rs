@@ -32,9 +32,6 @@ impl Strategy for Namespace {
         {
             labels["kubernetes.io/metadata.name"] = name.into();
         }
-        if let Some(status) = made(namespace, "status") {
-            fill_empty(status, "phase", "Active");
-        }
     }
 
     /// The `kubernetes` finalizer holds a namespace until its contents are gone; it can be taken away only once the
@@ -51,6 +48,9 @@ impl Strategy for Namespace {
             }
             Some(old) if !object::is_terminating(old) => new["spec"] = old["spec"].clone(),
             Some(_) => {}
+        }
+        if let Some(status) = made(new, "status") {
+            fill_empty(status, "phase", "Active");
         }
     }
 

@@ -20,7 +20,7 @@ pub(super) fn kinds() -> Vec<Resource> {
             .short(&["po"])
             .in_all()
             .status()
-            .others(&["log"])
+            .others(&["binding", "log"])
             .selectable(&[
                 "spec.nodeName",
                 "spec.restartPolicy",

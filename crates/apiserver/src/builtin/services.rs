@@ -25,6 +25,7 @@ pub(super) fn kinds() -> Vec<Resource> {
             .build(),
         Kind::new("", "v1", "Endpoints", "endpoints")
             .short(&["ep"])
+            .deprecated("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
             .columns(print::ENDPOINTS, print::endpoints)
             .strategy(endpoints::Endpoints)
             .build(),
@@ -75,6 +76,7 @@ impl Strategy for Service {
     }
 
     fn prepare(&self, new: &mut Value, old: Option<&Value>) {
+        fill(new, "status", json!({"loadBalancer": {}}));
         let Some(spec) = child(new, "spec") else { return };
         match old {
             None => sync_cluster_ips(spec),
@@ -83,6 +85,7 @@ impl Strategy for Service {
                 drop_unneeded(spec, &old["spec"]);
             }
         }
+        choose_families(spec);
     }
 
     fn has_generation(&self) -> bool {
@@ -112,6 +115,12 @@ fn defaults(spec: &mut Value) {
     }
     if kind != "ExternalName" {
         fill(spec, "internalTrafficPolicy", "Cluster");
+    }
+}
+
+/// The server's choice, which is no part of what the author said.
+fn choose_families(spec: &mut Value) {
+    if text(spec, "type") != "ExternalName" {
         let v6 = text(spec, "clusterIP").contains(':');
         fill_empty(spec, "ipFamilies", json!([if v6 { "IPv6" } else { "IPv4" }]));
         let dual = items(spec, "ipFamilies").len() > 1;

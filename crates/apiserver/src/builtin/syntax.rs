@@ -110,7 +110,7 @@ pub(super) fn dns_1035_label(text: &str) -> Complaints {
 }
 
 /// Names that only have to fit into a URL, such as those of roles.
-pub(super) fn path_segment(text: &str) -> Complaints {
+pub(crate) fn path_segment(text: &str) -> Complaints {
     if text == "." || text == ".." {
         return vec![format!("may not be '{text}'")];
     }
@@ -122,7 +122,7 @@ pub(super) fn path_segment(text: &str) -> Complaints {
 }
 
 /// Keys of labels and annotations, names of finalizers and resources: `example.com/MyName`.
-pub(super) fn qualified_name(text: &str) -> Complaints {
+pub(crate) fn qualified_name(text: &str) -> Complaints {
     const WORD: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
                         alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for \
                         validation is '";
@@ -155,7 +155,7 @@ pub(super) fn qualified_name(text: &str) -> Complaints {
     complaints
 }
 
-pub(super) fn label_value(text: &str) -> Complaints {
+pub(crate) fn label_value(text: &str) -> Complaints {
     let mut complaints = Vec::new();
     if text.len() > 63 {
         complaints.push(too_long(63));

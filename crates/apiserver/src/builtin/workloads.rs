@@ -5,7 +5,7 @@ mod validation;
 use serde_json::{Value, json};
 
 use super::check::Errors;
-use super::json::{child, fill, fill_empty, items_mut, made, text};
+use super::json::{child, entries, fill, fill_empty, items_mut, made, text};
 use super::kind::Kind;
 use super::pods::defaults;
 use super::print;
@@ -69,10 +69,35 @@ impl Strategy for Workload {
         }
     }
 
+    fn bumps_generation(&self, new: &Value, old: &Value) -> bool {
+        let annotations = |object: &Value| entries(&object["metadata"], "annotations").next().is_some();
+        let annotated = new["metadata"]["annotations"] != old["metadata"]["annotations"]
+            && (annotations(new) || annotations(old));
+        new["spec"] != old["spec"] || (*self == Self::Deployment && annotated)
+    }
+
+    fn prepare(&self, new: &mut Value, _old: Option<&Value>) {
+        fill(new, "status", self.empty_status());
+    }
+
     fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = Errors::default();
         validation::validate(*self, &new["spec"], old.map(|o| &o["spec"]), &mut errors);
         errors.into_vec()
+    }
+}
+
+impl Workload {
+    /// What a status says before a controller has written one.
+    fn empty_status(self) -> Value {
+        match self {
+            Self::Deployment => json!({}),
+            Self::ReplicaSet => json!({"replicas": 0}),
+            Self::StatefulSet => json!({"replicas": 0, "availableReplicas": 0}),
+            Self::DaemonSet => json!({
+                "currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0, "numberReady": 0,
+            }),
+        }
     }
 }
 

@@ -72,7 +72,9 @@ pub(super) struct Entry {
     pub categories: Vec<String>,
     pub verbs: &'static [&'static str],
     pub storage_hash: Option<String>,
-    /// Sorted by name.
+    /// Whether the kind comes from a CRD.
+    pub custom: bool,
+    /// Sorted by name, but for custom resources.
     pub subresources: Vec<Subresource>,
 }
 
@@ -86,6 +88,9 @@ pub(super) struct Subresource {
 
 const ALL_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+/// In the order in which Kubernetes says them of custom resources.
+const CUSTOM_VERBS: &[&str] =
+    &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 /// A collection of namespaces can't be deleted in one request.
 const NAMESPACE_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
 const PART_VERBS: &[&str] = &["get", "patch", "update"];
@@ -96,7 +101,6 @@ pub(super) fn entries(listing: &Listing) -> impl Iterator<Item = Entry> {
 }
 
 fn stored(resource: &Resource) -> Entry {
-    let is_namespace = resource.group.is_empty() && resource.plural == "namespaces";
     Entry {
         group: resource.group.clone(),
         version: resource.version.clone(),
@@ -106,8 +110,13 @@ fn stored(resource: &Resource) -> Entry {
         namespaced: resource.namespaced,
         short_names: resource.short_names.clone(),
         categories: resource.categories.clone(),
-        verbs: if is_namespace { NAMESPACE_VERBS } else { ALL_VERBS },
-        storage_hash: Some(storage_hash(&resource.group, &resource.storage_version, &resource.kind)),
+        verbs: match (resource.is_custom(), resource.can_be_emptied()) {
+            (true, _) => CUSTOM_VERBS,
+            (false, true) => ALL_VERBS,
+            (false, false) => NAMESPACE_VERBS,
+        },
+        storage_hash: Some(storage_hash(&resource.storage_group, &resource.storage_version, &resource.kind)),
+        custom: resource.is_custom(),
         subresources: subresources(resource),
     }
 }
@@ -124,6 +133,7 @@ fn create_only(review: &Review) -> Entry {
         categories: Vec::new(),
         verbs: &["create"],
         storage_hash: None,
+        custom: false,
         subresources: Vec::new(),
     }
 }
@@ -150,7 +160,9 @@ fn subresources(resource: &Resource) -> Vec<Subresource> {
         };
         parts.push(Subresource { name: name.clone(), kind, verbs });
     }
-    parts.sort_by(|a, b| a.name.cmp(&b.name));
+    if !resource.is_custom() {
+        parts.sort_by(|a, b| a.name.cmp(&b.name));
+    }
     parts
 }
 
@@ -195,7 +207,13 @@ impl Entry {
 
     /// The item of an aggregated discovery document.
     pub(super) fn aggregated(&self) -> Value {
-        let own = json!({ "group": self.group, "version": self.version, "kind": self.kind });
+        // Named only where the answer belongs to another group.
+        let kind_of = |group: &str, version: &str, kind: &str| {
+            let own = (group, version) == (self.group.as_str(), self.version.as_str()) && !self.custom;
+            let (group, version) = if own { ("", "") } else { (group, version) };
+            json!({ "group": group, "version": version, "kind": kind })
+        };
+        let own = kind_of(&self.group, &self.version, &self.kind);
         let mut item = json!({
             "resource": self.plural, "responseKind": own, "singularResource": self.singular,
             "scope": if self.namespaced { "Namespaced" } else { "Cluster" }, "verbs": self.verbs,
@@ -211,7 +229,7 @@ impl Entry {
                 let (group, version, kind) = &part.kind;
                 json!({
                     "subresource": part.name, "verbs": part.verbs,
-                    "responseKind": { "group": group, "version": version, "kind": kind },
+                    "responseKind": kind_of(group, version, kind),
                 })
             });
             item["subresources"] = parts.collect();

@@ -21,7 +21,7 @@ fn resource(group: &str, version: &str, kind: &str, plural: &str) -> Resource {
         storage_group: group.into(),
         schema: Arc::default(),
         subresources: Subresources::default(),
-        columns: Columns::Paths(Vec::new()),
+        columns: Columns::Printer(&[], |_, _| Vec::new()),
         selectable_fields: Vec::new(),
         strategy: Arc::new(Plain),
         deprecation_warning: None,
@@ -137,10 +137,7 @@ fn aggregates_when_the_client_asks() {
     assert_eq!(apps["metadata"]["name"], "apps");
     let deployments = &apps["versions"][0]["resources"][0];
     assert_eq!(deployments["scope"], "Namespaced");
-    assert_eq!(
-        deployments["responseKind"],
-        json!({ "group": "apps", "version": "v1", "kind": "Deployment" })
-    );
+    assert_eq!(deployments["responseKind"], json!({ "group": "", "version": "", "kind": "Deployment" }));
     assert_eq!(deployments["subresources"][0]["responseKind"]["kind"], "Scale");
     assert_eq!(deployments["subresources"][1]["subresource"], "status");
 

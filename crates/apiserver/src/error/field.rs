@@ -92,6 +92,11 @@ impl FieldError {
         Self::new(FieldErrorKind::NotSupported, path, format!("supported values: {list}")).with_value(value)
     }
 
+    /// The path as a `Status` names it; the object as a whole has Kubernetes' word for none.
+    pub fn place(&self) -> &str {
+        if self.path.is_empty() { "<nil>" } else { &self.path }
+    }
+
     /// The text after the path.
     pub fn body(&self) -> String {
         let mut text = self.kind.words().to_owned();
@@ -109,7 +114,6 @@ impl FieldError {
 
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = if self.path.is_empty() { "<nil>" } else { &self.path };
-        write!(f, "{path}: {}", self.body())
+        write!(f, "{}: {}", self.place(), self.body())
     }
 }

@@ -83,7 +83,7 @@ struct Request<'a> {
 impl Request<'_> {
     fn run(&self, force: bool) -> Result<Result<Applied, Vec<Conflict>>, ApiError> {
         let mut owners = managed::owners(self.base).ok_or_else(|| {
-            ApiError::new(500, Reason::InternalError, "failed to decode managed fields of the live object")
+            ApiError::new(500, Reason::Unknown, "failed to decode managed fields of the live object")
         })?;
         let mut unchanged = true;
         if owners.is_empty() && self.exists {
@@ -203,7 +203,8 @@ fn configuration(applied: &Value, manager: &Manager<'_>) -> Result<Value, ApiErr
     Ok(Value::Object(config))
 }
 
-fn untypable(config: &Value, why: &str) -> ApiError {
+/// A configuration that does not fit its type.
+pub(crate) fn untypable(config: &Value, why: &str) -> ApiError {
     let api_version = config["apiVersion"].as_str().unwrap_or_default();
     let kind = config["kind"].as_str().unwrap_or_default();
     let message = format!(
@@ -211,5 +212,5 @@ fn untypable(config: &Value, why: &str) -> ApiError {
         object::namespace(config),
         object::name(config),
     );
-    ApiError::new(500, Reason::InternalError, message)
+    ApiError::new(500, Reason::Unknown, message)
 }

@@ -119,7 +119,7 @@ pub(super) const T2: &str = "2026-01-01T00:00:02Z";
 pub(super) const T3: &str = "2026-01-01T00:00:03Z";
 
 pub(super) fn applier<'a>(name: &'a str, api_version: &'a str, now: &'a str) -> Manager<'a> {
-    Manager { name, operation: Operation::Apply, api_version, subresource: "", now }
+    Manager { name, operation: Operation::Apply, api_version, subresource: "", now, of_built_in: false }
 }
 
 pub(super) fn updater<'a>(name: &'a str, api_version: &'a str, now: &'a str) -> Manager<'a> {

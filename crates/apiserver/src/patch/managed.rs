@@ -30,6 +30,8 @@ pub(crate) struct Manager<'a> {
     pub subresource: &'a str,
     /// RFC 3339 in UTC, to the second.
     pub now: &'a str,
+    /// Whether the object's kind is one of Kubernetes' own.
+    pub of_built_in: bool,
 }
 
 /// How a manager came to own its fields.
@@ -215,7 +217,8 @@ pub(crate) fn track_update(live: Option<&Value>, new: &mut Value, schema: &Node,
     let known = || live.and_then(owners).unwrap_or_default();
 
     let Some(live) = live else {
-        let mut diff = compare(&Value::Object(Map::new()), new, place);
+        let empty = if manager.of_built_in { standing_parts(new) } else { Value::Object(Map::new()) };
+        let mut diff = compare(&empty, new, place);
         strip_system_fields(&mut diff.changed);
         return settle(new, edited.unwrap_or_default(), diff, manager);
     };
@@ -241,6 +244,30 @@ pub(crate) fn track_update(live: Option<&Value>, new: &mut Value, schema: &Node,
         fold_atomics(&mut owner.fields, place);
     }
     settle(new, owners, diff, manager);
+}
+
+/// Parts that are there in every object of a built-in kind, empty at least, so that nobody brings them.
+const STANDING: [&str; 9] = [
+    "containers",
+    "involvedObject",
+    "metadata",
+    "names",
+    "source",
+    "spec",
+    "strategy",
+    "template",
+    "updateStrategy",
+];
+
+/// Those of an object.
+fn standing_parts(object: &Value) -> Value {
+    let fields = object.as_object().into_iter().flatten();
+    let standing = fields.filter(|(name, _)| STANDING.contains(&name.as_str()));
+    let parts = standing.map(|(name, value)| {
+        let part = if value.is_array() { Value::Array(Vec::new()) } else { standing_parts(value) };
+        (name.clone(), part)
+    });
+    Value::Object(parts.collect())
 }
 
 fn settle(new: &mut Value, mut owners: Vec<ManagedEntry>, diff: Diff, manager: &Manager<'_>) {

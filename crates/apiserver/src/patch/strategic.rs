@@ -28,7 +28,7 @@ pub(crate) fn strategic_merge(target: &Value, patch: &Value, schema: &Node) -> R
 
 /// A patch that contradicts itself or the object.
 fn rejected(message: String) -> ApiError {
-    ApiError::new(500, Reason::InternalError, message)
+    ApiError::new(500, Reason::Unknown, message)
 }
 
 fn merge_map(

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::read::{self, Filter};
 use super::{Call, body, write};
-use crate::error::ApiError;
+use crate::error::{ApiError, FieldError};
 use crate::object;
 use crate::resource::Resource;
 use crate::server::Server;
@@ -16,6 +16,9 @@ use crate::store::{Expect, Key, Mutation, Stored, WriteError};
 
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 pub(crate) const ORPHAN: &str = "orphan";
+
+/// Namespaces that every cluster has for good.
+const LASTING_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// How to delete.
 #[derive(Debug, Clone, Default)]
@@ -48,16 +51,24 @@ impl DeleteOptions {
         let query = call.options;
         let policy = body["propagationPolicy"].as_str().or(query.propagation_policy.as_deref());
         let orphan = body["orphanDependents"].as_bool().or(query.orphan_dependents);
+        let refused = |error| Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", &[error]));
+        let path = "propagationPolicy";
         let propagation = match (policy, orphan) {
+            (Some(policy), Some(_)) => {
+                let detail = "orphanDependents and deletionPropagation cannot be both set";
+                return refused(FieldError::invalid(path, &json!(policy), detail));
+            }
             (Some("Background"), _) | (None, None | Some(false)) => Propagation::Background,
             (Some("Foreground"), _) => Propagation::Foreground,
             (Some("Orphan"), _) | (None, Some(true)) => Propagation::Orphan,
             (Some(other), _) => {
-                return Err(ApiError::bad_request(format!(
-                    "propagationPolicy: Unsupported value: {other:?}: supported values: \"Foreground\", \"Background\", \"Orphan\""
-                )));
+                let known = ["Foreground", "Background", "Orphan", "nil"];
+                return refused(FieldError::not_supported(path, &json!(other), &known));
             }
         };
+        if body["kind"].as_str().is_some_and(|kind| kind != "DeleteOptions") {
+            return Err(ApiError::bad_request(format!("a delete takes DeleteOptions, not {}", body["kind"])));
+        }
         let text = |v: &Value| v.as_str().filter(|s| !s.is_empty()).map(str::to_owned);
         let dry_run =
             query.dry_run || body["dryRun"].as_array().is_some_and(|list| list.iter().any(|v| v == "All"));
@@ -73,9 +84,14 @@ impl DeleteOptions {
 
 pub(crate) async fn delete(call: &Call<'_>, name: &str, body: &Value) -> Result<Response, ApiError> {
     let options = DeleteOptions::parse(call, body)?;
+    if !call.resource.can_be_emptied() && LASTING_NAMESPACES.contains(&name) {
+        let message = format!("namespaces {name:?} is forbidden: this namespace may not be deleted");
+        return Err(ApiError::forbidden("", "namespaces", name, message));
+    }
     let key = call.key(name);
     match remove(call.server, call.resource, &key, &options).await? {
         Deleted::Terminating(value) => Ok(read::show(call, StatusCode::OK, &value)),
+        Deleted::Gone(value) if call.resource.shows_deleted() => Ok(read::show(call, StatusCode::OK, &value)),
         Deleted::Gone(value) => {
             let mut details =
                 json!({"name": name, "kind": call.resource.plural, "uid": value["metadata"]["uid"]});
@@ -123,6 +139,10 @@ pub(crate) async fn remove(
         check_preconditions(resource, &live, options)?;
         let marked = mark(&live, options, jiff::Timestamp::now());
         let done = write::is_finished(&marked);
+        // What goes at once goes as it is: nobody has to be told that it is being deleted.
+        // A pod always says since when.
+        let at_once = done && !object::is_terminating(&live) && live["kind"] != "Pod";
+        let marked = if at_once { live.clone() } else { marked };
         let mut shown = marked.clone();
         read::present(resource, &mut shown);
         if options.dry_run || (!done && marked == live) {
@@ -143,18 +163,18 @@ pub(crate) async fn remove(
 }
 
 fn check_preconditions(resource: &Resource, live: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
-    for (what, wanted, found) in [
-        ("UID", &options.uid, object::meta(live, "uid")),
-        ("ResourceVersion", &options.resource_version, object::meta(live, "resourceVersion")),
-    ] {
-        if let Some(wanted) = wanted
-            && wanted != found
-        {
-            let why = format!(
-                "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
-            );
-            return Err(ApiError::conflict(&resource.group, &resource.plural, object::name(live), &why));
-        }
+    let conflict =
+        |why: &str| Err(ApiError::conflict(&resource.group, &resource.kind, object::name(live), why));
+    let (uid, revision) = (object::meta(live, "uid"), object::meta(live, "resourceVersion"));
+    if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
+        return conflict(&format!(
+            "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
+        ));
+    }
+    if let Some(wanted) = options.resource_version.as_deref().filter(|wanted| *wanted != revision) {
+        return conflict(&format!(
+            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({revision}). The object might have been modified"
+        ));
     }
     Ok(())
 }
@@ -182,7 +202,8 @@ fn mark(live: &Value, options: &DeleteOptions, now: jiff::Timestamp) -> Value {
         } else {
             meta.insert("finalizers".into(), finalizers);
         }
-        if let Some(generation) = live["metadata"]["generation"].as_i64() {
+        if let Some(generation) = live["metadata"]["generation"].as_i64().filter(|_| !waits_for_content(live))
+        {
             meta.insert("generation".into(), json!(generation + 1));
         }
     }
@@ -190,12 +211,19 @@ fn mark(live: &Value, options: &DeleteOptions, now: jiff::Timestamp) -> Value {
         let at = now + jiff::SignedDuration::from_secs(grace);
         let meta = object::metadata_mut(&mut value);
         meta.insert("deletionTimestamp".into(), json!(super::timestamp(at)));
-        meta.insert("deletionGracePeriodSeconds".into(), json!(grace));
+        if !waits_for_content(live) {
+            meta.insert("deletionGracePeriodSeconds".into(), json!(grace));
+        }
     }
     if first && live["kind"] == "Namespace" {
         object::map_at(&mut value, "status").insert("phase".into(), json!("Terminating"));
     }
     value
+}
+
+/// Namespaces and definitions have a way of their own to go.
+fn waits_for_content(live: &Value) -> bool {
+    live["kind"] == "Namespace" || live["kind"] == "CustomResourceDefinition"
 }
 
 /// Only pods that run on a node get time to end; everything else goes at once.

@@ -31,18 +31,21 @@ pub struct LogOptions {
 
 /// The part of this process that keeps the logs of a kind's objects.
 pub trait ObjectLogs: Send + Sync {
-    /// Opens the log of one object, which exists.
+    /// Opens the log of one object, which exists, or of one that is gone, if it left any.
     fn open(
         &self,
         namespace: String,
         name: String,
         options: LogOptions,
     ) -> BoxFuture<'static, Result<BoxStream<'static, std::io::Result<Bytes>>, ApiError>>;
+
+    /// Whether an object of this name that is gone left a log.
+    fn is_left(&self, namespace: &str, name: &str) -> bool;
 }
 
 pub(crate) async fn log(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
     let key = call.key(name);
-    let uid = object::meta(&read::require(call, &key)?.value(), "uid").to_owned();
+    let found = read::require(call, &key);
     let Some(logs) = call.server.object_logs(&call.resource.group, &call.resource.plural) else {
         return Err(ApiError::new(
             503,
@@ -50,24 +53,29 @@ pub(crate) async fn log(call: &Call<'_>, name: &str) -> Result<Response, ApiErro
             format!("nobody beside this server keeps logs of {}", call.resource.plural),
         ));
     };
-    let until = {
-        let (store, shutdown) = (call.server.store.clone(), call.server.shutdown.clone());
-        let gone = gone(store, call.collection(), key, uid);
-        async move {
-            tokio::select! {
-                () = gone => {}
-                () = shutdown.cancelled() => {}
-            }
+    let namespace = call.namespace.clone().unwrap_or_default();
+    let mut follow_until: Option<BoxFuture<'static, ()>> = None;
+    match found {
+        Ok(found) if call.options.flag("follow") => {
+            let uid = object::meta(&found.value(), "uid").to_owned();
+            let (store, shutdown) = (call.server.store.clone(), call.server.shutdown.clone());
+            let gone = gone(store, call.collection(), key, uid);
+            follow_until = Some(Box::pin(async move {
+                tokio::select! {
+                    () = gone => {}
+                    () = shutdown.cancelled() => {}
+                }
+            }));
         }
-    };
-    let follow_until: Option<BoxFuture<'static, ()>> =
-        if call.options.flag("follow") { Some(Box::pin(until)) } else { None };
+        Err(missing) if !logs.is_left(&namespace, name) => return Err(missing),
+        // A log outlives its object; there is nothing to follow then.
+        Ok(_) | Err(_) => {}
+    }
     let options = LogOptions {
         follow_until,
         timestamps: call.options.flag("timestamps"),
         tail_lines: call.options.whole("tailLines")?,
     };
-    let namespace = call.namespace.clone().unwrap_or_default();
     let lines = logs.open(namespace, name.to_owned(), options).await?;
     Ok(body::raw(StatusCode::OK, "text/plain", Body::from_stream(lines)))
 }

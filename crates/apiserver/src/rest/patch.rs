@@ -6,9 +6,18 @@ use serde_json::{Value, json};
 
 use super::Call;
 use super::write::{self, Ownership, Part};
-use crate::error::{ApiError, FieldError};
+use crate::error::{ApiError, Details, FieldError};
 use crate::object;
 use crate::patch::{self, Manager, Operation};
+
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+/// Custom resources take all but the strategic one.
+const PATCHES: [&str; 4] = [
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    STRATEGIC,
+    "application/apply-patch+yaml",
+];
 
 enum Kind {
     Json(bytes::Bytes),
@@ -25,14 +34,17 @@ pub(super) async fn patch(
     let kind = match call.content_type() {
         "application/json-patch+json" => Kind::Json(bytes),
         "application/merge-patch+json" => Kind::Merge(call.decode(&bytes)?),
-        "application/strategic-merge-patch+json" if !call.resource.is_custom() => {
-            Kind::Strategic(call.decode(&bytes)?)
-        }
+        STRATEGIC if !call.resource.is_custom() => Kind::Strategic(call.decode(&bytes)?),
         "application/apply-patch+yaml" => return apply(call, name, part, &bytes).await,
         other => {
+            if !PATCHES.contains(&other) {
+                let mut error = ApiError::unsupported_media_type("415: Unsupported Media Type");
+                error.details = Some(Details::default());
+                return Err(error);
+            }
             return Err(ApiError::unsupported_media_type(format!(
-                "the body of the request was in an unknown format - accepted media types include: {} (got {other:?})",
-                accepted(call),
+                "the body of the request was in an unknown format - accepted media types include: {}",
+                PATCHES.into_iter().filter(|patch| *patch != STRATEGIC).collect::<Vec<_>>().join(", "),
             )));
         }
     };
@@ -45,14 +57,6 @@ pub(super) async fn patch(
     Ok(written.show(call, StatusCode::OK))
 }
 
-fn accepted(call: &Call<'_>) -> &'static str {
-    if call.resource.is_custom() {
-        "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
-    } else {
-        "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml"
-    }
-}
-
 async fn apply(call: &mut Call<'_>, name: &str, part: Part, bytes: &[u8]) -> Result<Response, ApiError> {
     if call.options.field_manager.is_empty() {
         let error = FieldError::required("fieldManager", "is required for apply patch");
@@ -60,6 +64,10 @@ async fn apply(call: &mut Call<'_>, name: &str, part: Part, bytes: &[u8]) -> Res
     }
     let mut applied = call.decode(bytes)?;
     check_identity(call, &applied, name)?;
+    if let Some(field) = write::undeclared(call.resource, &applied) {
+        let why = format!(".{field}: field not declared in schema");
+        return Err(patch::untypable(&applied, &why));
+    }
     write::clean(call, &mut applied)?;
     if let Some(map) = applied.as_object_mut() {
         match part {
@@ -91,9 +99,11 @@ async fn apply(call: &mut Call<'_>, name: &str, part: Part, bytes: &[u8]) -> Res
                 ),
             ));
         }
-        let merged = with_manager(call, part, |call, manager| {
+        let mut merged = with_manager(call, part, |call, manager| {
             patch::apply(None, &applied, &call.resource.schema.root, manager, force(call))
         })?;
+        // As Kubernetes has it, a revision is for an object that is there; where none is, one is made.
+        object::metadata_mut(&mut merged).remove("resourceVersion");
         match write::create(call, merged, Ownership::Recorded).await {
             Err(error) if error.reason == crate::error::Reason::AlreadyExists => {}
             created => return created.map(|object| object.show(call, StatusCode::CREATED)),
@@ -129,6 +139,7 @@ fn with_manager<T>(
         api_version: &api_version,
         subresource: part.subresource(),
         now: &call.now,
+        of_built_in: !call.resource.is_custom(),
     };
     f(call, &manager)
 }
@@ -148,7 +159,7 @@ fn check_identity(call: &Call<'_>, applied: &Value, name: &str) -> Result<(), Ap
     let given = object::name(applied);
     if !given.is_empty() && given != name {
         return Err(ApiError::bad_request(format!(
-            "name of the object ({given}) does not match the name on the URL ({name})"
+            "the name of the object ({given}) does not match the name on the URL ({name})"
         )));
     }
     Ok(())

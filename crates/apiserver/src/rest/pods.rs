@@ -138,7 +138,13 @@ pub(crate) async fn bind(call: &mut Call<'_>, name: &str, binding: Value) -> Res
         return Err(ApiError::bad_request("target.name: Required value: write the name of the node"));
     }
     let (group, plural) = (call.resource.group.clone(), call.resource.plural.clone());
+    let uid = object::meta(&binding, "uid").to_owned();
     write::update(call, name, Part::Main, Ownership::Track, |_, live| {
+        let found = object::meta(live, "uid");
+        if !uid.is_empty() && uid != found {
+            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {found}");
+            return Err(ApiError::conflict(&group, &format!("{plural}/binding"), name, &why));
+        }
         if let Some(bound) = live["spec"]["nodeName"].as_str().filter(|n| !n.is_empty()) {
             let why = format!("pod {name} is already assigned to node {bound:?}");
             return Err(ApiError::conflict(&group, &format!("{plural}/binding"), name, &why));

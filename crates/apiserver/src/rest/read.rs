@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Call, body};
-use crate::error::{ApiError, Reason};
+use crate::error::{ApiError, FieldError, Reason};
 use crate::request::Options;
 use crate::resource::Resource;
 use crate::selector::{FieldSelector, LabelSelector};
@@ -23,6 +23,16 @@ use crate::table::{self, Form, IncludeObject};
 pub(super) fn view(resource: &Resource, stored: &Stored) -> Value {
     let mut value = stored.value();
     present(resource, &mut value);
+    value
+}
+
+/// A stored object as an item of a list: as Kubernetes does, without its type unless it is a custom resource.
+fn item(resource: &Resource, stored: &Stored) -> Value {
+    let mut value = view(resource, stored);
+    if let Some(members) = value.as_object_mut().filter(|_| !resource.is_custom()) {
+        members.remove("apiVersion");
+        members.remove("kind");
+    }
     value
 }
 
@@ -63,7 +73,16 @@ impl Filter {
 
 pub(super) fn get(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
     let key = call.key(name);
+    let asked = parse_revision(&call.options.resource_version)?;
+    let current = call.server.store.revision();
+    if asked > current {
+        return Err(ApiError::revision_to_come(asked, current));
+    }
     let stored = call.server.store.get(&key).ok_or_else(|| call.not_found(name))?;
+    if matches!(call.form, Form::MetadataList(_)) {
+        let message = "you requested PartialObjectMetadataList, but the requested object is not a list";
+        return Err(ApiError::new(406, Reason::NotAcceptable, message));
+    }
     Ok(show_stored(call, StatusCode::OK, &stored))
 }
 
@@ -131,6 +150,7 @@ struct Continue {
 }
 
 pub(super) fn list(call: &Call<'_>) -> Result<Response, ApiError> {
+    check_match(call.options)?;
     let filter = Filter::parse(call.resource, call.options)?;
     let (snapshot, after) = snapshot(&call.server.store, call)?;
     let namespace = call.namespace.as_deref();
@@ -160,6 +180,10 @@ pub(super) fn list(call: &Call<'_>) -> Result<Response, ApiError> {
     }
     debug_assert!(namespace.is_none() || page.iter().all(|o| Some(&*o.key.namespace) == namespace));
     let mut meta = json!({"resourceVersion": snapshot.revision.to_string()});
+    // Kubernetes says of custom resources that there is nothing more, of others it says nothing.
+    if call.resource.is_custom() && call.form == Form::Whole {
+        meta["continue"] = json!("");
+    }
     if let Some(next) = next {
         let token = serde_json::to_vec(&next).map_err(|e| ApiError::internal(e.to_string()))?;
         meta["continue"] = Value::String(BASE64_URL_SAFE_NO_PAD.encode(token));
@@ -175,6 +199,10 @@ fn snapshot(store: &Store, call: &Call<'_>) -> Result<(Snapshot, Option<(String,
     let options = call.options;
     let (resource, namespace) = (call.collection(), call.namespace.as_deref());
     if !options.continue_token.is_empty() {
+        if !matches!(options.resource_version.as_str(), "" | "0") {
+            let message = "specifying resource version is not allowed when using continue";
+            return Err(ApiError::bad_request(message));
+        }
         let token: Continue = BASE64_URL_SAFE_NO_PAD
             .decode(&options.continue_token)
             .ok()
@@ -194,26 +222,41 @@ fn snapshot(store: &Store, call: &Call<'_>) -> Result<(Snapshot, Option<(String,
     let present = store.list(&resource, namespace);
     let asked = parse_revision(&options.resource_version)?;
     if asked > present.revision {
-        let mut error = ApiError::new(
-            504,
-            Reason::Timeout,
-            format!("Too large resource version: {asked}, current: {}", present.revision),
-        );
-        error.details = Some(crate::error::Details { retry_after_seconds: Some(1), ..Default::default() });
-        return Err(error);
+        return Err(ApiError::revision_to_come(asked, present.revision));
     }
     match options.resource_version_match.as_str() {
         "" | "NotOlderThan" => Ok((present, None)),
-        "Exact" if asked > 0 => match store.list_at(&resource, namespace, asked) {
+        _ => match store.list_at(&resource, namespace, asked) {
             Ok(snapshot) => Ok((snapshot, None)),
             Err(gone) => Err(ApiError::expired(format!(
                 "The resourceVersion for the provided list is too old: {gone}."
             ))),
         },
-        other => Err(ApiError::bad_request(format!(
-            "resourceVersionMatch: Invalid value: {other:?}: write NotOlderThan, or Exact with a resourceVersion above 0"
-        ))),
     }
+}
+
+/// Whether the options of a list belong together; in Kubernetes' words.
+fn check_match(options: &Options) -> Result<(), ApiError> {
+    let forbidden = |detail: &str| Some(FieldError::forbidden("resourceVersionMatch", detail));
+    let mismatch = match (options.resource_version_match.as_str(), options.resource_version.as_str()) {
+        ("", _) => None,
+        (_, "") => forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided"),
+        _ if !options.continue_token.is_empty() => {
+            forbidden("resourceVersionMatch is forbidden when continue is provided")
+        }
+        ("Exact", "0") => forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""),
+        ("Exact" | "NotOlderThan", _) => None,
+        (other, _) => {
+            let known = ["Exact", "NotOlderThan", ""];
+            Some(FieldError::not_supported("resourceVersionMatch", &json!(other), &known))
+        }
+    };
+    let streamed = options
+        .send_initial_events
+        .is_some()
+        .then(|| FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    let errors: Vec<FieldError> = mismatch.into_iter().chain(streamed).collect();
+    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors)) }
 }
 
 /// An absent or `0` version means "any".
@@ -232,6 +275,7 @@ pub(super) fn parse_revision(text: &str) -> Result<u64, ApiError> {
 pub(super) fn send_list(call: &Call<'_>, page: &[Arc<Stored>], meta: Value) -> Response {
     let resource = call.resource;
     let all = || -> Vec<Value> { page.iter().map(|o| view(resource, o)).collect() };
+    let items = || -> Vec<Value> { page.iter().map(|o| item(resource, o)).collect() };
     let list = match call.form {
         Form::Table(version) => {
             let now = jiff::Timestamp::now();
@@ -241,7 +285,7 @@ pub(super) fn send_list(call: &Call<'_>, page: &[Arc<Stored>], meta: Value) -> R
             Some(table::metadata_list(version, &all(), &meta))
         }
         Form::Whole if call.options.pretty || call.accept().starts_with("application/yaml") => Some(json!({
-            "kind": resource.list_kind, "apiVersion": resource.api_version(), "metadata": meta, "items": all(),
+            "kind": resource.list_kind, "apiVersion": resource.api_version(), "metadata": meta, "items": items(),
         })),
         Form::Whole => None,
     };
@@ -258,14 +302,17 @@ pub(super) fn send_list(call: &Call<'_>, page: &[Arc<Stored>], meta: Value) -> R
         )
         .as_bytes(),
     );
-    for (i, item) in page.iter().enumerate() {
+    for (i, object) in page.iter().enumerate() {
         if i > 0 {
             out.put_u8(b',');
         }
         if convert {
-            out.put_slice(view(resource, item).to_string().as_bytes());
+            out.put_slice(item(resource, object).to_string().as_bytes());
+        } else if resource.is_custom() {
+            out.put_slice(&object.json);
         } else {
-            out.put_slice(&item.json);
+            out.put_u8(b'{');
+            out.put_slice(object.untyped());
         }
     }
     out.put_slice(b"]}");

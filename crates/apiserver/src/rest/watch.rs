@@ -17,7 +17,8 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::read::{self, Filter, parse_revision};
 use super::{Call, body};
-use crate::error::ApiError;
+use crate::error::{ApiError, FieldError, Reason};
+use crate::request::Options;
 use crate::resource::Resource;
 use crate::store::{Change, ChangeKind, Compacted, Stored, Watcher, frame};
 use crate::table::{self, Form, IncludeObject};
@@ -31,21 +32,14 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 pub(super) fn watch(call: &Call<'_>) -> Result<Response, ApiError> {
     let options = call.options;
-    let mut filter_options = options.clone();
-    if let Some(name) = &call.target.name {
-        filter_options.field_selector = format!("metadata.name={name}");
+    check_match(options)?;
+    if call.accept().starts_with("application/yaml") {
+        let message = "only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+        return Err(ApiError::new(406, Reason::NotAcceptable, message));
     }
-    let filter = Filter::parse(call.resource, &filter_options)?;
+    let filter = Filter::parse(call.resource, options)?;
     let asked = parse_revision(&options.resource_version)?;
-    let send_initial = match options.send_initial_events {
-        Some(true) if options.resource_version_match != "NotOlderThan" => {
-            return Err(ApiError::bad_request(
-                "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            ));
-        }
-        Some(wanted) => wanted,
-        None => asked == 0,
-    };
+    let send_initial = options.send_initial_events.unwrap_or(asked == 0);
     let store = &call.server.store;
     let collection = call.collection();
     let (initial, from) = if send_initial {
@@ -71,7 +65,7 @@ pub(super) fn watch(call: &Call<'_>) -> Result<Response, ApiError> {
         include: read::include_object(call),
         convert: !call.resource.is_stored_form(),
         initial: initial.into_iter(),
-        end_of_initial: options.send_initial_events == Some(true),
+        end_of_initial: options.send_initial_events == Some(true) && options.allow_watch_bookmarks,
         bookmarks_wanted: options.allow_watch_bookmarks,
         bookmarks,
         watcher,
@@ -86,6 +80,24 @@ pub(super) fn watch(call: &Call<'_>) -> Result<Response, ApiError> {
         Some((Ok::<_, std::convert::Infallible>(chunk), feed))
     });
     Ok(body::raw(StatusCode::OK, "application/json", Body::from_stream(chunks)))
+}
+
+/// Whether the options of a watch belong together; in Kubernetes' words.
+fn check_match(options: &Options) -> Result<(), ApiError> {
+    let path = "resourceVersionMatch";
+    let wanted = options.resource_version_match.as_str();
+    let mut errors = Vec::new();
+    if options.send_initial_events.is_none() && !wanted.is_empty() {
+        let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+        errors.push(FieldError::forbidden(path, detail));
+    } else if options.send_initial_events.is_some() && wanted != "NotOlderThan" {
+        let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        errors.push(FieldError::forbidden(path, detail));
+        if !wanted.is_empty() {
+            errors.push(FieldError::not_supported(path, &json!(wanted), &["NotOlderThan"]));
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors)) }
 }
 
 struct Feed {
@@ -187,15 +199,28 @@ impl Feed {
             (false, false) => None,
             (false, true) => Some(self.line(ChangeKind::Added, &change.object)),
             (true, true) => Some(self.line(ChangeKind::Modified, &change.object)),
-            (true, false) => Some(self.line(ChangeKind::Deleted, &change.object)),
+            (true, false) => Some(match change.previous.as_ref() {
+                Some(last) if change.kind != ChangeKind::Deleted => self.left(last, &change.object),
+                _ => self.line(ChangeKind::Deleted, &change.object),
+            }),
         }
+    }
+
+    /// An object that left the selector is deleted as it last was in it, at the revision of the change.
+    fn left(&mut self, last: &Stored, now: &Stored) -> Bytes {
+        let mut value = read::view(&self.resource, last);
+        value["metadata"]["resourceVersion"] = json!(now.revision.to_string());
+        self.value_line(ChangeKind::Deleted, value)
     }
 
     fn line(&mut self, kind: ChangeKind, object: &Stored) -> Bytes {
         if self.form == Form::Whole && !self.convert {
             return frame(kind, &object.json);
         }
-        let value = read::view(&self.resource, object);
+        self.value_line(kind, read::view(&self.resource, object))
+    }
+
+    fn value_line(&mut self, kind: ChangeKind, value: Value) -> Bytes {
         let value = match self.form {
             Form::Whole => value,
             Form::Metadata(version) | Form::MetadataList(version) => table::metadata(version, &value),
@@ -218,9 +243,7 @@ impl Feed {
     }
 
     fn bookmark(&mut self, initial_end: bool) -> Bytes {
-        let mut metadata = json!({
-            "resourceVersion": self.watcher.position().to_string(), "creationTimestamp": null,
-        });
+        let mut metadata = json!({"resourceVersion": self.watcher.position().to_string()});
         if initial_end {
             metadata["annotations"] = json!({INITIAL_EVENTS_END: "true"});
         }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::read::Answer;
 use super::{Call, names, read};
-use crate::error::{ApiError, Cause, FieldError};
+use crate::error::{ApiError, Cause, FieldError, FieldErrorKind};
 use crate::patch::{Manager, Operation, keep_times_if_unchanged, track_update};
 use crate::request::FieldValidation;
 use crate::resource::Resource;
@@ -151,12 +151,13 @@ fn admit_new(call: &mut Call<'_>, mut value: Value, ownership: Ownership) -> Res
     if resource.strategy.has_generation() {
         object::metadata_mut(&mut value).insert("generation".into(), json!(1));
     }
+    let owners = (ownership == Ownership::Track).then(|| owners(call, None, value.clone(), Part::Main));
     fill_in(resource, &mut value, None);
     call.server.admit(call, &mut value, None)?;
     validate(resource, &value, None)?;
     check_namespace(call, &value)?;
-    if ownership == Ownership::Track {
-        record(call, None, &mut value, Part::Main);
+    if let Some(owners) = owners {
+        set_owners(&mut value, owners);
     }
     Ok(value)
 }
@@ -213,7 +214,17 @@ pub(super) fn require_revision(call: &Call<'_>, value: &Value) -> Result<(), Api
         return Ok(());
     }
     let error = FieldError::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
-    Err(ApiError::invalid(&call.resource.group, &call.resource.kind, object::name(value), &[error]))
+    Err(ApiError::invalid(&call.resource.group, &call.resource.plural, object::name(value), &[error]))
+}
+
+/// An update says which object it is of, though the path says it too.
+pub(super) fn require_name(name: &str, value: &Value) -> Result<(), ApiError> {
+    if !object::name(value).is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(format!(
+        "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+    )))
 }
 
 /// True if the wanted state is bound to the revision it was made from.
@@ -246,6 +257,10 @@ fn admit_change(
         )));
     }
     let uid = object::meta(&new, "uid");
+    if !uid.is_empty() && uid != object::meta(live, "uid") && !call.pins_revision {
+        let error = FieldError::invalid("metadata.uid", &json!(uid), "field is immutable");
+        return Err(ApiError::invalid(&resource.group, &resource.kind, &name, &[error]));
+    }
     if !uid.is_empty() && uid != object::meta(live, "uid") {
         return Err(ApiError::conflict(
             &resource.group,
@@ -285,6 +300,7 @@ fn admit_change(
     if part != Part::Status && resource.subresources.status {
         set_or_remove(&mut new, "status", live.get("status"));
     }
+    let owners = (ownership == Ownership::Track).then(|| owners(call, Some(live), new.clone(), part));
     fill_in(resource, &mut new, Some(live));
     call.server.admit(call, &mut new, Some(live))?;
     if part != Part::Status
@@ -295,12 +311,11 @@ fn admit_change(
         object::metadata_mut(&mut new).insert("generation".into(), json!(generation));
     }
     validate(resource, &new, Some(live))?;
-    if ownership == Ownership::Track {
-        record(call, Some(live), &mut new, part);
-    } else {
-        // What was applied may have been normalised to what was there before.
-        keep_times_if_unchanged(live, &mut new);
+    if let Some(owners) = owners {
+        set_owners(&mut new, owners);
     }
+    // What was asked for may have been normalised to what was there before.
+    keep_times_if_unchanged(live, &mut new);
     Ok(new)
 }
 
@@ -328,6 +343,9 @@ fn check_type(resource: &Resource, value: &Value) -> Result<(), ApiError> {
     if !value.is_object() {
         return Err(ApiError::bad_request("the object provided is unrecognized (must be a JSON object)"));
     }
+    if !value["metadata"].is_object() && !value["metadata"].is_null() {
+        return Err(undecodable_as(resource, &"json: metadata is no object"));
+    }
     let expected = resource.api_version();
     match value["apiVersion"].as_str() {
         Some(given) if given != expected => {
@@ -338,6 +356,15 @@ fn check_type(resource: &Resource, value: &Value) -> Result<(), ApiError> {
         _ => {}
     }
     match value["kind"].as_str() {
+        None if resource.is_custom() => Err(ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing",
+            resource.kind
+        ))),
+        Some(given) if given != resource.kind && resource.is_custom() => {
+            let detail = format!("must be {}", resource.kind);
+            let error = FieldError::invalid("kind", &json!(given), detail);
+            Err(ApiError::invalid(&resource.group, given, object::name(value), &[error]))
+        }
         Some(given) if given != resource.kind => Err(ApiError::bad_request(format!(
             "the kind in the data ({given}) does not match the expected kind ({})",
             resource.kind
@@ -377,19 +404,50 @@ pub(super) fn clean(call: &mut Call<'_>, value: &mut Value) -> Result<(), ApiErr
             .into_iter()
             .map(|f| format!("duplicate field \"{f}\""))
             .collect();
-        complaints.extend(schema.unknown_fields(value).into_iter().map(|f| format!("unknown field \"{f}\"")));
+        let mut unknown = schema.unknown_fields(value);
+        if call.resource.is_custom() {
+            unknown.sort();
+        }
+        let unknown = unknown_metadata(value).into_iter().chain(unknown);
+        complaints.extend(unknown.map(|f| format!("unknown field \"{f}\"")));
         if !complaints.is_empty() {
             if call.options.field_validation == FieldValidation::Strict {
-                return Err(ApiError::bad_request(format!(
-                    "strict decoding error: {}",
-                    complaints.join(", ")
-                )));
+                let why = format!("strict decoding error: {}", complaints.join(", "));
+                return Err(undecodable_as(call.resource, &why));
             }
             call.warnings.extend(complaints);
         }
     }
     schema.prune(value);
+    tidy_metadata(value);
     Ok(())
+}
+
+fn unknown_metadata(value: &Value) -> Vec<String> {
+    let known = builtin::definitions::node(builtin::definitions::OBJECT_META);
+    let fields = value["metadata"].as_object().into_iter().flatten();
+    let odd = fields.filter(|(name, _)| known.field(name).is_none());
+    odd.map(|(name, _)| format!("metadata.{name}")).collect()
+}
+
+/// The first field that the schema does not know: who applies may name only what is declared.
+pub(super) fn undeclared(resource: &Resource, value: &Value) -> Option<String> {
+    unknown_metadata(value).into_iter().chain(resource.schema.unknown_fields(value)).next()
+}
+
+/// Metadata is of the same type whatever the kind: what that type does not know goes, and empty lists and maps are none.
+fn tidy_metadata(value: &mut Value) {
+    let known = builtin::definitions::node(builtin::definitions::OBJECT_META);
+    let is_empty = |value: &Value| {
+        value.as_object().is_some_and(serde_json::Map::is_empty)
+            || value.as_array().is_some_and(Vec::is_empty)
+    };
+    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+        // Ownership that is given up is said with an empty list.
+        metadata.retain(|name, value| {
+            name == "managedFields" || (known.field(name).is_some() && !is_empty(value) && !value.is_null())
+        });
+    }
 }
 
 /// Built-in kinds are decoded into types before anything else, and metadata is of every kind.
@@ -401,10 +459,12 @@ fn check_types(resource: &Resource, value: &Value) -> Result<(), ApiError> {
         resource.schema.root.type_mismatch(value)
     };
     let Some(found) = found else { return Ok(()) };
+    Err(undecodable_as(resource, &format!("json: {found}")))
+}
+
+fn undecodable_as(resource: &Resource, why: &dyn std::fmt::Display) -> ApiError {
     let (kind, version) = (&resource.kind, &resource.version);
-    Err(ApiError::bad_request(format!(
-        "{kind} in version {version:?} cannot be handled as a {kind}: json: {found}"
-    )))
+    ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
 }
 
 fn fill_in(resource: &Resource, value: &mut Value, live: Option<&Value>) {
@@ -416,11 +476,18 @@ fn fill_in(resource: &Resource, value: &mut Value, live: Option<&Value>) {
 fn validate(resource: &Resource, value: &Value, live: Option<&Value>) -> Result<(), ApiError> {
     check_depth(value)?;
     let mut errors = builtin::validate_metadata(value, resource, live);
-    errors.extend(resource.schema.validate(value, live));
+    let by_schema = resource.schema.validate(value, live);
+    // Kubernetes can't decode such a value of a kind of its own.
+    if let Some(undecodable) = by_schema.iter().find(|e| e.kind == FieldErrorKind::TypeInvalid)
+        && !resource.is_custom()
+    {
+        return Err(undecodable_as(resource, undecodable));
+    }
     // What a strategy says about fields of the wrong type would only repeat the schema.
-    if errors.is_empty() {
+    if by_schema.is_empty() {
         errors.extend(resource.strategy.validate(value, live));
     }
+    errors.extend(by_schema);
     if errors.is_empty() {
         return Ok(());
     }
@@ -440,7 +507,11 @@ fn check_depth(value: &Value) -> Result<(), ApiError> {
     }
 }
 
-fn record(call: &Call<'_>, live: Option<&Value>, new: &mut Value, part: Part) {
+/// Who owns what after a write of `sent`: its author what it says and what its defaults are; nobody what the server
+/// adds after that.
+fn owners(call: &Call<'_>, live: Option<&Value>, mut sent: Value, part: Part) -> Option<Value> {
+    call.resource.schema.default(&mut sent);
+    call.resource.strategy.default(&mut sent);
     let api_version = call.resource.api_version();
     let manager = Manager {
         name: &call.field_manager(),
@@ -448,8 +519,18 @@ fn record(call: &Call<'_>, live: Option<&Value>, new: &mut Value, part: Part) {
         api_version: &api_version,
         subresource: part.subresource(),
         now: &call.now,
+        of_built_in: !call.resource.is_custom(),
     };
-    track_update(live, new, &call.resource.schema.root, &manager);
+    track_update(live, &mut sent, &call.resource.schema.root, &manager);
+    sent["metadata"].get("managedFields").cloned()
+}
+
+fn set_owners(value: &mut Value, owners: Option<Value>) {
+    let metadata = object::metadata_mut(value);
+    match owners {
+        Some(owners) => metadata.insert("managedFields".into(), owners),
+        None => metadata.remove("managedFields"),
+    };
 }
 
 /// Nothing can be created in a namespace that is missing or going away.

@@ -187,7 +187,7 @@ impl Rules {
                 None
             };
             if let Err(failure) = program.run(this, that) {
-                errors.push(failure.into_field_error(program, node, path));
+                errors.push(failure.into_field_error(program, node, value, path));
             }
         }
     }
@@ -239,7 +239,7 @@ enum Failure {
 }
 
 impl Failure {
-    fn into_field_error(self, program: &Program, node: &Node, path: &Path<'_>) -> FieldError {
+    fn into_field_error(self, program: &Program, node: &Node, value: &Value, path: &Path<'_>) -> FieldError {
         let place = path.keyed();
         let detail = match self {
             Self::Error(error) => return FieldError::invalid(place, &type_of(node), error),
@@ -249,14 +249,16 @@ impl Failure {
         let place = place.strip_prefix('.').unwrap_or(&place);
         let kind = program.reason;
         let error = FieldError::new(kind, place, detail);
-        match kind {
-            FieldErrorKind::Invalid | FieldErrorKind::Duplicate => error.with_value(&type_of(node)),
+        match (kind, value) {
+            // What does not fit on a line is not shown, as in Kubernetes.
+            (_, Value::Object(_) | Value::Array(_)) => error,
+            (FieldErrorKind::Invalid | FieldErrorKind::Duplicate, plain) => error.with_value(plain),
             _ => error,
         }
     }
 }
 
-/// Kubernetes shows the type in place of the value, which may be large.
+/// Kubernetes shows the type in place of a value that may be large.
 fn type_of(node: &Node) -> Value {
     json!(node.ty.map_or("", Type::name))
 }

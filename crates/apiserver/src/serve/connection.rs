@@ -1,5 +1,6 @@
 //! One accepted connection from its first byte to its end.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -7,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use http::StatusCode;
+use http::header::AUTHORIZATION;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -19,6 +22,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
+use super::room::Place;
 use super::{Limits, ServerTls};
 
 /// As many as Kubernetes allows per connection.
@@ -37,6 +41,7 @@ pub(super) struct Connection {
     pub limits: Limits,
     pub peer: SocketAddr,
     pub shutdown: CancellationToken,
+    pub place: Place,
 }
 
 impl Connection {
@@ -81,7 +86,10 @@ impl Connection {
     async fn serve(self, stream: TlsStream<TcpStream>) {
         let certificate =
             stream.get_ref().1.peer_certificates().and_then(|chain| self.tls.verify_client(chain));
-        let router = self.router;
+        let (router, place) = (self.router, Arc::new(self.place));
+        if certificate.is_some() {
+            place.keep();
+        }
         let asked = Arc::new(AtomicBool::new(false));
         let silent = silence(self.limits.header, asked.clone());
         let service = service_fn(move |mut request: http::Request<Incoming>| {
@@ -89,7 +97,15 @@ impl Connection {
             if let Some(certificate) = &certificate {
                 request.extensions_mut().insert(certificate.clone());
             }
-            router.clone().oneshot(request)
+            let has_token = request.headers().contains_key(AUTHORIZATION);
+            let (answer, place) = (router.clone().oneshot(request), place.clone());
+            async move {
+                let answer = answer.await?;
+                if has_token && answer.status() != StatusCode::UNAUTHORIZED {
+                    place.keep();
+                }
+                Ok::<_, Infallible>(answer)
+            }
         });
 
         let mut builder = Builder::new(TokioExecutor::new());

@@ -200,6 +200,29 @@ async fn a_client_that_asks_nothing_is_disconnected() {
 }
 
 #[tokio::test]
+async fn strangers_take_the_place_of_strangers_and_of_nobody_else() {
+    let limits = Limits { strangers: 8, ..Limits::default() };
+    let server = start(limits).await;
+    let mut watch = server.connect(None, &[b"http/1.1"]).await;
+    let request =
+        format!("GET /forever HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\r\n", server.token);
+    watch.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"first\n\r\n") {
+        assert!(watch.read_buf(&mut answer).await.unwrap() > 0, "closed before the first chunk");
+    }
+    let mut strangers = Vec::new();
+    for _ in 0..32 {
+        strangers.push(TcpStream::connect(server.addr).await.unwrap());
+    }
+    let read = timeout(PATIENCE, strangers[0].read(&mut [0u8; 1])).await.unwrap();
+    assert!(matches!(read, Ok(0) | Err(_)), "the oldest makes room");
+    assert_eq!(server.whoami(None, Some(&server.token)).await.0, StatusCode::OK);
+    let more = timeout(Duration::from_millis(50), watch.read_buf(&mut answer)).await;
+    assert!(more.is_err(), "who has shown who it is stays: {more:?}");
+}
+
+#[tokio::test]
 async fn shutdown_cuts_endless_responses_at_the_deadline() {
     let limits = Limits { drain: Duration::from_millis(50), ..Limits::default() };
     let server = start(limits).await;

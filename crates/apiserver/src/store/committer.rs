@@ -4,15 +4,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
-use bytes::Bytes;
 use causeway_base::lock::{read, write};
-use serde_json::Value;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use super::collection::{Change, ChangeKind, Collection};
 use super::disk::Disk;
 use super::{Expect, GroupResource, Key, Mutation, State, Stored};
-use crate::object;
 
 /// Writes that share one sync at most.
 const GROUP_LIMIT: usize = 256;
@@ -183,13 +180,6 @@ fn decide(
         (Mutation::Put(value), Some(_)) => (value, ChangeKind::Modified),
         (Mutation::Delete(value), _) => (value, ChangeKind::Deleted),
     };
-    let object = Arc::new(stored(key, value, revision));
+    let object = Arc::new(Stored::new(key.clone(), value, revision));
     Ok(Change::new(kind, object, current))
-}
-
-fn stored(key: &Key, mut value: Value, revision: u64) -> Stored {
-    object::metadata_mut(&mut value).insert("resourceVersion".into(), Value::String(revision.to_string()));
-    let labels = object::labels(&value);
-    let json = Bytes::from(serde_json::to_vec(&value).expect("a JSON tree serialises"));
-    Stored { key: key.clone(), revision, json, labels }
 }

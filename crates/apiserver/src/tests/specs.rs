@@ -53,7 +53,9 @@ fn schemas() -> BTreeMap<String, Schema> {
 fn compile(crd: &Value) -> Schema {
     let name = &crd["metadata"]["name"];
     let versions = crd["spec"]["versions"].as_array().unwrap();
-    assert_eq!(versions.len(), 1, "{name}");
+    // Kinds of the Gateway API are served in two versions of the same form.
+    let forms: Vec<_> = versions.iter().map(|version| &version["schema"]).collect();
+    assert!(forms.iter().all(|form| *form == forms[0]), "{name}");
     Schema::compile(&versions[0]["schema"]["openAPIV3Schema"])
         .unwrap_or_else(|errors| panic!("{name}: {errors:#?}"))
 }
@@ -108,7 +110,12 @@ fn accepts_every_sample() {
         }
     }
     for crd in causeway_api::crds() {
-        assert!(kinds.contains(&crd.spec.names.kind), "no sample of {}", crd.spec.names.kind);
+        let kind = crd.spec.names.kind;
+        // Nobody but the operator writes one.
+        assert!(
+            matches!(kind.as_str(), "Supply" | "AddressClaim") || kinds.contains(&kind),
+            "no sample of {kind}"
+        );
     }
 }
 

@@ -2,7 +2,7 @@
 
 use causeway_apiserver::User;
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -58,4 +58,42 @@ async fn may(client: &kube::Client, verb: &str) -> bool {
         "namespace": "default", "verb": verb, "resource": "configmaps",
     }}}));
     reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap().allowed
+}
+
+/// It has what `deploy/operator.yaml` gives it on a cluster: it can't grant more, nor bind a role that is not there.
+#[tokio::test]
+async fn the_operator_in_this_process_is_no_administrator() {
+    let cluster = Cluster::start().await;
+    let operator = cluster.server.operator_client();
+    let secrets: Api<Secret> = Api::namespaced(operator.clone(), "default");
+    let status = refused(secrets.list(&ListParams::default()).await);
+    assert!(
+        status
+            .message
+            .contains("User \"system:serviceaccount:causeway-system:causeway-operator\" cannot list"),
+        "{}",
+        status.message
+    );
+    let roles: Api<Role> = Api::namespaced(operator.clone(), "default");
+    let role = |resource: &str| -> Role {
+        typed(json!({"metadata": {"name": resource}, "rules": [
+            {"apiGroups": [""], "resources": [resource], "verbs": ["get"]},
+        ]}))
+    };
+    let status = refused(roles.create(&PostParams::default(), &role("secrets")).await);
+    assert!(
+        status.message.contains("attempting to grant RBAC permissions not currently held"),
+        "{}",
+        status.message
+    );
+    let bindings: Api<RoleBinding> = Api::namespaced(operator.clone(), "default");
+    let binding: RoleBinding = typed(json!({
+        "metadata": {"name": "b"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "services"},
+        "subjects": [{"kind": "ServiceAccount", "name": "x", "namespace": "default"}],
+    }));
+    let status = refused(bindings.create(&PostParams::default(), &binding).await);
+    assert_eq!((status.code, status.reason.as_str()), (404, "NotFound"), "the role first");
+    roles.create(&PostParams::default(), &role("services")).await.unwrap();
+    bindings.create(&PostParams::default(), &binding).await.unwrap();
 }

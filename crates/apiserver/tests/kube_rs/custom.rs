@@ -95,7 +95,7 @@ async fn objects_are_pruned_defaulted_and_validated() {
     let status = refused(api.patch("b", &params, &shrink).await);
     assert_eq!(status.code, 422);
     assert!(
-        status.message.contains("spec.size: Invalid value: \"integer\": size may not shrink"),
+        status.message.contains("spec.size: Invalid value: 2: size may not shrink"),
         "{}",
         status.message
     );

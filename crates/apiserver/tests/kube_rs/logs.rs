@@ -36,6 +36,10 @@ impl ObjectLogs for Captain {
             Ok(first.chain(last).boxed())
         })
     }
+
+    fn is_left(&self, _: &str, name: &str) -> bool {
+        name.contains("left")
+    }
 }
 
 async fn get(client: &Client, path: &str) -> Result<String, kube::Error> {
@@ -66,6 +70,12 @@ async fn a_log_is_offered_once_somebody_keeps_it() {
     assert_eq!(refused(get(&cluster.client, &format!("{LOG}?tailLines=few")).await).code, 400);
     let missing = refused(get(&cluster.client, &LOG.replace("/b/", "/c/")).await);
     assert_eq!((missing.code, missing.message.as_str()), (404, "boats.example.dev \"c\" not found"));
+    let left = get(&cluster.client, &LOG.replace("/b/", "/left/")).await.unwrap();
+    assert_eq!(left, "default/left None false\n", "a log outlives its object");
+    for elsewhere in ["..%2Fother%2Fleft", "left%2F..%2F..", "%2e%2e", "left%252f"] {
+        let refused = refused(get(&cluster.client, &LOG.replace("/b/", &format!("/{elsewhere}/"))).await);
+        assert_eq!(refused.code, 400, "{elsewhere}: {}", refused.message);
+    }
 }
 
 #[tokio::test]

@@ -140,7 +140,7 @@ async fn a_patch_may_not_touch_what_identifies_the_object() {
     let rename = Patch::Merge(json!({"metadata": {"name": "d"}}));
     assert_eq!(refused(api.patch("c", &params, &rename).await).code, 400);
     let uid = Patch::Merge(json!({"metadata": {"uid": "another"}}));
-    assert_eq!(refused(api.patch("c", &params, &uid).await).code, 409);
+    assert_eq!(refused(api.patch("c", &params, &uid).await).code, 422);
     let birth = Patch::Merge(json!({"metadata": {"creationTimestamp": "2001-01-01T00:00:00Z"}}));
     let kept = api.patch("c", &params, &birth).await.unwrap();
     assert_eq!(kept.metadata.creation_timestamp, made.metadata.creation_timestamp);

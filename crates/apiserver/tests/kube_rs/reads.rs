@@ -1,8 +1,13 @@
 //! Lists in pages, and other ways to read.
 
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::ResourceExt;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent,
+    WatchParams,
+};
+use kube::core::GroupVersionKind;
+use kube::{Api, ResourceExt};
 use serde_json::json;
 
 use crate::cluster::{Cluster, config_map, create, labelled, refused};
@@ -85,7 +90,7 @@ async fn every_selector_operator_selects() {
     }
     let status = refused(api.list(&ListParams::default().fields("data.x=b")).await);
     assert_eq!(status.code, 400);
-    assert!(status.message.contains("field label not supported: data.x"), "{}", status.message);
+    assert!(status.message.contains("\"data.x\" is not a known field selector"), "{}", status.message);
 }
 
 #[tokio::test]
@@ -96,4 +101,30 @@ async fn metadata_alone_can_be_read() {
     let list = api.list_metadata(&ListParams::default().fields("metadata.name=c")).await.unwrap();
     assert_eq!(list.items.len(), 1);
     assert_eq!(api.get_metadata("c").await.unwrap().name_any(), "c");
+}
+
+/// As kube-apiserver does it: clients that need the type of an item know it from the list.
+#[tokio::test]
+async fn items_of_built_in_kinds_have_no_type_and_all_else_has_one() {
+    let cluster = Cluster::start().await;
+    create(&cluster.config_maps(), config_map("m", &[("a", "b")])).await;
+    let maps = ApiResource::erase::<ConfigMap>(&());
+    let api = Api::<DynamicObject>::default_namespaced_with(cluster.client.clone(), &maps);
+    let listed = api.list(&ListParams::default()).await.unwrap();
+    assert!(listed.items.iter().all(|item| item.types.is_none() && item.data["data"].is_object()));
+    assert_eq!(listed.types.kind, "ConfigMapList");
+    assert_eq!(api.get("m").await.unwrap().types.unwrap().kind, "ConfigMap");
+    let mut events = Box::pin(api.watch(&WatchParams::default(), "0").await.unwrap());
+    let Some(Ok(WatchEvent::Added(seen))) = events.next().await else { panic!("an object is there") };
+    assert_eq!(seen.types.unwrap().kind, "ConfigMap");
+
+    let crds = ApiResource::from_gvk(&GroupVersionKind::gvk("causeway.dev", "v1alpha1", "Infra"));
+    let infras = Api::<DynamicObject>::default_namespaced_with(cluster.client.clone(), &crds);
+    let infra = DynamicObject::new("lab", &crds).data(json!({"spec": {
+        "networkConfig": {"cidr": "192.168.1.0/24", "gateway": "192.168.1.1", "networkAttachmentDefinition": "vlan"},
+        "infraComponents": {},
+    }}));
+    infras.create(&PostParams::default(), &infra).await.unwrap();
+    let listed = infras.list(&ListParams::default()).await.unwrap();
+    assert_eq!(listed.items[0].types.as_ref().unwrap().kind, "Infra", "custom resources keep theirs");
 }

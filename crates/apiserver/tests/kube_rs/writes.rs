@@ -183,7 +183,7 @@ async fn preconditions_guard_a_delete() {
     assert_eq!(
         status.message,
         format!(
-            "Operation cannot be fulfilled on configmaps \"c\": Precondition failed: UID in precondition: not-this-one, UID in object meta: {}",
+            "Operation cannot be fulfilled on ConfigMap \"c\": the UID in the precondition (not-this-one) does not match the UID in record ({}). The object might have been deleted and then recreated",
             made.uid().unwrap()
         )
     );

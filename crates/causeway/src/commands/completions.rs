@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
+use crate::parts::output::Output;
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The shell to write for.
@@ -12,6 +14,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    clap_complete::generate(args.shell, &mut crate::cli::Cli::command(), "causeway", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut crate::cli::Cli::command(), "causeway", &mut script);
+    Output::Stdout.write(&script);
     Ok(ExitCode::SUCCESS)
 }

@@ -11,11 +11,12 @@ use std::sync::Arc;
 use anyhow::Context;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio_rustls::TlsAcceptor;
 
+use crate::parts::answer::FormatArg;
 use crate::parts::output;
 use crate::parts::termination::Termination;
 
@@ -33,20 +34,25 @@ pub(crate) struct Args {
     /// The certificate's private key (PEM).
     #[arg(long, requires = "tls_cert", value_name = "FILE")]
     tls_key: Option<PathBuf>,
+    /// Speak TLS with a certificate for this name that is made on the spot and signed by nobody else.
+    #[arg(long, conflicts_with = "tls_cert", value_name = "NAME")]
+    tls_self_signed: Option<String>,
     /// Datagrams in place of connections.
-    #[arg(long, conflicts_with_all = ["tls_cert", "tls_key"])]
+    #[arg(long, conflicts_with_all = ["tls_cert", "tls_key", "tls_self_signed"])]
     udp: bool,
     /// Dial this echo server and check what comes back, in place of being one.
-    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["listen", "tls_cert", "tls_key"])]
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["listen", "tls_cert", "tls_key", "tls_self_signed"])]
     check: Option<String>,
     /// Go on checking, and answer HTTP here with what was found.
     #[arg(long, requires = "check", value_name = "ADDR:PORT")]
     report: Option<SocketAddr>,
+    #[command(flatten)]
+    format: FormatArg,
 }
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     match (args.check.clone(), args.report) {
-        (Some(target), None) => check::once(&target, args.udp).await?,
+        (Some(target), None) => check::once(&target, args.udp, args.format).await?,
         (Some(target), Some(report)) => check::keep(target, args.udp, report).await?,
         (None, _) if args.udp => serve_datagrams(&args).await?,
         (None, _) => serve(args).await?,
@@ -80,8 +86,9 @@ fn busy(listen: SocketAddr) -> String {
 }
 
 async fn serve(args: Args) -> anyhow::Result<()> {
-    let tls = match (&args.tls_cert, &args.tls_key) {
-        (Some(certificate), Some(key)) => Some(acceptor(certificate, key)?),
+    let tls = match (&args.tls_cert, &args.tls_key, &args.tls_self_signed) {
+        (Some(certificate), Some(key), _) => Some(acceptor(certificate, key)?),
+        (_, _, Some(name)) => Some(self_signed(name)?),
         _ => None,
     };
     let listener = TcpListener::bind(args.listen).await.with_context(|| busy(args.listen))?;
@@ -119,6 +126,17 @@ fn acceptor(certificate: &Path, key: &Path) -> anyhow::Result<TlsAcceptor> {
         .with_no_client_auth()
         .with_single_cert(chain, private)
         .with_context(|| format!("{} and {} do not fit together", certificate.display(), key.display()))?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn self_signed(name: &str) -> anyhow::Result<TlsAcceptor> {
+    let made = rcgen::generate_simple_self_signed([name.to_owned()])
+        .with_context(|| format!("no certificate can be made for {name:?}: write a DNS name"))?;
+    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+    let config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key.into())
+        .context("the certificate made on the spot is of no use")?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 

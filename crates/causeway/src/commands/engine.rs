@@ -15,8 +15,10 @@ use tokio::sync::watch;
 
 use self::admin::{Admin, AdminSocket};
 use crate::parts::access_log::AccessLogArg;
-use crate::parts::open_files;
-use crate::parts::output;
+use crate::parts::answer::FormatArg;
+use crate::parts::certificates;
+use crate::parts::output::{self, Output};
+use crate::parts::plan_check;
 use crate::parts::plan_file::{self, Follower};
 
 #[derive(Debug, clap::Args)]
@@ -27,39 +29,40 @@ pub(crate) struct Args {
     /// Check the plan, print what is wrong with it, and end.
     #[arg(long)]
     check: bool,
+    #[command(flatten)]
+    format: FormatArg,
     /// Show metrics and state here: a loopback address and port, or the path of a Unix socket.
     #[arg(long, value_name = "ADDR:PORT|PATH")]
     admin: Option<String>,
     #[command(flatten)]
     access_log: AccessLogArg,
     /// Take over the sockets of the process that waits here, and wait here for a successor: no connection is refused
-    /// or dropped when the binary is replaced.
+    /// when the binary is replaced. Those that are open stay with the old process, and end with it if they are open for
+    /// longer than the plan's drainTimeout.
     #[arg(long, value_name = "PATH")]
     handover: Option<PathBuf>,
+    /// The certificates that the plan names: a directory for each, with tls.crt and tls.key. Followed while running.
+    #[arg(long, value_name = "DIR")]
+    certificates: Option<PathBuf>,
     /// Threads that carry traffic; as many as there are cores if not given.
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
     workers: usize,
 }
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.check {
+        let problems = causeway_engine::problems;
+        return plan_check::run(&args.config, args.format, problems, |_| Vec::new(), "can't be run");
+    }
+    let out = args.access_log.output();
     // Before the file is read, so that no change of it is missed.
     let follower = Follower::new(&args.config)?;
     let Some(plan) = plan_file::read_valid(&args.config, causeway_engine::problems)? else {
-        eprintln!("causeway: {} can't be run", args.config.display());
+        output::note(format_args!("causeway: {} can't be run", args.config.display()));
         return Ok(ExitCode::FAILURE);
     };
-    if args.check {
-        output::line(format_args!(
-            "{} is fine: {} listeners, {} clusters",
-            args.config.display(),
-            plan.listeners.len(),
-            plan.clusters.len()
-        ));
-        return Ok(ExitCode::SUCCESS);
-    }
-    open_files::raise_limit();
     let mut claim = match &args.handover {
-        Some(path) => claim(path.clone()).await?,
+        Some(path) => claim(path.clone(), out).await?,
         None => None,
     };
     let admin_socket = match &args.admin {
@@ -69,7 +72,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let plan = Arc::new(plan);
     let (plan_tx, plan_rx) = watch::channel(Some(Arc::clone(&plan))); // file → engine
     let inherited = claim.as_mut().map(Claim::remove_listeners).unwrap_or_default();
-    let options = Options { workers: args.workers, access_log: args.access_log.log() };
+    let certificates = args.certificates.as_deref().map(certificates::follow).transpose()?;
+    let access_log = args.access_log.log();
+    let options = Options { workers: args.workers, access_log, certificates, ..Options::default() };
     let engine = Engine::start_with(plan_rx, &options, inherited)?;
     let handle = engine.handle();
     handle.settled(&plan).await;
@@ -78,26 +83,26 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => None,
     };
     let admin = match admin_socket {
-        Some(socket) => Some(socket.start(handle.clone())?),
+        Some(socket) => Some(socket.start(handle.clone(), out)?),
         None => None,
     };
-    announce(&handle);
+    announce(&handle, out);
     let successor = tokio::select! {
-        () = follow(follower, &plan_tx, &handle) => None,
+        () = follow(follower, &plan_tx, &handle, out) => None,
         successor = handed_over(handover.as_ref(), &handle, admin.as_ref()) => Some(successor),
     };
     if let Some(admin) = admin.filter(|_| successor.is_some()) {
         admin.stop();
     }
     if let Some(successor) = successor {
-        output::line(format_args!("process {successor} has taken over"));
+        out.line(format_args!("process {successor} has taken over"));
     }
-    output::line(format_args!("draining, at most {:?}; once more Ctrl-C ends at once", plan.drain_timeout));
+    out.line(format_args!("draining, at most {:?}; once more Ctrl-C ends at once", plan.drain_timeout));
     let ending =
         async { if successor.is_some() { engine.hand_over().await } else { engine.shutdown().await } };
     tokio::select! {
-        () = ending => output::line("stopped"),
-        _ = tokio::signal::ctrl_c() => output::line("stopped before all connections had ended"),
+        () = ending => out.line("stopped"),
+        _ = tokio::signal::ctrl_c() => out.line("stopped before all connections had ended"),
     };
     if let (Some(path), None) = (&args.handover, successor) {
         // A socket that is gone already is fine.
@@ -107,10 +112,10 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The sockets of the process that waits for a successor there, if there is one.
-async fn claim(path: PathBuf) -> anyhow::Result<Option<Claim>> {
+async fn claim(path: PathBuf, out: Output) -> anyhow::Result<Option<Claim>> {
     let claim = tokio::task::spawn_blocking(move || Claim::take(&path)).await??;
     if claim.is_some() {
-        output::line("taking over");
+        out.line("taking over");
     }
     Ok(claim)
 }
@@ -138,31 +143,39 @@ async fn handed_over(handover: Option<&Socket>, handle: &Handle, admin: Option<&
 }
 
 /// Gives the engine each new good plan until the process is asked to end.
-async fn follow(mut follower: Follower, plan_tx: &watch::Sender<Option<Arc<Plan>>>, handle: &Handle) {
+async fn follow(
+    mut follower: Follower,
+    plan_tx: &watch::Sender<Option<Arc<Plan>>>,
+    handle: &Handle,
+    out: Output,
+) {
     let mut runs = plan_tx.borrow().clone().unwrap_or_default();
     while let Some(plan) = follower.next(&runs, causeway_engine::problems).await {
         let plan = Arc::new(plan);
         plan_tx.send_replace(Some(Arc::clone(&plan)));
         handle.settled(&plan).await;
-        output::line(format_args!("plan applied: {}", causeway_ir::diff(&runs, &plan)));
+        out.line(format_args!("plan applied: {}", causeway_ir::diff(&runs, &plan)));
         announce_failures(handle);
         runs = plan;
     }
 }
 
-fn announce(handle: &Handle) {
+fn announce(handle: &Handle, out: Output) {
     for listener in handle.status().listeners {
         if let Some(address) = listener.address {
-            output::line(format_args!("{} listening on {address}", listener.name));
+            out.line(format_args!("{} listening on {address}", listener.name));
         }
     }
     announce_failures(handle);
 }
 
 fn announce_failures(handle: &Handle) {
+    for (listener, certificate) in handle.status().missing_certificates {
+        output::note(format_args!("causeway: {listener}: there is no certificate {certificate}"));
+    }
     for listener in handle.status().listeners {
         if let Some(error) = listener.error {
-            eprintln!("causeway: {}: {error}; trying again", listener.name);
+            output::note(format_args!("causeway: {}: {error}; trying again", listener.name));
         }
     }
 }

@@ -12,6 +12,9 @@ use kube::api::ListParams;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 
+use serde::Serialize;
+
+use crate::parts::answer::FormatArg;
 use crate::parts::object::{self, ObjectArgs};
 use crate::parts::output;
 
@@ -28,6 +31,9 @@ pub(crate) struct Args {
     /// Only the last lines of what is there.
     #[arg(long, value_name = "LINES")]
     tail: Option<u64>,
+    /// With json, each line is an object.
+    #[command(flatten)]
+    format: FormatArg,
 }
 
 fn proxy_name(text: &str) -> Result<String, String> {
@@ -39,29 +45,55 @@ fn proxy_name(text: &str) -> Result<String, String> {
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = args.object.client().await?;
     let found = args.object.find::<ContainerNetworkTunnelProxy>(&client, &args.name).await?;
-    let Some(object) = found else {
-        bail!(args.object.missing::<ContainerNetworkTunnelProxy>(&args.name));
-    };
-    match print_log(&client, &args).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => {
-            eprintln!(
+    match (print_log(&client, &args).await, found) {
+        // The log outlives the object.
+        (Ok(()), None) => output::note(format_args!(
+            "causeway: the object is gone; this is the log that {}/{} left",
+            args.object.namespace, args.name
+        )),
+        (Err(kube::Error::Api(status)), None) if status.code == 404 => {
+            bail!(
+                "{}, and none that is gone has left a log under this name",
+                args.object.missing::<ContainerNetworkTunnelProxy>(&args.name)
+            )
+        }
+        (Err(kube::Error::Api(status)), Some(object)) if status.code == 404 => {
+            output::note(format_args!(
                 "causeway: this cluster keeps no logs of tunnel proxies (the operator has them in its data \
                  directory); these are the Events about {}",
                 args.name
-            );
+            ));
             print_events(client, &args, &object.uid().unwrap_or_default()).await?;
         }
-        Err(kube::Error::Api(status)) if status.code == 403 => bail!(
+        (Err(kube::Error::Api(status)), _) if status.code == 403 => bail!(
             "you may not read it: {}; ask for the verb `get` on `containernetworktunnelproxies/log`, which the \
              role `view` has",
             status.message
         ),
-        other => {
+        (other, _) => {
             other
                 .with_context(|| format!("can't read the log of {}/{}", args.object.namespace, args.name))?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A line of the log, for programs.
+#[derive(Serialize)]
+struct Line<'a> {
+    time: &'a str,
+    text: &'a str,
+}
+
+impl Args {
+    /// Prints a line of the log, which begins with its time; false when nobody reads any more.
+    fn print(&self, line: &str) -> bool {
+        if !self.format.is_json() {
+            return output::line(line);
+        }
+        let (time, text) = line.split_once(' ').unwrap_or(("", line));
+        output::line(serde_json::to_string(&Line { time, text }).unwrap_or_default())
+    }
 }
 
 /// Prints the log that the API server has; an error of the API if it has none.
@@ -74,7 +106,7 @@ async fn print_log(client: &Client, args: &Args) -> Result<(), kube::Error> {
     let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
     let mut lines = client.request_stream(request).await?.lines();
     while let Some(line) = lines.try_next().await.map_err(|error| kube::Error::Service(error.into()))? {
-        if !output::line(&line) {
+        if !args.print(&line) {
             break;
         }
     }
@@ -91,7 +123,7 @@ async fn print_events(client: Client, args: &Args, uid: &str) -> anyhow::Result<
     let skipped =
         args.tail.map_or(0, |tail| events.len().saturating_sub(usize::try_from(tail).unwrap_or(usize::MAX)));
     for event in events.iter().skip(skipped) {
-        if !output::line(line(event)) {
+        if !args.print(&line(event)) {
             return Ok(());
         }
     }
@@ -104,7 +136,7 @@ async fn print_events(client: Client, args: &Args, uid: &str) -> anyhow::Result<
         watcher(api, watcher::Config::default().fields(&about)).default_backoff().applied_objects()
     );
     while let Some(event) = changes.try_next().await.with_context(can_not)? {
-        if !known.contains(&(event.uid(), event.resource_version())) && !output::line(line(&event)) {
+        if !known.contains(&(event.uid(), event.resource_version())) && !args.print(&line(&event)) {
             break;
         }
     }

@@ -1,19 +1,22 @@
 //! `causeway operator`: the controllers against a Kubernetes cluster, with leader election, metrics and health.
 
+mod directory;
 mod metrics;
+mod pod_template;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
-use causeway_api::{Engine, names};
+use anyhow::{Context, bail};
+use causeway_api::{Engine, UpdatePolicy, names};
 use causeway_controllers::operator::{Config, Operator};
 use causeway_controllers::vlan::proxy::Settings;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
 use crate::parts::container_runtime::ContainerRuntimeArg;
-use crate::parts::data_dir::{self, DataDirArg};
+use crate::parts::data_dir;
 use crate::parts::grants::GrantsArg;
 use crate::parts::own_program;
 use crate::parts::termination::Termination;
@@ -36,8 +39,10 @@ pub(crate) struct Args {
     proxies: ProxyDefaults,
     #[command(flatten)]
     container_runtime: ContainerRuntimeArg,
-    #[command(flatten)]
-    data_dir: DataDirArg,
+    /// Where tunnels keep their keys and ports; operators that take turns on a machine share one [default:
+    /// $XDG_DATA_HOME/causeway-operator or ~/.local/share/causeway-operator].
+    #[arg(long, env = "CAUSEWAY_DATA_DIR", value_name = "DIR")]
+    data_dir: Option<PathBuf>,
 }
 
 /// What a ProxyServer gets where it leaves it open.
@@ -52,11 +57,36 @@ struct ProxyDefaults {
     /// This program's image where spec.managerImage is left out [default: the one of this version].
     #[arg(long, env = "CAUSEWAY_MANAGER_IMAGE", value_name = "IMAGE")]
     manager_image: Option<String>,
+    /// A further image that a ProxyServer may name, or the beginning of one and `*`; may be given several times. Without,
+    /// it may name those above, in any version.
+    #[arg(long = "allow-image", env = "CAUSEWAY_ALLOW_IMAGES", value_delimiter = ',', value_name = "IMAGE")]
+    allowed_images: Vec<String>,
     /// Let proxies run on OpenShift: bind each one's account to the nonroot-v2 security context constraints.
     #[arg(long)]
     openshift: bool,
+    /// What pods are given where spec.podTemplate leaves it open: a file with fields of a podTemplate.
+    #[arg(long, env = "CAUSEWAY_POD_TEMPLATE", value_name = "FILE")]
+    pod_template: Option<PathBuf>,
+    /// Whether pods follow a newer image of this operator by themselves where spec.updatePolicy is left out.
+    #[arg(
+        long,
+        env = "CAUSEWAY_UPDATE_POLICY",
+        value_enum,
+        default_value = "automatic",
+        value_name = "POLICY"
+    )]
+    update_policy: DefaultPolicy,
+    /// ProxyServers whose pods are brought to a newer image at a time.
+    #[arg(long, env = "CAUSEWAY_UPDATES_AT_ONCE", default_value_t = 4, value_name = "N")]
+    updates_at_once: usize,
     #[command(flatten)]
     grants: GrantsArg,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum DefaultPolicy {
+    Automatic,
+    Manual,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -66,19 +96,32 @@ enum DefaultEngine {
 }
 
 impl ProxyDefaults {
-    fn settings(self) -> Settings {
+    fn settings(self) -> anyhow::Result<Settings> {
         let engine = match self.default_engine {
             DefaultEngine::Native => Engine::Native,
             DefaultEngine::Envoy => Engine::Envoy,
         };
         let manager_image = self.manager_image.unwrap_or_else(own_program::image);
-        Settings {
+        let pod_template = self.pod_template.as_deref().map(pod_template::read).transpose()?;
+        let settings = Settings {
             engine,
             proxy_image: self.proxy_image,
             manager_image,
+            allowed_images: self.allowed_images,
             openshift: self.openshift,
             require_grants: self.grants.require_grants,
+            pod_template: pod_template.unwrap_or_default(),
+            update_policy: match self.update_policy {
+                DefaultPolicy::Automatic => UpdatePolicy::Automatic,
+                DefaultPolicy::Manual => UpdatePolicy::Manual,
+            },
+            updates_at_once: self.updates_at_once,
+        };
+        let problems = settings.pod_template_problems();
+        if !problems.is_empty() {
+            bail!("--pod-template: {}", problems.join("; "));
         }
+        Ok(settings)
     }
 }
 
@@ -93,10 +136,14 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.no_leader_election {
         config.leader = None;
     }
-    config.proxy = args.proxies.settings();
+    config.proxy = args.proxies.settings()?;
     // Without a runtime nothing is kept, and no directory is needed.
+    let mut held = None;
     if let Some(choice) = args.container_runtime.choice() {
-        config.containers = data_dir::containers(&args.data_dir.path()?, Some(choice))?;
+        let dir = data_dir::path(args.data_dir.as_deref(), "causeway-operator")?;
+        held = Some(directory::take(&dir, client.clone()).await?);
+        config.containers = data_dir::containers(&dir, Some(choice))?;
+        args.container_runtime.record(&dir)?;
     }
     let mut registry = Registry::default();
     let operator = Operator::new(client, config, &mut registry);
@@ -112,6 +159,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let outcome = operator.run(shutdown.clone()).await;
     shutdown.cancel();
     serving.await?;
+    drop(held);
     outcome?;
     Ok(ExitCode::SUCCESS)
 }

@@ -2,6 +2,7 @@
 //! engine in this process or to an Envoy beside it.
 
 mod envoy;
+mod handover;
 mod runner;
 mod serve;
 
@@ -9,23 +10,22 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
 use causeway_agent::Agent;
-use causeway_api::{Engine, names};
+use causeway_api::{Engine, LogLevel, names};
+use causeway_engine::{Options, SharePorts};
 use causeway_translate::proxy::HEALTH_PORT;
-use causeway_translate::proxy::bootstrap::{ADMIN_SOCKET, Address, XDS_SOCKET};
+use causeway_translate::proxy::bootstrap::{ADMIN_SOCKET, ANSWERS_SOCKET, Address, XDS_SOCKET};
 use causeway_xds::Socket;
-use kube::{Client, Config};
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
 
 use envoy::Envoy;
+use handover::{Doors, Found};
 use runner::{Carrier, Native};
 
-use crate::parts::{logging, unix_socket};
-
-/// A connection to the API server that says nothing for longer than a watch lasts is dead.
-const SILENCE: Duration = Duration::from_secs(75);
+use crate::parts::{logging, server_pod, unix_socket};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -50,6 +50,9 @@ pub(crate) struct Args {
     /// Keep the last good state here, for a start without the API server or with a spec that can't be run.
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
+    /// Start from the spec in this file, the last that any pod of this proxy accepted, while the newest can't be run.
+    #[arg(long, value_name = "FILE")]
+    accepted: Option<PathBuf>,
     /// Port of /healthz and /ready on the pod's address.
     #[arg(long, default_value_t = HEALTH_PORT, value_name = "PORT")]
     health_port: u16,
@@ -84,7 +87,7 @@ impl Args {
         self.pod_name.clone().unwrap_or_else(host)
     }
 
-    fn followed(&self) -> causeway_agent::Proxy {
+    fn followed(&self, level_tx: watch::Sender<Option<LogLevel>>) -> causeway_agent::Proxy {
         causeway_agent::Proxy {
             name: self.proxy_name.clone(),
             pod: self.pod(),
@@ -94,7 +97,10 @@ impl Args {
                 EngineArg::Native => Engine::Native,
                 EngineArg::Envoy => Engine::Envoy,
             },
-            follow_log_level: logging::follow,
+            follow_log_level: Box::new(move |level| {
+                logging::follow(level);
+                level_tx.send_replace(Some(level));
+            }),
         }
     }
 
@@ -102,18 +108,21 @@ impl Args {
         causeway_agent::Config {
             namespace: self.namespace.clone(),
             name: self.proxy_name.clone(),
+            pod_ip: self.pod_ip,
             field_manager: names::report_manager(&self.pod()),
             state_dir: self.state_dir.clone(),
+            accepted: self.accepted.clone(),
             require_grants: self.grants.require_grants,
         }
     }
 }
 
-/// Where Envoy fetches its configuration, and where it shows its state.
-async fn meet_envoy(args: &Args) -> anyhow::Result<(Socket, Address)> {
+/// Where Envoy fetches its configuration, where it shows its state, and where its workers say that they run.
+async fn meet_envoy(args: &Args) -> anyhow::Result<(Socket, Address, Option<PathBuf>)> {
     let Some(dir) = &args.socket_dir else {
         let socket = serve::bind(Ipv4Addr::LOCALHOST.into(), args.xds_port, "--xds-port").await?;
-        return Ok((Socket::Tcp(socket), Address::Tcp((Ipv4Addr::LOCALHOST, args.admin_port).into())));
+        let admin = Address::Tcp((Ipv4Addr::LOCALHOST, args.admin_port).into());
+        return Ok((Socket::Tcp(socket), admin, None));
     };
     let (xds, admin) = (dir.join(XDS_SOCKET), dir.join(ADMIN_SOCKET));
     let socket = unix_socket::listen(&xds)?;
@@ -123,31 +132,44 @@ async fn meet_envoy(args: &Args) -> anyhow::Result<(Socket, Address)> {
         let listener = serve::bind(serve::loopback(args.pod_ip), port, flag).await?;
         tokio::spawn(serve::relay(listener, path));
     }
-    Ok((Socket::Unix(socket), Address::Unix(admin)))
+    Ok((Socket::Unix(socket), Address::Unix(admin), Some(dir.join(ANSWERS_SOCKET))))
 }
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    crate::parts::open_files::raise_limit();
-    let mut config = Config::infer().await.context(
-        "no cluster is configured: set KUBECONFIG, or run inside a pod; without Kubernetes use `causeway engine`",
-    )?;
-    config.read_timeout = Some(SILENCE);
-    let client = Client::try_from(config).context("can't make a client")?;
-    let health = serve::bind(args.pod_ip, args.health_port, "--health-port").await?;
-    let (agent, plan_rx) = Agent::new(client, args.followed(), args.config());
+    let client = server_pod::client().await.context("without Kubernetes use `causeway engine`")?;
+    let health = serve::bind_pod(args.pod_ip, args.health_port, "--health-port")?;
+    let (level_tx, level_rx) = watch::channel(None); // object → Envoy
+    let (agent, plan_rx) = Agent::new(client, args.followed(level_tx), args.config());
+    let doors = Doors::new(&args.proxy_name, args.server_ip).map(Arc::new);
+    let mut found = Found::default();
     let carrier = match args.engine {
         EngineArg::Native => {
-            let native = Native::start(plan_rx, args.workers, args.access_log.log())?;
+            if let Some(doors) = &doors {
+                found = doors.find().await;
+            }
+            let options = Options {
+                workers: args.workers,
+                access_log: args.access_log.log(),
+                share_ports: doors
+                    .clone()
+                    .map_or_else(SharePorts::default, |doors| SharePorts::when(move || doors.has_others())),
+                certificates: None,
+            };
+            let native = Native::start(plan_rx, &options, std::mem::take(&mut found.sockets))?;
             let admin = serve::bind(serve::loopback(args.pod_ip), args.admin_port, "--admin-port").await?;
             tokio::spawn(serve::admin(admin, native.handle()));
             Carrier::Native(native)
         }
-        // Envoy has an admin interface of its own.
+        // Envoy has an admin interface of its own, and shares ports by itself.
         EngineArg::Envoy => {
-            let (socket, admin) = meet_envoy(&args).await?;
-            Carrier::Envoy(Envoy::start(plan_rx, socket, admin)?)
+            let (socket, admin, answers) = meet_envoy(&args).await?;
+            Carrier::Envoy(Envoy::start(plan_rx, socket, admin, answers, level_rx)?)
         }
     };
-    agent.run(Arc::new(carrier), health).await.context("can't listen for signals")?;
+    let carrier = Arc::new(carrier);
+    let _successors = doors.map(|doors| {
+        AbortOnDropHandle::new(tokio::spawn(doors.serve(found, Arc::clone(&carrier), args.pod_ip)))
+    });
+    agent.run(carrier, health).await.context("can't listen for signals")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,15 +1,22 @@
-//! `causeway status`: every Causeway resource, whether it is ready and why not, as one table.
+//! `causeway status`: every Causeway resource, whether it is ready and why not, as one table. What nobody keeps true is not
+//! told as true: a status of an earlier spec, and any status while no operator is at work.
 
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
-use kube::ResourceExt;
+use anyhow::bail;
+use causeway_api::ContainerNetworkTunnelProxy;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::ApiResource;
+use kube::{Client, Resource as _, ResourceExt};
 
+use serde::Serialize;
+
+use crate::parts::answer::{Answer, FormatArg};
 use crate::parts::cluster::ClusterArgs;
-use crate::parts::output;
-use crate::parts::table::table;
+use crate::parts::paint::{Paint, Tone};
+use crate::parts::table::{Cell, table};
+use crate::parts::tunnel_figures;
+use crate::parts::{operator_lease, output, refusal};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -21,12 +28,19 @@ pub(crate) struct Args {
     /// End with an error if something is not ready.
     #[arg(long)]
     check: bool,
+    #[command(flatten)]
+    format: FormatArg,
 }
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = args.cluster.client().await?;
-    let mut rows = Vec::new();
+    let (mut resources, mut unread) = (Vec::new(), Vec::new());
+    let mut is_one_read = false;
     for crd in causeway_api::crds() {
+        // A kind without a status is between the operator and its pods.
+        if crd.spec.versions.iter().all(|version| version.subresources.is_none()) {
+            continue;
+        }
         let names = &crd.spec.names;
         let resource = ApiResource {
             group: crd.spec.group.clone(),
@@ -42,58 +56,153 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             None => Api::all_with(client.clone(), &resource),
         };
         match api.list(&ListParams::default()).await {
-            Ok(list) => rows.extend(list.iter().map(|object| Row::of(&names.kind, object))),
+            Ok(list) => {
+                is_one_read = true;
+                resources.extend(list.iter().map(|object| Row::of(&names.kind, object)));
+            }
             Err(kube::Error::Api(status)) if status.code == 404 => {
                 bail!(
                     "this cluster does not know {}; install Causeway's definitions (deploy/crds)",
                     names.plural
                 )
             }
-            Err(error) => return Err(error).with_context(|| format!("can't list {}", names.plural)),
+            // One that may not see all kinds sees those that he may.
+            Err(error) if refusal::is_forbidden(&error) => unread.push(refusal::words(&error)),
+            Err(error) => bail!("can't list {}: {}", names.plural, refusal::words(&error)),
         }
     }
-    output::line(show(&rows));
-    let waiting = rows.iter().filter(|r| r.ready != "True").count();
+    if !is_one_read {
+        let advice = if args.namespace.is_none() { "; name a namespace with -n" } else { "" };
+        bail!(
+            "none of Causeway's kinds may be listed: {}{advice}",
+            unread.first().cloned().unwrap_or_default()
+        );
+    }
+    for refusal in &unread {
+        output::note(format_args!("causeway: not shown: {refusal}"));
+    }
+    add_figures(&client, &mut resources).await;
+    let waiting = resources.iter().filter(|row| !row.is_ready()).count();
+    let operator = operator_lease::trouble(&client).await;
+    let status = Status {
+        ready: waiting == 0 && operator.is_none() && unread.is_empty(),
+        operator,
+        unread,
+        resources,
+    };
+    args.format.print(&status)?;
+    if let (true, Some(operator)) = (args.check, &status.operator) {
+        bail!("{operator}");
+    }
+    if args.check && !status.unread.is_empty() {
+        bail!("not everything could be looked at");
+    }
     if args.check && waiting > 0 {
-        bail!("{waiting} of {} resources are not ready", rows.len());
+        bail!("{waiting} of {} resources are not ready", status.resources.len());
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Adds what tunnels carry, where that can be had.
+async fn add_figures(client: &Client, resources: &mut [Row]) {
+    let kind = ContainerNetworkTunnelProxy::kind(&());
+    if !resources.iter().any(|row| row.kind == kind) {
+        return;
+    }
+    let figures = tunnel_figures::by_proxy(client).await;
+    for row in resources.iter_mut().filter(|row| row.kind == kind) {
+        row.carries = figures.get(&(row.namespace.clone(), row.name.clone())).copied();
+    }
+}
+
+/// The answer.
+#[derive(Debug, Serialize)]
+struct Status {
+    /// Whether every one of them is, by the word of an operator that is at work.
+    ready: bool,
+    /// Why nobody keeps what is below true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operator: Option<String>,
+    /// What could not be looked at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unread: Vec<String>,
+    resources: Vec<Row>,
+}
+
 /// What is said of one object.
+#[derive(Debug, Serialize)]
 struct Row {
     kind: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     namespace: String,
     name: String,
-    ready: String,
+    /// The status of its condition Ready; absent if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ready: Option<String>,
     reason: String,
     message: String,
+    /// What a tunnel proxy carries; absent where the API server does not know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    carries: Option<tunnel_figures::Figures>,
 }
 
 impl Row {
     fn of(kind: &str, object: &DynamicObject) -> Self {
         let conditions = object.data["status"]["conditions"].as_array();
         let ready = conditions.into_iter().flatten().find(|c| c["type"] == "Ready");
-        let text = |field: &str| ready.and_then(|c| c[field].as_str()).unwrap_or_default().to_owned();
-        Self {
+        let text = |field: &str| Some(ready?[field].as_str().unwrap_or_default().to_owned());
+        let row = Self {
             kind: kind.to_owned(),
             namespace: object.namespace().unwrap_or_default(),
             name: object.name_any(),
-            ready: if ready.is_some() { text("status") } else { "-".to_owned() },
-            reason: if ready.is_some() { text("reason") } else { "NotYetSeen".to_owned() },
-            message: text("message"),
+            ready: text("status"),
+            reason: text("reason").unwrap_or_else(|| "NotYetSeen".to_owned()),
+            message: text("message").unwrap_or_default(),
+            carries: None,
+        };
+        let seen = object.data["status"]["observedGeneration"].as_i64();
+        match (seen, object.metadata.generation) {
+            (Some(seen), Some(newest)) if seen < newest => Self {
+                ready: Some("Unknown".to_owned()),
+                reason: "Stale".to_owned(),
+                message: format!(
+                    "the operator has not seen the newest spec (generation {newest}, seen {seen}); before: {} {}",
+                    row.reason, row.message
+                ),
+                ..row
+            },
+            _ => row,
         }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.ready.as_deref() == Some("True")
     }
 }
 
-fn show(rows: &[Row]) -> String {
-    if rows.is_empty() {
-        return "no Causeway resources yet; try one of deploy/samples".to_owned();
+impl Answer for Status {
+    fn text(&self, paint: Paint) -> String {
+        let operator = self.operator.iter().map(|trouble| format!("{}\n", paint.tint(Tone::Bad, trouble)));
+        let operator: String = operator.collect();
+        if self.resources.is_empty() {
+            return format!("{operator}no Causeway resources yet; try one of deploy/samples");
+        }
+        let cells = self.resources.iter().map(|row| {
+            let ready = match row.ready.as_deref() {
+                Some("True") => Cell::toned(Tone::Good, "True"),
+                Some(other) => Cell::toned(Tone::Bad, other),
+                None => Cell::toned(Tone::Faint, "-"),
+            };
+            let carries = row.carries.map(|carries| format!(": {carries}")).unwrap_or_default();
+            let message = format!("{}{carries}", row.message);
+            let [kind, namespace, name, reason, message] =
+                [&row.kind, &row.namespace, &row.name, &row.reason, &message]
+                    .map(|text| Cell::from(text.as_str()));
+            [kind, namespace, name, ready, reason, message]
+        });
+        let rows = table(paint, ["KIND", "NAMESPACE", "NAME", "READY", "REASON", "MESSAGE"], cells);
+        format!("{operator}{rows}")
     }
-    let cells = rows.iter().map(|row| {
-        [&row.kind, &row.namespace, &row.name, &row.ready, &row.reason, &row.message].map(Clone::clone)
-    });
-    table(["KIND", "NAMESPACE", "NAME", "READY", "REASON", "MESSAGE"], cells)
 }
 
 #[cfg(test)]
@@ -113,13 +222,28 @@ mod tests {
         };
         let condition = json!({"status": {"conditions": [
             {"type": "Ready", "status": "False", "reason": "InvalidSpec", "message": "spec.cidr: write a CIDR"}]}});
-        let rows =
-            [Row::of("Infra", &object("x", condition)), Row::of("Infra", &object("longer-name", json!({})))];
-        let text = show(&rows);
+        let resources = [("x", condition), ("longer-name", json!({}))];
+        let resources = resources.map(|(name, data)| Row::of("Infra", &object(name, data))).into();
+        let operator = Some("no operator is at work".to_owned());
+        let text = Status { ready: false, operator, unread: Vec::new(), resources }.text(Paint::Plain);
+        assert!(text.starts_with("no operator is at work\nKIND"), "{text}");
         assert!(
             text.contains("Infra  a          x            False  InvalidSpec  spec.cidr: write a CIDR"),
             "{text}"
         );
         assert!(text.ends_with("longer-name  -      NotYetSeen"), "{text}");
+    }
+
+    #[test]
+    fn a_status_of_an_earlier_spec_is_no_status() {
+        let object: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "causeway.dev/v1alpha1", "kind": "Infra",
+            "metadata": {"name": "x", "namespace": "a", "generation": 3},
+            "status": {"observedGeneration": 2, "conditions": [
+                {"type": "Ready", "status": "True", "reason": "Ready", "message": "all well"}]},
+        }))
+        .unwrap();
+        let row = Row::of("Infra", &object);
+        assert!(!row.is_ready() && row.reason == "Stale", "{row:?}");
     }
 }

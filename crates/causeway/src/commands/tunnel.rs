@@ -10,10 +10,19 @@ mod server;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::parts::answer::FormatArg;
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
+}
+
+impl Args {
+    /// Whether it is the process of a tunnel proxy.
+    pub(crate) fn is_host(&self) -> bool {
+        matches!(self.command, Command::Host(_))
+    }
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -22,8 +31,10 @@ enum Command {
     Keys {
         /// Where to put them.
         dir: PathBuf,
+        #[command(flatten)]
+        format: FormatArg,
     },
-    /// The end in the container: waits for the server and listens where the server says.
+    /// The client end: waits for the server and listens where the server says.
     Client(client::Args),
     /// The end on the host: connects to the client and carries its streams to services of the host.
     Server(server::Args),
@@ -40,7 +51,7 @@ enum Command {
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
-        Command::Keys { dir } => keys::make_pair(&dir)?,
+        Command::Keys { dir, format } => format.print(&keys::make_pair(&dir)?)?,
         Command::Client(args) => client::run(args).await?,
         Command::Server(args) => server::run(args).await?,
         Command::Host(args) => host::run(args).await?,

@@ -1,5 +1,6 @@
 //! `causeway up`: API server, operator and node in one process, until told to stop.
 
+mod announcement;
 mod logs;
 mod node;
 mod services;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use causeway_api::{Engine, names};
 use causeway_apiserver::{Server, Storage};
+use causeway_base::well_known::MACHINE_ADDRESS;
 use causeway_controllers::containers::tunnel::OnStop;
 use causeway_node::ImageProgram;
 use prometheus_client::registry::Registry;
@@ -21,6 +23,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::parts::answer::FormatArg;
 use crate::parts::container_runtime::ContainerRuntimeArg;
 use crate::parts::data_dir::{self, DataDirArg};
 use crate::parts::grants::GrantsArg;
@@ -30,7 +33,7 @@ use crate::parts::termination::Termination;
 use logs::TunnelJournals;
 use services::Services;
 
-/// How long the tasks have to stop before they are cut off.
+/// How long the tasks have to stop, once the pods have, before they are cut off.
 const DRAIN: Duration = Duration::from_secs(20);
 
 #[derive(Debug, clap::Args)]
@@ -60,6 +63,9 @@ pub(crate) struct Args {
     no_operator: bool,
     #[command(flatten)]
     grants: GrantsArg,
+    /// How to print what runs and where.
+    #[command(flatten)]
+    format: FormatArg,
     /// Run this command with KUBECONFIG set once all is ready, then stop and end with its exit code.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -76,7 +82,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     })?;
     let address = listener.local_addr()?;
     let url = format!("https://{}", reachable(address));
-    let shutdown = CancellationToken::new();
+    let mut termination = Termination::listen()?;
+    let stop = Stop::default();
+    let shutdown = stop.server.clone();
     let storage = if args.in_memory { Storage::Memory } else { Storage::Directory(&dir) };
     let server = Server::start(storage, shutdown.clone()).await?;
     let kubeconfig_path = data_dir::kubeconfig(&dir);
@@ -85,16 +93,20 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     held.describe(&url)?;
 
     let mut tasks = JoinSet::new();
-    let serving = server.serve(listener, &[address.ip().to_string()])?;
+    let serving = server.serve(listener, &[address.ip().to_string(), MACHINE_ADDRESS.to_string()])?;
     tasks.spawn(async move {
         serving.await;
         ("API server", Ok(()))
     });
-    if !args.no_node {
-        node::start(&mut tasks, &server, &dir, &kubeconfig_path, &args, &shutdown)?;
+    let watching = held.watch(shutdown.clone())?;
+    tasks.spawn(async move { ("data directory", watching.await) });
+    if args.no_node {
+        stop.pods_stopped.cancel();
+    } else {
+        node::start(&mut tasks, &server, &dir, &kubeconfig_path, address, &args, &stop).await?;
     }
     if !args.no_operator {
-        start_operator(&mut tasks, &server, &dir, &args, &shutdown)?;
+        start_operator(&mut tasks, &server, &dir, &args, &stop.pods)?;
     }
     let services = if args.no_services { Services::Off } else { Services::probe() };
     if services == Services::On {
@@ -103,10 +115,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     // Standard output belongs to the command, if there is one.
     let output = if args.command.is_empty() { Output::Stdout } else { Output::Stderr };
-    announce(output, &url, &kubeconfig_path, &dir, &services, &args);
-    let outcome = wait(&mut tasks, &args.command, &kubeconfig_path).await;
-    shutdown.cancel();
-    drain(output, tasks, &server).await;
+    announcement::announce(output, &url, &kubeconfig_path, &dir, &services, &args)?;
+    let outcome = wait(&mut tasks, &mut termination, &args.command, &kubeconfig_path).await;
+    drain(output, tasks, &server, &stop, &mut termination).await;
     drop(held);
     outcome
 }
@@ -118,6 +129,17 @@ fn reachable(address: SocketAddr) -> SocketAddr {
         ip if ip.is_ipv4() => SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.into(), address.port()),
         _ => SocketAddr::new(std::net::Ipv6Addr::LOCALHOST.into(), address.port()),
     }
+}
+
+/// What stops when: the pods and the operator first, while the API and the addresses of Services still answer them.
+#[derive(Default)]
+struct Stop {
+    pods: CancellationToken,
+    /// Pods have drained long enough.
+    cut_short: CancellationToken,
+    /// Set by the node at its end, however it comes to it.
+    pods_stopped: CancellationToken,
+    server: CancellationToken,
 }
 
 /// A task's name and how it ended.
@@ -138,39 +160,28 @@ fn start_operator(
     config.proxy.manager_image = own_program::image();
     config.proxy.require_grants = args.grants.require_grants;
     config.containers = data_dir::containers(dir, args.container_runtime.choice())?;
+    args.container_runtime.record(dir)?;
     if args.in_memory {
         config.containers.on_stop = OnStop::End;
     }
     let logs = Arc::new(TunnelJournals::new(&config.containers.directory));
     server.set_object_logs(names::GROUP, "containernetworktunnelproxies", logs);
     let mut registry = Registry::default();
-    let controllers = causeway_controllers::operator::Operator::new(server.client(), config, &mut registry);
+    let controllers =
+        causeway_controllers::operator::Operator::new(server.operator_client(), config, &mut registry);
     server.add_metrics(registry);
     let stop = shutdown.clone();
     tasks.spawn(async move { ("operator", controllers.run(stop).await.map_err(anyhow::Error::from)) });
     Ok(())
 }
 
-/// Says what runs and where.
-fn announce(output: Output, url: &str, kubeconfig: &Path, dir: &Path, services: &Services, args: &Args) {
-    let on = |off: bool| if off { "off" } else { "on" };
-    let kept = if args.in_memory { " (objects in memory only)" } else { "" };
-    output.line(format_args!("export KUBECONFIG={}", kubeconfig.display()));
-    output.line(format_args!("api       {url}"));
-    output.line(format_args!("operator  {}", on(args.no_operator)));
-    output.line(format_args!("node      {} ({})", on(args.no_node), node::name()));
-    output.line(format_args!("services  {services}"));
-    output.line(format_args!("data      {}{kept}", dir.display()));
-    output.line("ready");
-}
-
 /// Waits for a signal or the end of the command; a task that ends by itself is an error.
 async fn wait(
     tasks: &mut JoinSet<Task>,
+    termination: &mut Termination,
     command: &[OsString],
     kubeconfig: &Path,
 ) -> anyhow::Result<ExitCode> {
-    let mut termination = Termination::listen()?;
     tokio::select! {
         () = termination.asked() => Ok(ExitCode::SUCCESS),
         code = run_command(command, kubeconfig) => code,
@@ -195,8 +206,26 @@ async fn run_command(command: &[OsString], kubeconfig: &Path) -> anyhow::Result<
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-async fn drain(output: Output, mut tasks: JoinSet<Task>, server: &Server) {
+/// Stops the pods, then the rest. Pods drain for as long as each is given; a second signal ends that.
+async fn drain(
+    output: Output,
+    mut tasks: JoinSet<Task>,
+    server: &Server,
+    stop: &Stop,
+    termination: &mut Termination,
+) {
     output.line("stopping");
+    stop.pods.cancel();
+    let mut pods = std::pin::pin!(stop.pods_stopped.cancelled());
+    tokio::select! {
+        () = &mut pods => {}
+        () = termination.asked() => {
+            output.line("cutting off what still drains");
+            stop.cut_short.cancel();
+            pods.await;
+        }
+    }
+    stop.server.cancel();
     let all = async {
         while let Some(ended) = tasks.join_next().await {
             if let Ok((task, Err(error))) = ended {

@@ -14,7 +14,9 @@ use causeway_xds::{Options, Server, Socket, Status, Tls};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::parts::answer::FormatArg;
 use crate::parts::output;
+use crate::parts::plan_check;
 use crate::parts::plan_file::{self, Follower};
 use crate::parts::unix_socket;
 
@@ -23,6 +25,11 @@ pub(crate) struct Args {
     /// The plan, as YAML or JSON.
     #[arg(long, value_name = "FILE", required_unless_present = "print_bootstrap")]
     config: Option<PathBuf>,
+    /// Check the plan, print what is wrong with it, and end.
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    format: FormatArg,
     /// Where Envoys connect to: an address and port, or the path of a Unix socket.
     #[arg(long, value_name = "ADDR:PORT|PATH", default_value = "127.0.0.1:18000")]
     listen: String,
@@ -55,15 +62,19 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let (true, Some(node), Some(admin)) = (args.print_bootstrap, &args.node, args.admin) {
         let plan = args.config.as_deref().map(plan_file::read).transpose()?.unwrap_or_default();
         let (admin, connection_limit) = (Address::Tcp(admin), plan.limits.connections.map(Limit::get));
-        let start = Start { node, xds: address, admin, delta: !args.sotw, connection_limit };
+        let start = Start { node, xds: address, admin, answers: None, delta: !args.sotw, connection_limit };
         output::line(format_args!("{:#}", bootstrap(&start)));
         return Ok(ExitCode::SUCCESS);
     }
     let path = args.config.context("--config is needed")?;
+    if args.check {
+        let (problems, notes) = (causeway_xds::problems, causeway_xds::notes);
+        return plan_check::run(&path, args.format, problems, notes, "can't be served");
+    }
     // Before the file is read, so that no change of it is missed.
     let mut follower = Follower::new(&path)?;
     let Some(plan) = plan_file::read_valid(&path, causeway_xds::problems)? else {
-        eprintln!("causeway: {} can't be served", path.display());
+        output::note(format_args!("causeway: {} can't be served", path.display()));
         return Ok(ExitCode::FAILURE);
     };
     let tls = match (args.tls_cert, args.tls_key, args.tls_client_ca) {
@@ -118,7 +129,7 @@ fn pem(path: &Path) -> anyhow::Result<Vec<u8>> {
 
 fn print_notes(plan: &Plan) {
     for note in causeway_xds::notes(plan) {
-        eprintln!("note: {note}");
+        output::note(format_args!("note: {note}"));
     }
 }
 

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use causeway_engine::AccessLog;
 
+use super::output::Output;
+
 /// The flag; flatten it into a command's arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AccessLogArg {
@@ -18,6 +20,14 @@ impl AccessLogArg {
             None => AccessLog::Off,
             Some(path) if path.as_os_str() == "-" => AccessLog::Stdout,
             Some(path) => AccessLog::File(path.clone()),
+        }
+    }
+
+    /// Where the command says what it does: not among the lines of the log, which programs read.
+    pub(crate) fn output(&self) -> Output {
+        match self.log() {
+            AccessLog::Stdout => Output::Stderr,
+            _ => Output::Stdout,
         }
     }
 }

@@ -10,6 +10,8 @@ use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry};
 
+use super::output;
+
 /// The filter unless one is given. The client library logs every failed attempt to reach an API server as an error; it is
 /// off, because the code that needs the server logs the failure once.
 const DEFAULT: &str = "warn,causeway=info,kube_client=off,kube_runtime::watcher=off";
@@ -27,14 +29,18 @@ pub(crate) fn init(filter: Option<&str>) {
         None => EnvFilter::new(DEFAULT),
         Some(Ok(filter)) => filter,
         Some(Err(error)) => {
-            eprintln!("causeway: the log filter can't be read ({error}); write for example --log info");
+            output::note(format_args!(
+                "causeway: the log filter can't be read ({error}); write for example --log info"
+            ));
             EnvFilter::new(DEFAULT)
         }
     };
     let (filter, handle) = reload::Layer::new(filter);
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
+        .with_ansi(std::io::stderr().is_terminal())
+        // Said on standard error too, which is what has gone when a line can't be written.
+        .log_internal_errors(false);
     tracing_subscriber::registry().with(filter).with(lines).init();
     // Logging is set up once in a process.
     let _ = FILTER.set(handle);

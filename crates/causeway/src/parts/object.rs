@@ -2,12 +2,13 @@
 
 use std::fmt::Debug;
 
-use anyhow::Context;
+use anyhow::anyhow;
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, CustomResourceExt, Resource};
 use serde::de::DeserializeOwned;
 
 use super::cluster::ClusterArgs;
+use super::refusal;
 
 /// Where the object is; flatten it into a command's arguments, beside the name.
 #[derive(Debug, clap::Args)]
@@ -30,9 +31,10 @@ impl ObjectArgs {
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
     {
         let api: Api<K> = Api::namespaced(client.clone(), &self.namespace);
-        api.get_opt(name)
-            .await
-            .with_context(|| format!("can't read {} {}/{name}", K::kind(&()), self.namespace))
+        api.get_opt(name).await.map_err(|error| {
+            let what = format!("{} {}/{name}", K::kind(&()), self.namespace);
+            anyhow!("can't read {what}: {}", refusal::words(&error))
+        })
     }
 
     /// What to say when there is none.
@@ -63,15 +65,13 @@ mod tests {
 
     #[test]
     fn takes_the_names_that_kubectl_takes() {
-        for text in
-            ["proxy/edge", "proxies/edge", "proxyserver/edge", "ProxyServer/edge", "proxyservers/edge"]
-        {
+        for text in ["pxs/edge", "proxyserver/edge", "ProxyServer/edge", "proxyservers/edge"] {
             assert_eq!(name_of::<ProxyServer>(text), Some("edge"), "{text}");
         }
         for text in ["cntp/a", "containernetworktunnelproxy/a", "containernetworktunnelproxies/a"] {
             assert_eq!(name_of::<ContainerNetworkTunnelProxy>(text), Some("a"), "{text}");
         }
-        for text in ["infra/edge", "proxy/", "edge", "/edge", ""] {
+        for text in ["infra/edge", "proxyserver/", "edge", "/edge", ""] {
             assert_eq!(name_of::<ProxyServer>(text), None, "{text}");
         }
     }

@@ -15,9 +15,14 @@ pub(crate) enum Output {
 impl Output {
     /// Prints a line at once; false when nobody reads any more.
     pub(crate) fn line(self, line: impl Display) -> bool {
+        self.write(format!("{line}\n").as_bytes())
+    }
+
+    /// Writes these bytes at once; false when nobody reads any more.
+    pub(crate) fn write(self, bytes: &[u8]) -> bool {
         match self {
-            Self::Stdout => write_line(io::stdout().lock(), line),
-            Self::Stderr => write_line(io::stderr().lock(), line),
+            Self::Stdout => write(io::stdout().lock(), bytes),
+            Self::Stderr => write(io::stderr().lock(), bytes),
         }
     }
 }
@@ -27,18 +32,16 @@ pub(crate) fn line(line: impl Display) -> bool {
     Output::Stdout.line(line)
 }
 
-fn write_line(mut to: impl Write, line: impl Display) -> bool {
-    match writeln!(to, "{line}").and_then(|()| to.flush()) {
+/// Prints a line beside the answer, on standard error.
+pub(crate) fn note(line: impl Display) {
+    Output::Stderr.line(line);
+}
+
+fn write(mut to: impl Write, bytes: &[u8]) -> bool {
+    match to.write_all(bytes).and_then(|()| to.flush()) {
         Err(error) => error.kind() != ErrorKind::BrokenPipe,
         Ok(()) => true,
     }
-}
-
-/// How a command prints what it found.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub(crate) enum Format {
-    Table,
-    Json,
 }
 
 #[cfg(test)]
@@ -48,8 +51,8 @@ mod tests {
     #[test]
     fn tells_when_the_reader_has_gone() {
         let (reader, writer) = io::pipe().unwrap();
-        assert!(write_line(&writer, "read"));
+        assert!(write(&writer, b"read"));
         drop(reader);
-        assert!(!write_line(&writer, "not read"));
+        assert!(!write(&writer, b"not read"));
     }
 }

@@ -2,28 +2,111 @@
 //! problems, each with its line, and the last good plan stays in use.
 
 mod lines;
+mod shape;
+mod text;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::Context;
 use causeway_ir::{Plan, Problem};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Interval;
 
 use self::lines::Lines;
+pub(crate) use self::shape::parse;
+pub(crate) use self::text::{Stamp, of_file, stamp};
+use super::output;
 use super::termination::Termination;
 
-/// How often the file's time and size are compared.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often it is looked whether the file is another.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Reads a plan, which may not be valid.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Plan> {
-    parse(path, &text(path)?)
+    plan(path, &text::of_file_or_pipe(path)?)
 }
 
-/// Reads a plan and prints what is wrong with it; `None` if it can't be run. `problems` finds what is wrong for the
-/// program that is to run it.
+/// A plan that was read, and what is to be said of it.
+pub(crate) struct Checked {
+    pub(crate) plan: Plan,
+    pub(crate) problems: Vec<Located>,
+}
+
+/// A problem and its place in the file.
+#[derive(Debug, Serialize)]
+pub(crate) struct Located {
+    severity: Severity,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u64>,
+    path: String,
+    message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Severity {
+    Warning,
+    Error,
+}
+
+impl Checked {
+    /// Whether it can be run.
+    pub(crate) fn is_valid(&self) -> bool {
+        is_valid(&self.problems)
+    }
+
+    /// Prints the problems, each with its place.
+    pub(crate) fn print(&self, path: &Path) {
+        print(path, &self.problems);
+    }
+}
+
+/// Whether a plan with these problems can be run.
+pub(crate) fn is_valid(problems: &[Located]) -> bool {
+    problems.iter().all(|problem| problem.severity == Severity::Warning)
+}
+
+/// Prints the problems of a file, each with its place.
+pub(crate) fn print(path: &Path, problems: &[Located]) {
+    for Located { severity, line, path: field, message } in problems {
+        let severity = match severity {
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        };
+        let line = line.map_or_else(String::new, |line| format!(":{line}"));
+        output::note(format_args!("{severity}: {}{line}: {field}: {message}", path.display()));
+    }
+}
+
+/// Reads a plan of any kind and what is to be said of it: `look` finds errors and warnings, `least` is what the plan of an
+/// empty file lacks.
+///
+/// # Errors
+/// When it is not a plan at all.
+pub(crate) fn check_text<P: DeserializeOwned>(
+    path: &Path,
+    text: &str,
+    least: &str,
+    look: impl Fn(&P) -> (Vec<Problem>, Vec<Problem>),
+) -> anyhow::Result<(P, Vec<Located>)> {
+    let plan = parse(path, text)?
+        .with_context(|| format!("{} is empty, which is not a plan: write {least}", path.display()))?;
+    let (errors, warnings) = look(&plan);
+    Ok((plan, locate(text, &errors, &warnings)))
+}
+
+/// Reads a plan and finds out whether it can be run. `problems` finds what is wrong for the program that is to run it.
+///
+/// # Errors
+/// When it is not a plan at all.
+pub(crate) fn check(path: &Path, problems: impl Fn(&Plan) -> Vec<Problem>) -> anyhow::Result<Checked> {
+    check_after(path, &text::of_file_or_pipe(path)?, &Plan::default(), problems)
+}
+
+/// Reads a plan and prints what is wrong with it; `None` if it can't be run. `problems` are as in [`check`].
 pub(crate) fn read_valid(
     path: &Path,
     problems: impl Fn(&Plan) -> Vec<Problem>,
@@ -37,26 +120,43 @@ fn read_valid_after(
     good: &Plan,
     problems: impl Fn(&Plan) -> Vec<Problem>,
 ) -> anyhow::Result<Option<Plan>> {
-    let text = text(path)?;
-    let plan = parse(path, &text)?;
-    let mut found = plan.validate_after(good);
-    if found.is_empty() {
-        found = problems(&plan);
+    let checked = check_after(path, &of_file(path)?, good, problems)?;
+    checked.print(path);
+    Ok(checked.is_valid().then_some(checked.plan))
+}
+
+fn check_after(
+    path: &Path,
+    text: &str,
+    good: &Plan,
+    problems: impl Fn(&Plan) -> Vec<Problem>,
+) -> anyhow::Result<Checked> {
+    let plan = plan(path, text)?;
+    let mut errors = plan.validate_after(good);
+    if errors.is_empty() {
+        errors = problems(&plan);
     }
-    print_problems("warning", path, &text, &plan.warnings());
-    print_problems("error", path, &text, &found);
-    Ok(found.is_empty().then_some(plan))
+    Ok(Checked { problems: locate(text, &errors, &plan.warnings()), plan })
 }
 
-fn text(path: &Path) -> anyhow::Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("can't read the plan {}", path.display()))
+/// The problems with their places in the file, warnings first.
+fn locate(text: &str, errors: &[Problem], warnings: &[Problem]) -> Vec<Located> {
+    let all = warnings.iter().map(|problem| (Severity::Warning, problem));
+    let all: Vec<_> = all.chain(errors.iter().map(|problem| (Severity::Error, problem))).collect();
+    // A large file is looked through once more only for a reason.
+    let lines = (!all.is_empty()).then(|| Lines::of(text));
+    let located = |(severity, problem): (Severity, &Problem)| Located {
+        severity,
+        line: lines.as_ref().and_then(|lines| lines.line(&problem.path)),
+        path: problem.path.clone(),
+        message: problem.message.clone(),
+    };
+    all.into_iter().map(located).collect()
 }
 
-fn parse(path: &Path, text: &str) -> anyhow::Result<Plan> {
-    let plan: Option<Plan> = serde_saphyr::from_str_with_options(text, options())
-        .with_context(|| format!("{} is not a plan", path.display()))?;
+fn plan(path: &Path, text: &str) -> anyhow::Result<Plan> {
     // Also what an editor leaves for a moment while it writes: it must not take all listeners away.
-    plan.with_context(|| {
+    parse(path, text)?.with_context(|| {
         format!(
             "{} is empty, which is not a plan: write at least one listener and its cluster, or {{}} for a plan that \
              does nothing",
@@ -65,28 +165,10 @@ fn parse(path: &Path, text: &str) -> anyhow::Result<Plan> {
     })
 }
 
-fn options() -> serde_saphyr::Options {
-    let mut options = serde_saphyr::Options::default();
-    // The parser's budget is for documents of strangers; a plan of 100,000 routes is beyond it.
-    options.budget = None;
-    options
-}
-
-fn print_problems(kind: &str, path: &Path, text: &str, problems: &[Problem]) {
-    if problems.is_empty() {
-        return;
-    }
-    let lines = Lines::of(text);
-    for problem in problems {
-        let line = lines.line(&problem.path).map_or_else(String::new, |line| format!(":{line}"));
-        eprintln!("{kind}: {}{line}: {problem}", path.display());
-    }
-}
-
 /// Follows a plan file until the process is asked to end.
 pub(crate) struct Follower {
     path: PathBuf,
-    seen: Option<(SystemTime, u64)>,
+    seen: Option<Stamp>,
     look: Interval,
     hangup: Signal,
     termination: Termination,
@@ -116,8 +198,10 @@ impl Follower {
         while self.changed().await {
             match read_valid_after(&self.path, runs, &problems) {
                 Ok(Some(plan)) => return Some(plan),
-                Ok(None) => eprintln!("causeway: the new plan is refused; the last one runs on"),
-                Err(error) => eprintln!("causeway: the new plan is refused; the last one runs on: {error:#}"),
+                Ok(None) => output::note("causeway: the new plan is refused; the last one runs on"),
+                Err(error) => output::note(format_args!(
+                    "causeway: the new plan is refused; the last one runs on: {error:#}"
+                )),
             }
         }
         None
@@ -143,46 +227,5 @@ impl Follower {
     }
 }
 
-/// Tells two states of the file apart: by time, and by size since a replaced file may have the same time.
-fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
-    let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refusal(text: &str) -> String {
-        format!("{:#}", parse(Path::new("plan.yaml"), text).unwrap_err())
-    }
-
-    #[test]
-    fn an_empty_file_is_not_a_plan() {
-        for text in ["", "\n\n", "# nothing yet\n", "---\n", "---\n# nothing\n...\n", "null", "~"] {
-            assert!(refusal(text).contains("plan.yaml is empty, which is not a plan"), "{text:?}");
-        }
-        for text in ["[]", "a plan"] {
-            assert!(refusal(text).contains("is not a plan"), "{text:?}");
-        }
-        assert_eq!(parse(Path::new("plan.yaml"), "{}").unwrap(), Plan::default());
-    }
-
-    #[test]
-    fn what_can_not_be_read_is_named_with_its_line() {
-        for (text, parts) in [
-            ("listeners:\n- name: a\n  bnd: 127.0.0.1:1\n", ["line 3", "bnd"]),
-            ("listeners:\n- name: a\n  bind: localhost\n", ["line 3", "bind"]),
-            (
-                "listeners:\n- {name: a, bind: '127.0.0.1:1',\n  protocol: {tcp: {name: r, action: {send: c}}}}\n",
-                ["line 3", "send"],
-            ),
-            ("clusters:\n- name: a\n  endpoints:\n  - address: nowhere\n", ["line 4", "address"]),
-            ("clusters:\n- name: a\n  idleTimeout: 5\n", ["line 3", "idleTimeout"]),
-            ("clusters:\n- {}\n", ["line 2", "name"]),
-        ] {
-            let message = refusal(text);
-            assert!(parts.iter().all(|part| message.contains(part)), "{parts:?}: {message}");
-        }
-    }
-}
+mod tests;

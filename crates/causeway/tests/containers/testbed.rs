@@ -1,6 +1,14 @@
 //! A control plane and a fake runtime for one test, with an operator that can be started and stopped.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use causeway_api::{
     ContainerNetwork, ContainerNetworkState, ContainerNetworkStatus,
@@ -10,6 +18,7 @@ use causeway_containers::{Attachment, Choice, ContainerSpec, Kind, Network, Netw
 use causeway_controllers::{
     Operator,
     containers::tunnel::host::HostProgram,
+    framework::health::{Health, Phase},
     operator::{Config, Containers},
 };
 use causeway_testkit::{Cluster, eventually};
@@ -21,7 +30,8 @@ use kube::{
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tower::BoxError;
 
 /// The id of the operator's data directory.
 pub const INSTANCE: &str = "here";
@@ -36,6 +46,29 @@ pub struct Testbed {
     pub fake: Fake,
     directory: tempfile::TempDir,
     operator: Option<(CancellationToken, JoinHandle<()>)>,
+    registry: Registry,
+}
+
+/// One of several operators; it ends with this.
+pub struct Elected {
+    health: Health,
+    is_cut: Arc<AtomicBool>,
+    _stop: DropGuard,
+}
+
+impl Elected {
+    /// Takes the API server away from it, or gives it back.
+    pub fn cut(&self, is_cut: bool) {
+        self.is_cut.store(is_cut, SeqCst);
+    }
+
+    pub async fn leads(&self) {
+        eventually("it leads", async || self.health.phase() == Phase::Leading).await;
+    }
+
+    pub async fn has_stopped(&self) {
+        eventually("it does not lead", async || self.health.phase() != Phase::Leading).await;
+    }
 }
 
 impl Testbed {
@@ -51,7 +84,14 @@ impl Testbed {
         let fake = Fake::start(kind);
         fake.add_image(IMAGE);
         let directory = tempfile::tempdir().unwrap();
-        Self { client: api.client.clone(), _api: api, fake, directory, operator: None }
+        Self {
+            client: api.client.clone(),
+            _api: api,
+            fake,
+            directory,
+            operator: None,
+            registry: Registry::default(),
+        }
     }
 
     pub fn start_operator(&mut self) {
@@ -59,12 +99,56 @@ impl Testbed {
     }
 
     pub fn start_operator_with(&mut self, choice: Option<Choice>) {
-        let mut config = Config::new("default", "test");
+        let mut config = self.config("test", choice);
         config.leader = None;
-        let directory = self.directory().to_owned();
+        let mut registry = Registry::default();
+        let operator = Operator::new(self.client.clone(), config, &mut registry);
+        self.registry = registry;
+        let stop = CancellationToken::new();
+        let shutdown = stop.clone();
+        let task = tokio::spawn(async move { operator.run(shutdown).await.unwrap() });
+        self.operator = Some((stop, task));
+    }
+
+    /// What the operator that was started last counts.
+    pub fn metrics(&self) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
+        text
+    }
+
+    /// An operator on the same data directory that takes part in the election, with a quick clock and a line to the API
+    /// server that can be cut.
+    pub fn elected(&self, identity: &str) -> Elected {
+        let is_cut = Arc::new(AtomicBool::new(false));
+        let (cut, inner) = (is_cut.clone(), self.client.clone());
+        let service = tower::service_fn(move |request| {
+            let (inner, is_cut) = (inner.clone(), cut.load(SeqCst));
+            async move {
+                if is_cut {
+                    return Err(BoxError::from("the API server is away"));
+                }
+                inner.send(request).await.map_err(BoxError::from)
+            }
+        });
+        let mut config = self.config(identity, Some(self.fake.choice()));
+        if let Some(leader) = &mut config.leader {
+            leader.lease = Duration::from_secs(2);
+            leader.renew_deadline = Duration::from_millis(800);
+            leader.retry = Duration::from_millis(50);
+        }
+        let operator = Operator::new(Client::new(service, "default"), config, &mut Registry::default());
+        let (health, stop) = (operator.health(), CancellationToken::new());
+        let shutdown = stop.clone();
+        tokio::spawn(async move { operator.run(shutdown).await.unwrap() });
+        Elected { health, is_cut, _stop: stop.drop_guard() }
+    }
+
+    fn config(&self, identity: &str, choice: Option<Choice>) -> Config {
+        let mut config = Config::new("default", identity);
         config.containers = Containers {
             choice,
-            directory,
+            directory: self.directory().to_owned(),
             instance: INSTANCE.to_owned(),
             program: HostProgram {
                 program: env!("CARGO_BIN_EXE_causeway").into(),
@@ -72,11 +156,7 @@ impl Testbed {
             },
             ..Containers::default()
         };
-        let operator = Operator::new(self.client.clone(), config, &mut Registry::default());
-        let stop = CancellationToken::new();
-        let shutdown = stop.clone();
-        let task = tokio::spawn(async move { operator.run(shutdown).await.unwrap() });
-        self.operator = Some((stop, task));
+        config
     }
 
     pub async fn stop_operator(&mut self) {

@@ -1,14 +1,40 @@
-//! `causeway demo`: what a newcomer runs first does what it says.
+//! `causeway demo`: what a newcomer runs first does what it says, and leaves nothing however it ends.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use causeway_testkit::kubectl::finish;
-use causeway_testkit::server::program;
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+use causeway_testkit::kubectl::{Ran, finish};
+use causeway_testkit::server::{program, signal};
+use serde_json::Value;
 
-fn demo(args: &[&str]) -> String {
-    finish(Command::new(program()).args(["demo", "proxy"]).args(args).env_remove("KUBECONFIG")).ok()
+/// One after the other: all play on the same address.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A demo that keeps its things in this directory.
+fn command(tmp: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(program());
+    command.args(["demo", "proxy"]).args(args).env_remove("KUBECONFIG").env("TMPDIR", tmp);
+    command
+}
+
+fn demo(args: &[&str]) -> Ran {
+    let tmp = tempfile::tempdir().unwrap();
+    let ran = finish(&mut command(tmp.path(), args));
+    assert_eq!(left(tmp.path()), Vec::<PathBuf>::new(), "{ran}");
+    ran
+}
+
+fn left(tmp: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(tmp).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
 fn check(said: &str) {
@@ -18,11 +44,66 @@ fn check(said: &str) {
     assert!(said.ends_with("all gone; everything above was checked\n"), "{said}");
 }
 
-/// One after the other: both play on the same address.
 #[test]
 fn the_proxy_demo_tells_its_story_with_either_engine() {
-    check(&demo(&[]));
+    let _turn = turn();
+    check(&demo(&[]).ok());
     if let Some(envoy) = causeway_testkit::envoy::program() {
-        check(&demo(&["--envoy", envoy.to_str().unwrap()]));
+        let ran = demo(&["--envoy", envoy.to_str().unwrap(), "-o", "json"]);
+        let answer: Value =
+            serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran}"));
+        assert_eq!((&answer["demo"], &answer["passed"]), (&"proxy".into(), &true.into()), "{ran}");
+        assert!(answer["steps"].as_array().unwrap().len() > 5, "{ran}");
     }
+}
+
+/// A demo that has come to its second step, with pods about to run.
+fn begun(tmp: &Path) -> Child {
+    let mut child = command(tmp, &[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    while !lines.next().expect("the demo goes on").unwrap().starts_with("3. ") {}
+    // Whoever reads it no longer is no reason to fail.
+    drop(lines);
+    child
+}
+
+/// Processes that work in this directory.
+fn processes(tmp: &Path) -> Vec<String> {
+    let tmp = tmp.to_str().unwrap();
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " ")).filter(|l| l.contains(tmp)).collect()
+}
+
+#[test]
+fn an_interrupted_demo_leaves_nothing() {
+    let _turn = turn();
+    for name in ["INT", "TERM"] {
+        let tmp = tempfile::tempdir().unwrap();
+        let child = begun(tmp.path());
+        signal(child.id(), name);
+        let ended = child.wait_with_output().unwrap();
+        assert_eq!(ended.status.code(), Some(130), "{}", String::from_utf8_lossy(&ended.stderr));
+        assert_eq!(left(tmp.path()), Vec::<PathBuf>::new());
+        eventually("no process is left", PATIENCE, || processes(tmp.path()).is_empty());
+    }
+}
+
+#[test]
+fn what_a_killed_demo_left_is_cleaned_by_the_next_one() {
+    let _turn = turn();
+    let tmp = tempfile::tempdir().unwrap();
+    let mut child = begun(tmp.path());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let [left_over]: [PathBuf; 1] = left(tmp.path()).try_into().unwrap();
+    assert!(!processes(tmp.path()).is_empty(), "its control plane goes on");
+    let lock: Value = serde_json::from_slice(&std::fs::read(left_over.join("data/lock")).unwrap()).unwrap();
+    // The worse case: nobody ends the pods.
+    signal(u32::try_from(lock["pid"].as_u64().unwrap()).unwrap(), "KILL");
+    let next = finish(&mut command(tmp.path(), &[]));
+    assert!(next.stderr.contains("removed what an interrupted demo had left: "), "{next}");
+    check(&next.ok());
+    assert_eq!(left(tmp.path()), Vec::<PathBuf>::new());
+    eventually("no process is left", PATIENCE, || processes(tmp.path()).is_empty());
 }

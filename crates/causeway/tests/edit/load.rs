@@ -1,8 +1,9 @@
-//! Threads that ask for one name over and over, each request on a connection of its own.
+//! Threads that ask for one name over and over, each request on a connection of its own: as fast as it goes, or at a pace.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use crate::tls::Client;
 
@@ -20,16 +21,28 @@ struct Shared {
 
 impl Load {
     pub fn start(client: &Client, host: &'static str, threads: usize) -> Self {
+        Self::paced(&vec![client.clone(); threads], host, Duration::ZERO)
+    }
+
+    /// A thread for each client, which asks once in `pace`; one that had to wait makes up for it.
+    pub fn paced(clients: &[Client], host: &'static str, pace: Duration) -> Self {
         let shared = Arc::new(Shared::default());
-        let threads = (0..threads).map(|_| {
+        let threads = clients.iter().enumerate().map(|(number, client)| {
             let (shared, client) = (Arc::clone(&shared), client.clone());
             std::thread::spawn(move || {
+                let begun = Instant::now();
+                let mut due = begun;
                 while !shared.stop.load(Ordering::Relaxed) {
+                    std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                    due += pace;
                     match client.ask(host) {
                         Ok(_) => {
                             shared.answered.fetch_add(1, Ordering::Relaxed);
                         }
-                        Err(error) => shared.failures.lock().unwrap().push(error.to_string()),
+                        Err(error) => {
+                            let text = format!("client {number} after {:?}: {error}", begun.elapsed());
+                            shared.failures.lock().unwrap().push(text);
+                        }
                     }
                 }
             })

@@ -5,6 +5,9 @@
 
 mod load;
 mod manifests;
+mod pod_network;
+mod refused;
+mod roll;
 mod tls;
 
 use std::net::SocketAddr;
@@ -40,6 +43,7 @@ fn replicas_with_envoy_and_other_proxies_share_a_machine() {
     let program = format!("envoyproxy/envoy={}", envoy.display());
     let server = Server::start(&["--program", &program]);
     let kubectl = server.kubectl();
+    kubectl.trust();
     let authority = Authority::new();
     kubectl.apply(&manifests::services(&authority)).ok();
     let addresses: [SocketAddr; 3] =
@@ -70,6 +74,9 @@ fn edit_under_load(engine: &str, address: &str, up: &[&str]) {
     let address: SocketAddr = address.parse().unwrap();
     let server = Server::start(up);
     let kubectl = server.kubectl();
+    if engine == "Envoy" {
+        kubectl.trust();
+    }
     let authority = Authority::new();
     kubectl.apply(&manifests::services(&authority)).ok();
     kubectl.apply(&manifests::proxy(engine, address)).ok();

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use serde_json::{Value, json};
+
 use crate::tls::Authority;
 
 const PORT: u16 = 9443;
@@ -76,4 +78,17 @@ spec:
     timeoutSeconds: 5
 "
     )
+}
+
+/// The backend of this name for `HOST.example.test`, on the port of the tests of replicas.
+pub fn backend(name: &str, host: &str) -> Value {
+    backend_on(8446, name, host)
+}
+
+/// The same on another port.
+pub fn backend_on(port: u16, name: &str, host: &str) -> Value {
+    json!({
+        "name": name, "hostname": format!("{host}.example.test"), "port": port,
+        "targetService": name, "targetPort": 443, "targetNamespace": "default", "protocol": "TLS",
+    })
 }

@@ -43,15 +43,16 @@ fn the_plans_of_the_documents_are_what_the_documents_say() {
     let (engine, envoy) = (document("engine.md"), document("envoy.md"));
     let fine = blocks(&engine, "yaml");
     assert_eq!(fine.len(), 1);
-    for plan in fine.iter().chain(&blocks(&envoy, "yaml refused by xds")) {
+    let requests = blocks(&engine, "yaml of requests");
+    assert_eq!(requests.len(), 2);
+    for plan in fine.iter().chain(&requests).chain(&blocks(&envoy, "yaml refused by xds")) {
         let (fine, said) = check(plan);
         assert!(fine && !said.contains("warning"), "{plan}\n{said}");
     }
     for plan in blocks(&engine, "yaml not run yet") {
         let (fine, said) = check(&plan);
         assert!(!fine, "{said}");
-        for path in ["listeners[0].protocol.tls.routes[0].action.terminate: ", "clusters[0].transport.tls: "]
-        {
+        for path in ["routes[0].action.terminate.clientCertificates: ", "clusters[0].transport.tls: "] {
             assert!(said.contains(path), "{path} {said}");
         }
     }
@@ -100,11 +101,22 @@ fn a_file_that_is_no_plan_is_refused_with_words() {
     for (plan, words) in [
         ("", "plan.yaml is empty, which is not a plan"),
         ("# later\n", "plan.yaml is empty, which is not a plan"),
-        ("listeners:\n- name: a\n  sniff: tls\n", "line 3"),
+        ("listeners:\n", "plan.yaml:1: listeners: there is no value"),
+        ("listeners:\n- name: a\n  sniff: tls\n", "plan.yaml:3: listeners[0].sniff: there is no such field"),
         ("clusters:\n- name: a\n- name: a\n", "plan.yaml:3: clusters[1].name: the name `a` is already"),
     ] {
         for (taken, said) in [check(plan), serve(plan)] {
             assert!(!taken && said.contains(words), "{plan:?}: {said}");
         }
+    }
+}
+
+/// What becomes of open connections is no surprise to whoever asks before an upgrade.
+#[test]
+fn the_help_says_what_a_handover_does_to_open_connections() {
+    let ran = Command::new(env!("CARGO_BIN_EXE_causeway")).args(["engine", "--help"]).output().unwrap();
+    let help = String::from_utf8(ran.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in ["--handover <PATH>", "stay with the old process", "drainTimeout"] {
+        assert!(help.contains(said), "{said} in {help}");
     }
 }

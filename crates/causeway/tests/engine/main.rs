@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod documents;
+mod files;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -192,6 +193,30 @@ fn a_successor_that_dies_before_it_is_ready_changes_nothing() {
     eventually("the old one ends", PATIENCE, || old.has_ended());
 }
 
+/// What a program reads that takes the log from standard output.
+#[test]
+fn the_access_log_has_standard_output_for_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = directory.path().join("plan.yaml");
+    write_plan(&plan, echo());
+    let said = directory.path().join("said");
+    let mut command = Command::new(program());
+    command.args(["engine", "--access-log", "-", "--config"]).arg(&plan);
+    let mut engine = Engine::start(command.stderr(std::fs::File::create(&said).unwrap()));
+    let address: SocketAddr = eventually("it listens", PATIENCE, || {
+        let said = std::fs::read_to_string(&said).ok()?;
+        said.lines().find_map(|line| line.strip_prefix("in listening on ")?.parse().ok())
+    });
+    let mut stream = TcpStream::connect(address).unwrap();
+    say(&mut stream, b"hello").unwrap();
+    drop(stream);
+    let mut line = String::new();
+    engine.stdout.read_line(&mut line).unwrap();
+    let line: serde_json::Value =
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    assert_eq!(line["listener"], "in");
+}
+
 #[test]
 fn without_descriptors_it_refuses_and_recovers() {
     let directory = tempfile::tempdir().unwrap();
@@ -227,14 +252,19 @@ fn the_log_level_changes_while_it_runs() {
     let mut engine = Engine::new(&plan, &["--admin", "127.0.0.1:0"]);
     let line = engine.line("admin on ");
     let admin = line.trim().rsplit('/').next().unwrap().to_owned();
-    let ask = |method: &str, path: &str| {
+    let ask_as = |host: &str, method: &str, path: &str| {
         let mut stream = TcpStream::connect(&admin).unwrap();
-        write!(stream, "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+        write!(stream, "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
     };
+    let ask = |method: &str, path: &str| ask_as("localhost", method, path);
     assert!(ask("GET", "/logging").contains("causeway=info"));
+    for page in ["localhost\r\norigin: http://evil.test", "evil.test"] {
+        let refused = ask_as(page, "POST", "/logging?level=trace");
+        assert!(refused.starts_with("HTTP/1.1 403"), "a web page that asks: {refused}");
+    }
     assert!(ask("POST", "/logging?level=debug").contains("causeway=debug"));
     assert!(ask("GET", "/logging").contains("causeway=debug"));
     let wrong = ask("PUT", "/logging?level=loud%20");

@@ -111,7 +111,7 @@ fn ask(address: SocketAddr) -> std::io::Result<String> {
 fn a_pod_of_a_local_image_runs_and_is_reached(daemon: Daemon) {
     let Some(bed) = Bed::start(daemon) else { return };
     let server = bed.up();
-    let kubectl = server.namespace("images");
+    let kubectl = server.trusted_namespace("images");
     kubectl.apply(SETTINGS).ok();
     kubectl.apply(&bed.pod("web", "")).ok();
     kubectl
@@ -147,7 +147,7 @@ fn a_pod_of_a_local_image_runs_and_is_reached(daemon: Daemon) {
 fn a_missing_image_and_a_missing_network_say_so(daemon: Daemon) {
     let Some(bed) = Bed::start(daemon) else { return };
     let server = bed.up();
-    let kubectl = server.namespace("missing");
+    let kubectl = server.trusted_namespace("missing");
     kubectl.apply(SETTINGS).ok();
     kubectl.apply(&bed.pod("image", "").replace(&bed.image, "causeway-no-such-image:1")).ok();
     kubectl.apply(&bed.pod("network", "").replace(NETWORK, "no-such-network")).ok();
@@ -166,7 +166,7 @@ fn a_missing_image_and_a_missing_network_say_so(daemon: Daemon) {
 fn a_pod_comes_back_after_the_runtime_was_restarted(daemon: Daemon) {
     let Some(mut bed) = Bed::start(daemon) else { return };
     let server = bed.up();
-    let kubectl = server.namespace("restart");
+    let kubectl = server.trusted_namespace("restart");
     kubectl.apply(SETTINGS).ok();
     kubectl.apply(&bed.pod("web", "")).ok();
     ready(&kubectl, "web");

@@ -2,14 +2,14 @@
 
 use causeway_testkit::PATIENCE;
 use causeway_testkit::blocking::eventually;
+use causeway_testkit::deploy;
 use causeway_testkit::kubectl::finish;
 use causeway_testkit::server::program;
 
 use crate::peer::shared;
 
 fn sample(name: &str) -> String {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/samples").join(name);
-    std::fs::read_to_string(path).unwrap()
+    std::fs::read_to_string(deploy("samples").join(name)).unwrap()
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn an_infra_gets_its_children() {
 #[test]
 fn every_sample_is_accepted() {
     let kubectl = shared().kubectl();
-    let samples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/samples");
+    let samples = deploy("samples");
     let namespaces: std::collections::BTreeSet<String> = std::fs::read_dir(&samples)
         .unwrap()
         .flat_map(|entry| {

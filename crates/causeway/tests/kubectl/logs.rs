@@ -50,15 +50,15 @@ fn of_pods_with_several_containers() {
 #[test]
 fn of_a_container_that_was_restarted() {
     let kubectl = shared().namespace("logs-previous");
-    let failing = pod("failing", &["main"])
-        .replace("args: [echo, --name, main]", "args: [status, --kubeconfig, /nowhere]");
+    let failing =
+        pod("failing", &["main"]).replace("args: [echo, --name, main]", "args: [echo, --listen, nowhere]");
     kubectl.apply(&failing).ok();
     eventually("it was restarted", PATIENCE, || {
         let count = kubectl.value("pod/failing", ".status.containerStatuses[0].restartCount");
         count.parse::<u32>().is_ok_and(|count| count > 0)
     });
     let previous = kubectl.ok(&["logs", "failing", "--previous"]);
-    assert!(previous.contains("can't read /nowhere"), "{previous}");
+    assert!(previous.contains("invalid value 'nowhere'"), "{previous}");
     let table = kubectl.ok(&["get", "pod", "failing", "--no-headers"]);
     assert!(
         table.contains("CrashLoopBackOff") || table.contains("Error") || table.contains("Running"),

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod access;
+mod addresses;
 mod apply;
 mod change;
 mod create;
@@ -21,5 +22,6 @@ mod proxy;
 mod rollout;
 mod schema;
 mod services;
+mod tenants;
 mod wait;
 mod watch;

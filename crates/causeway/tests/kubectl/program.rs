@@ -55,6 +55,60 @@ fn one_directory_has_one_control_plane_and_keeps_its_state() {
     assert_eq!(next.kubectl().value("configmap/kept", ".metadata.uid"), uid);
 }
 
+/// A control plane with a pod that takes this many seconds to end, and the file that it leaves when it was let.
+fn with_slow_pod(root: &Path, seconds: u32) -> (Server, std::path::PathBuf) {
+    let (tool, drained) = (root.join("tool"), root.join("drained"));
+    let script = format!(
+        "#!/bin/sh\ntrap 'sleep {seconds}; echo > {}; exit 0' TERM\nwhile :; do sleep 0.1; done\n",
+        drained.display()
+    );
+    std::fs::write(&tool, script).unwrap();
+    std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let image = format!("example.test/tool={}", tool.display());
+    let server = Server::start_in(root, &["--no-operator", "--program", &image]);
+    let kubectl = server.kubectl();
+    kubectl.trust();
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: slow}\nspec: {terminationGracePeriodSeconds: 60, containers: [{name: c, image: 'example.test/tool:1'}]}\n";
+    kubectl.apply(pod).ok();
+    kubectl.ok(&["wait", "--for=condition=Ready", "pod/slow", "--timeout=60s"]);
+    (server, drained)
+}
+
+#[test]
+fn down_lets_pods_drain_for_as_long_as_they_are_given() {
+    need_kubectl();
+    let root = tempfile::tempdir().unwrap();
+    let (server, drained) = with_slow_pod(root.path(), 11);
+    let down = causeway(&server.data_dir(), &["down"]);
+    assert!(down.code == Some(0) && down.stdout.ends_with("stopped\n"), "{down}");
+    assert!(drained.exists(), "it was cut off: {}", server.log());
+}
+
+#[test]
+fn down_with_a_timeout_cuts_off_what_still_drains() {
+    need_kubectl();
+    let root = tempfile::tempdir().unwrap();
+    let (server, drained) = with_slow_pod(root.path(), 45);
+    let began = std::time::Instant::now();
+    let down = causeway(&server.data_dir(), &["down", "--timeout", "1"]);
+    assert!(down.code == Some(0) && down.stdout.contains("what was still open was cut off"), "{down}");
+    assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:?}", began.elapsed());
+    assert!(!drained.exists());
+    assert!(server.log().contains("cutting off what still drains"), "{}", server.log());
+}
+
+#[test]
+fn a_control_plane_ends_when_its_directory_is_removed() {
+    let root = tempfile::tempdir().unwrap();
+    // The node may meet it first while it starts.
+    let mut server = Server::start_in(root.path(), &["--no-node"]);
+    std::fs::remove_dir_all(server.data_dir()).unwrap();
+    assert_eq!(server.wait().code(), Some(1), "{}", server.log());
+    let log = server.log();
+    let words = format!("{} was removed or replaced while it was in use", server.data_dir().display());
+    assert!(log.contains(&words), "{log}");
+}
+
 #[test]
 fn a_taken_port_is_said() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

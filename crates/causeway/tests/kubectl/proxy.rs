@@ -64,7 +64,8 @@ fn a_proxy_gets_its_objects_and_takes_them_along() {
         made == "role.rbac.authorization.k8s.io/proxy-objects.lab-proxy\n\
                  rolebinding.rbac.authorization.k8s.io/proxy-objects.lab-proxy\n"
     });
-    assert_eq!(names(&kubectl, "configmap"), "", "the native engine needs no start configuration");
+    let maps = names(&kubectl, "configmap");
+    assert!(!maps.contains("bootstrap"), "the native engine needs no start configuration: {maps}");
     let labels = kubectl.value("deployment/lab", ".spec.selector.matchLabels");
     assert_eq!(
         labels,
@@ -115,6 +116,7 @@ fn edits_reach_the_objects() {
     grant(&two, "proxy-edits");
     kubectl.apply(&proxy("proxy-edit-one", "")).ok();
     eventually("rights in the first namespace", PATIENCE, || names(&one, "role").contains("lab-proxy"));
+    eventually("a Deployment", PATIENCE, || names(&kubectl, "deployment").contains("lab"));
     let generation = || kubectl.value("deployment/lab", ".metadata.generation");
     let before = generation();
 
@@ -137,7 +139,7 @@ fn edits_reach_the_objects() {
 
     kubectl.apply(&proxy("proxy-edit-two", "  engine: Envoy\n")).ok();
     eventually("Envoy has its start configuration", PATIENCE, || {
-        names(&kubectl, "configmap") == "configmap/lab-proxy-bootstrap\n"
+        names(&kubectl, "configmap").contains("configmap/lab-proxy-bootstrap\n")
             && kubectl.value("deployment/lab", ".spec.template.spec.containers[*].name") == "envoy manager"
     });
     eventually("the status names it", PATIENCE, || {
@@ -207,21 +209,15 @@ fn speaking_service(kubectl: &Kubectl, name: &'static str) {
             let _ = stream.write_all(name.as_bytes());
         }
     });
-    let objects = format!(
-        "apiVersion: v1
-kind: Service
-metadata: {{name: {name}}}
-spec: {{ports: [{{port: 443, targetPort: {port}}}]}}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {{name: {name}-1, labels: {{kubernetes.io/service-name: {name}}}}}
-addressType: IPv4
-ports: [{{name: '', port: {port}}}]
-endpoints: [{{addresses: [127.0.0.1]}}]
-"
-    );
-    kubectl.apply(&objects).ok();
+    kubectl.loopback_service(name, port);
+}
+
+/// A port whose every connection goes to one backend, whatever it says.
+fn open(name: &str, port: u16) -> String {
+    format!(
+        "    - {{port: {port}, plaintext: {{backend: {name}}}, noSNI: {{backend: {name}}}, \
+         unknownSNI: {{backend: {name}}}}}\n"
+    )
 }
 
 /// What the proxy's address says on this port; nothing if the connection is refused or ends.
@@ -244,13 +240,6 @@ fn a_service_elsewhere_needs_the_grant_of_its_namespace() {
         format!(
             "    - {{name: {name}, hostname: {name}.test, port: {port}, targetService: {name}, targetPort: 443, \
              targetNamespace: {namespace}}}\n"
-        )
-    };
-    // Every connection of a port goes to its backend, whatever it says.
-    let open = |name: &str, port: u16| {
-        format!(
-            "    - {{port: {port}, plaintext: {{backend: {name}}}, noSNI: {{backend: {name}}}, \
-             unknownSNI: {{backend: {name}}}}}\n"
         )
     };
     let manifest = format!(
@@ -284,5 +273,97 @@ fn a_service_elsewhere_needs_the_grant_of_its_namespace() {
     eventually("the rights are gone", PATIENCE, || names(&elsewhere, "role,rolebinding").is_empty());
     assert_eq!(condition(&kubectl, "Ready", "status"), "True");
     assert_eq!(heard(10451), "near");
+    kubectl.ok(&["delete", "proxyserver", "lab", "--timeout=60s"]);
+}
+
+/// The account of a proxy's pods can be used by any pod of its namespace, so a grant of one Service must not show it the
+/// others.
+#[test]
+fn a_grant_for_one_service_gives_that_service() {
+    let server = shared();
+    let elsewhere = server.namespace("one-there");
+    let kubectl = server.namespace("one-here");
+    speaking_service(&elsewhere, "far");
+    speaking_service(&elsewhere, "private");
+    elsewhere
+        .apply(
+            "apiVersion: gateway.networking.k8s.io/v1
+kind: ReferenceGrant
+metadata: {name: far}
+spec:
+  from: [{group: causeway.dev, kind: ProxyServer, namespace: one-here}]
+  to: [{group: '', kind: Service, name: far}]
+",
+        )
+        .ok();
+    let backend = |name: &str, port: u16| {
+        format!(
+            "    - {{name: {name}, hostname: {name}.test, port: {port}, targetService: {name}, targetPort: 443, \
+             targetNamespace: one-there}}\n"
+        )
+    };
+    let manifest = format!(
+        "apiVersion: causeway.dev/v1alpha1\nkind: ProxyServer\nmetadata: {{name: lab}}\nspec:\n  \
+         networkConfig: {{serverIP: 127.77.0.9}}\n  backends:\n{}{}  ports:\n{}{}",
+        backend("far", 10461),
+        backend("private", 10462),
+        open("far", 10461),
+        open("private", 10462),
+    );
+    kubectl.apply(&manifest).ok();
+    eventually("the granted Service is carried", PATIENCE, || heard(10461) == "far");
+    assert_eq!(heard(10462), "", "the other is not");
+    eventually("the condition says which is missing", PATIENCE, || {
+        condition(&kubectl, "BackendsResolved", "message").starts_with("private: ")
+    });
+    assert_eq!(names(&elsewhere, "role,rolebinding"), "", "no rights in the other namespace");
+    let account = "system:serviceaccount:one-here:lab-proxy";
+    for (what, namespace, visible) in [
+        ("services", "one-there", false),
+        ("service/far", "one-there", false),
+        ("endpointslices.discovery.k8s.io", "one-there", false),
+        ("referencegrants", "one-there", false),
+        ("supplies", "one-here", true),
+    ] {
+        let ran = server.kubectl().run(&["get", what, "-n", namespace, "--as", account]);
+        assert_eq!(ran.code == Some(0), visible, "{what} in {namespace}: {}", ran.stderr);
+    }
+    let seen = server.kubectl().ok(&["get", "supplies", "-n", "one-here", "-o", "yaml", "--as", account]);
+    assert!(seen.contains("name: far") && !seen.contains("name: private"), "{seen}");
+
+    // Endpoints are followed, and a grant that goes ends it.
+    elsewhere.ok(&["delete", "endpointslice", "far-1"]);
+    eventually("an endpoint that is gone is no longer used", PATIENCE, || heard(10461).is_empty());
+    speaking_service(&elsewhere, "far");
+    eventually("a new one is", PATIENCE, || heard(10461) == "far");
+    elsewhere.ok(&["delete", "referencegrant", "far"]);
+    eventually("what is no longer granted is no longer carried", PATIENCE, || heard(10461).is_empty());
+    kubectl.ok(&["delete", "proxyserver", "lab", "--timeout=60s"]);
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_value() {
+    let server = shared();
+    let kubectl = server.namespace("proxy-words");
+    let refused = |from: &str, to: &str| kubectl.apply(&proxy("proxy-words", "").replace(from, to)).stderr;
+    let message = refused("hostname: api.example.com", "hostname: My_Shop");
+    assert!(message.contains("\"My_Shop\"") && message.contains("backends[0].hostname"), "{message}");
+    kubectl.apply(&proxy("proxy-words", "  ports: [{port: 10443, noSNI: {backend: nobody}}]\n")).ok();
+    eventually("a backend that is not there is named", PATIENCE, || {
+        condition(&kubectl, "ConfigurationValid", "message")
+            == "spec.ports[0].noSNI.backend: there is no backend `nobody`; on port 10443 there is api"
+    });
+
+    kubectl.apply(&proxy("nowhere", "")).ok();
+    eventually("a namespace that is not there is named", PATIENCE, || {
+        condition(&kubectl, "BackendsResolved", "message")
+            == "api, web: there is no namespace nowhere: create it, or correct targetNamespace"
+    });
+    let image = proxy("nowhere", "  managerImage: registry.test/evil:1\n");
+    kubectl.apply(&image).ok();
+    eventually("an image of somebody else is refused", PATIENCE, || {
+        condition(&kubectl, "ConfigurationValid", "message")
+            .starts_with("spec.managerImage: `registry.test/evil:1`")
+    });
     kubectl.ok(&["delete", "proxyserver", "lab", "--timeout=60s"]);
 }

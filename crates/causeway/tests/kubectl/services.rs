@@ -243,6 +243,12 @@ spec:
 ",
         )
         .ok();
+    let waiting = ".status.containerStatuses[0].state.waiting.message";
+    eventually("an untrusted namespace gets no program of the machine", PATIENCE, || {
+        let said = kubectl.value("pod/tool", waiting);
+        said.contains("is a program of this machine") && said.contains("kubectl label namespace default")
+    });
+    kubectl.trust();
     kubectl.ok(&["wait", "--for=condition=Ready", "pod/tool", "--timeout=60s"]);
     eventually("it read its arguments, its file and wrote its state", PATIENCE, || {
         kubectl.ok(&["logs", "tool"]) == "-c --state-dir\n{\"hello\": 1}kept\n"

@@ -1,6 +1,6 @@
 //! `causeway proxy` with an Envoy beside it, which is a process of this machine.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 
 use causeway_testkit::PATIENCE;
@@ -9,44 +9,64 @@ use causeway_testkit::kubectl::finish;
 use causeway_testkit::port;
 use causeway_testkit::server::program;
 
-use crate::peer::TlsBackend;
-use crate::world::{PORT, World, backend};
+use serde_json::{Value, json};
 
-/// Ended with the value.
-struct Envoy(Child);
+use crate::peer::{TlsBackend, get};
+use crate::world::{PORT, Proxy, World, backend};
 
-impl Drop for Envoy {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+/// A proxy and the Envoy beside it, which ends with the value.
+pub struct WithEnvoy {
+    pub proxy: Proxy,
+    envoy: Child,
+    pub admin: SocketAddr,
+}
+
+impl WithEnvoy {
+    /// Starts both and waits until they are ready; `None` where there is no Envoy.
+    pub fn start(world: &World) -> Option<Self> {
+        let envoy = causeway_testkit::envoy::program()?;
+        let (xds, admin) = (port::free().to_string(), port::free());
+        let proxy =
+            world.launch_with(&["--engine", "envoy", "--xds-port", &xds, "--admin-port", &admin.to_string()]);
+        let admin = SocketAddr::from(([127, 0, 0, 1], admin));
+        let mut bootstrap = Command::new(program());
+        bootstrap.args(["xds", "--print-bootstrap", "--node", "edge"]);
+        bootstrap.args(["--listen", &format!("127.0.0.1:{xds}"), "--admin", &admin.to_string()]);
+        let config = world.root.path().join("bootstrap.json");
+        std::fs::write(&config, finish(&mut bootstrap).ok()).unwrap();
+        let envoy = Command::new(envoy)
+            .arg("-c")
+            .arg(&config)
+            .args(["--use-dynamic-base-id", "--concurrency", "1", "-l", "error"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let both = Self { proxy, envoy, admin };
+        both.proxy.wait_ready();
+        Some(both)
+    }
+
+    pub fn stop_envoy(&mut self) {
+        let _ = self.envoy.kill();
+        let _ = self.envoy.wait();
     }
 }
 
-/// A port of 127.0.0.1 that was free a moment ago.
+impl Drop for WithEnvoy {
+    fn drop(&mut self) {
+        self.stop_envoy();
+    }
+}
+
 #[test]
 fn what_envoy_refuses_is_in_the_status_with_its_words_and_the_rest_runs_on() {
-    let Some(envoy) = causeway_testkit::envoy::program() else { return };
     let world = World::new();
     let one = TlsBackend::start("one", &["one.test", "two.test"]);
     world.service("one", &one);
     world.proxy_server(&[backend("one", "one.test")]).ok();
-    let (xds, admin) = (port::free().to_string(), port::free().to_string());
-    let proxy = world.launch_with(&["--engine", "envoy", "--xds-port", &xds, "--admin-port", &admin]);
-    let mut bootstrap = Command::new(program());
-    bootstrap.args(["xds", "--print-bootstrap", "--node", "edge", "--listen", &format!("127.0.0.1:{xds}")]);
-    let bootstrap = finish(bootstrap.args(["--admin", &format!("127.0.0.1:{admin}")])).ok();
-    let config = world.root.path().join("bootstrap.json");
-    std::fs::write(&config, bootstrap).unwrap();
-    let envoy = Command::new(envoy)
-        .arg("-c")
-        .arg(&config)
-        .args(["--use-dynamic-base-id", "--concurrency", "1", "-l", "error"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let _envoy = Envoy(envoy.unwrap());
-    proxy.wait_ready();
+    let Some(mut both) = WithEnvoy::start(&world) else { return };
     eventually("the proxy reports", PATIENCE, || world.replica()["serving"] == true);
     assert_eq!(world.replica()["engine"], "Envoy");
     assert_eq!(one.connect(world.at(PORT), "one.test").unwrap().word, "one");
@@ -75,4 +95,46 @@ fn what_envoy_refuses_is_in_the_status_with_its_words_and_the_rest_runs_on() {
         replica["refused"].is_null() && replica["serving"] == true
     });
     assert_eq!(one.connect(world.at(PORT), "two.test").unwrap().word, "one");
+
+    both.stop_envoy();
+    eventually("the proxy says that Envoy is gone", PATIENCE, || {
+        let replica = world.replica();
+        let trouble = replica["trouble"].as_str().unwrap_or_default().to_owned();
+        replica["serving"] == false && trouble.contains("no Envoy is connected")
+    });
+    assert_eq!(get(world.at(8080), "/ready").unwrap().0, 503);
+}
+
+#[test]
+fn limit_and_log_level_reach_an_envoy_that_runs() {
+    let world = World::new();
+    let one = TlsBackend::start("one", &["one.test"]);
+    world.service("one", &one);
+    world.proxy_server(&[backend("one", "one.test")]).ok();
+    let Some(both) = WithEnvoy::start(&world) else { return };
+    let ask = |path: &str| get(both.admin, path).map(|(_, text)| text).unwrap_or_default();
+    let patch = |spec: Value| {
+        let patch = json!({"spec": spec}).to_string();
+        world.kubectl().ok(&["patch", "proxyserver", "edge", "--type", "merge", "-p", &patch]);
+    };
+    let limit = "overload.global_downstream_max_connections";
+    assert!(!ask("/runtime").contains(limit));
+    patch(json!({"connectionLimit": 4}));
+    eventually("the limit is there", PATIENCE, || ask("/runtime").contains(limit));
+    // Envoy counts those who ask its admin interface, too.
+    let held: Vec<_> = (0..5).map(|_| one.connect(world.at(PORT), "one.test")).collect();
+    assert!(held.iter().any(Result::is_err), "five at a time");
+    drop(held);
+    patch(json!({"connectionLimit": null, "logLevel": "trace"}));
+    eventually("the limit is gone", PATIENCE, || !ask("/runtime").contains(limit));
+    eventually("the level is there", PATIENCE, || {
+        let levels = post(both.admin, "/logging");
+        levels.lines().any(|line| line.trim() == "upstream: trace")
+    });
+}
+
+/// Envoy shows levels only to those who could change them.
+fn post(at: SocketAddr, path: &str) -> String {
+    let url = format!("http://{at}{path}");
+    finish(Command::new("curl").args(["-s", "-X", "POST", &url])).stdout
 }

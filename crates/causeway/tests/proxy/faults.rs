@@ -20,7 +20,9 @@ fn a_bad_spec_is_refused_and_the_last_good_one_runs_on() {
     let replica = world.replica();
     let refused = replica["refused"].as_str().unwrap();
     assert!(refused.contains("spec.backends[1].hostname") && refused.contains("backend `one`"), "{refused}");
-    assert_eq!(replica["serving"], false);
+    assert_eq!((&replica["serving"], &replica["runningGeneration"]), (&false.into(), &1.into()));
+    let (_, metrics) = get(world.at(9901), "/metrics").unwrap();
+    assert!(metrics.contains("causeway_plans_refused_total 1"), "{metrics}");
     assert_eq!(one.connect(world.at(PORT), "one.test").unwrap().word, "one");
     assert_eq!(get(world.at(8080), "/ready").unwrap().0, 200, "what it carries is carried");
     let doctor = world.causeway(&["doctor", "proxy/edge", "-n", "crossing"]);
@@ -46,7 +48,7 @@ fn a_refused_spec_and_a_crash_leave_the_last_good_one_serving() {
     assert!(one.connect(world.at(PORT), "one.test").is_err(), "nothing serves while there is no process");
     let mut proxy = world.start();
     assert_eq!(one.connect(world.at(PORT), "one.test").unwrap().word, "one");
-    assert!(proxy.log().contains("going on with the last state on disk"), "{}", proxy.log());
+    assert!(proxy.log().contains("going on with the last good state"), "{}", proxy.log());
     assert!(world.replica()["refused"].is_string(), "{}", world.replica());
     // Once more, since the second process has to keep the good state and not the refused one.
     proxy.kill();
@@ -71,7 +73,7 @@ fn traffic_goes_on_without_the_api_server_and_after_a_restart_without_it() {
 
     proxy.kill();
     let proxy = world.start();
-    assert!(proxy.log().contains("going on with the last state on disk"), "{}", proxy.log());
+    assert!(proxy.log().contains("going on with the last good state"), "{}", proxy.log());
     let mut open = one.connect(world.at(PORT), "one.test").unwrap();
 
     // The control plane comes back, and the proxy follows it again by itself.
@@ -104,9 +106,40 @@ fn a_terminated_proxy_lets_connections_end() {
     let mut open = one.connect(world.at(PORT), "one.test").unwrap();
     proxy.terminate();
     eventually("it is no longer ready", PATIENCE, || !matches!(get(world.at(8080), "/ready"), Ok((200, _))));
+    let late = one.connect(world.at(PORT), "one.test");
+    assert_eq!(late.unwrap().word, "one", "who has not heard of it yet is still let in");
     eventually("new connections are refused", PATIENCE, || one.connect(world.at(PORT), "one.test").is_err());
     open.echo("let me finish").unwrap();
     assert!(proxy.child.try_wait().unwrap().is_none(), "it waits for the connection");
     drop(open);
     assert_eq!(proxy.wait_end(Duration::from_secs(15)), 0);
+}
+
+#[test]
+fn a_port_that_somebody_else_has_is_told_and_taken_once_it_is_free() {
+    let world = World::new();
+    let one = TlsBackend::start("one", &["one.test"]);
+    world.service("one", &one);
+    let somebody = std::net::TcpListener::bind(world.at(PORT)).unwrap();
+    world.proxy_server(&[backend("one", "one.test")]).ok();
+    let proxy = world.launch();
+    eventually("the proxy says what is in its way", PATIENCE, || {
+        let replica = world.replica();
+        let trouble = replica["trouble"].as_str().unwrap_or_default().to_owned();
+        replica["serving"] == false && trouble.contains("another process listens there")
+    });
+    assert_eq!(get(world.at(8080), "/ready").unwrap().0, 503);
+    drop(somebody);
+    proxy.wait_ready();
+    eventually("the proxy serves", PATIENCE, || world.replica()["serving"] == true);
+    assert_eq!(one.connect(world.at(PORT), "one.test").unwrap().word, "one");
+
+    // An edit for a port that can't be had costs nothing of what is carried.
+    let _somebody = std::net::TcpListener::bind(world.at(PORT + 1)).unwrap();
+    let mut two = backend("two", "two.test");
+    (two["targetService"], two["port"]) = ("one".into(), (PORT + 1).into());
+    world.proxy_server(&[backend("one", "one.test"), two]).ok();
+    eventually("the proxy says what is in its way", PATIENCE, || world.replica()["trouble"].is_string());
+    assert_eq!(get(world.at(8080), "/ready").unwrap().0, 200, "or its Service would lose it");
+    assert_eq!(one.connect(world.at(PORT), "one.test").unwrap().word, "one");
 }

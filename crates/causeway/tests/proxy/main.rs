@@ -4,9 +4,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod commands;
+mod doctor;
 mod envoy;
 mod faults;
+mod health;
 mod live;
 mod peer;
+mod routes;
 mod world;

@@ -110,7 +110,7 @@ pub fn get(at: SocketAddr, path: &str) -> Result<(u16, String), String> {
     let ask = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect_timeout(&at, LIMIT)?;
         stream.set_read_timeout(Some(LIMIT))?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
         Ok(text)

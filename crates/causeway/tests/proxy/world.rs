@@ -52,14 +52,19 @@ impl World {
 
     /// The same in the namespace that `kubectl` works in.
     pub fn service_in(kubectl: &Kubectl, name: &str, backend: &TlsBackend) {
+        Self::service_at(kubectl, name, backend.address);
+    }
+
+    /// The same for whatever is at this address.
+    pub fn service_at(kubectl: &Kubectl, name: &str, backend: SocketAddr) {
         let service = json!({
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
-            "spec": {"ports": [{"name": "https", "port": 443, "targetPort": backend.address.port()}]},
+            "spec": {"ports": [{"name": "https", "port": 443, "targetPort": backend.port()}]},
         });
         let slice = json!({
             "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
             "metadata": {"name": format!("{name}-1"), "labels": {"kubernetes.io/service-name": name}},
-            "ports": [{"name": "https", "port": backend.address.port(), "protocol": "TCP"}],
+            "ports": [{"name": "https", "port": backend.port(), "protocol": "TCP"}],
             "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": true}}],
         });
         kubectl.apply(&service.to_string()).ok();

@@ -12,12 +12,22 @@ pub struct Firewall {
 impl Firewall {
     /// Drops what this machine and `address` send each other.
     pub fn around(address: IpAddr) -> Self {
+        Self::drop_packets(address, "", "")
+    }
+
+    /// Drops what this machine sends to these TCP ports of `address`, and what comes from there.
+    pub fn before_ports(address: IpAddr, ports: [u16; 2]) -> Self {
+        let of = |side: &str| format!("tcp {side} {{ {}, {} }}", ports[0], ports[1]);
+        Self::drop_packets(address, &of("dport"), &of("sport"))
+    }
+
+    fn drop_packets(address: IpAddr, to: &str, from: &str) -> Self {
         let table = format!("causeway_test_{}_{}", std::process::id(), unique());
         let family = if address.is_ipv4() { "ip" } else { "ip6" };
         let rules = format!(
             "table inet {table} {{
-                chain out {{ type filter hook output priority -10; {family} daddr {address} drop; }}
-                chain in {{ type filter hook input priority -10; {family} saddr {address} drop; }}
+                chain out {{ type filter hook output priority -10; {family} daddr {address} {to} drop; }}
+                chain in {{ type filter hook input priority -10; {family} saddr {address} {from} drop; }}
             }}"
         );
         let made = Command::new("nft").arg(rules).output().expect("nft is installed (Debian: nftables)");

@@ -1,5 +1,6 @@
 //! Whatever breaks is made again, under the same name and on the same ports, without anybody touching the resource.
 
+use std::io::{ErrorKind, Read as _};
 use std::time::{Duration, Instant};
 
 use causeway_api::conditions::ConditionType;
@@ -7,7 +8,7 @@ use causeway_testkit::daemon::Daemon;
 use kube::ResourceExt;
 
 use crate::bed::Bed;
-use crate::echo::{Echo, dial, round};
+use crate::echo::{Echo, dial, echoes, round};
 use crate::world::{World, is_running, proxy, server_service};
 use causeway_testkit::server::signal;
 
@@ -26,6 +27,25 @@ fn until_carried(world: &World, what: &str, port: u16) {
     });
     world.until_ready("to-host");
     assert_eq!(world.address("to-host", "api").port(), port, "the same port: {what}");
+}
+
+/// With a daemon of its own: others use the image too.
+pub fn an_image_that_is_removed_by_force(daemon: Daemon) {
+    let Some(bed) = Bed::own(daemon) else { return };
+    let world = World::on(bed);
+    let echo = Echo::start();
+    tunnel_to(&world, &echo);
+    world.make(&proxy("other", "app", "", &[("second", "api", "")]), "other");
+    let (port, before) = (world.address("to-host", "api").port(), world.container("to-host").unwrap().id);
+    let image = world.status("to-host").client_proxy_container_image.unwrap();
+    // Podman gives up half way where it meets a container that is being removed by another.
+    world.until("the image is removed", || crate::truth::docker(&world, &["rmi", "--force", &image]).is_ok());
+    world.until("another container is made of an image that is built again", || {
+        world.container("to-host").is_some_and(|now| now.id != before && now.is_running())
+    });
+    until_carried(&world, "the image was removed", port);
+    world.until_ready("other");
+    assert_eq!(round(world.address("other", "second"), "x").unwrap(), "x");
 }
 
 /// Something done to a container of this id.
@@ -88,6 +108,22 @@ pub fn a_control_plane_that_crashed(daemon: Daemon) {
     world.start_again();
     until_carried(&world, "after a crash without its container", address.port());
     assert_eq!(world.container("to-host").unwrap().name, before.name);
+}
+
+/// With a runtime of its own: what happens to others' containers would make the control plane look again.
+pub fn an_idle_stream_is_left_alone(daemon: Daemon) {
+    let Some(bed) = Bed::own(daemon) else { return };
+    let world = World::on(bed);
+    let echo = Echo::start();
+    tunnel_to(&world, &echo);
+    let container = world.container("to-host").unwrap().id;
+    let mut open = dial(world.address("to-host", "api")).unwrap();
+    echoes(&mut open, "before").unwrap();
+    // Longer than a link may be down.
+    let outcome = open.set_read_timeout(Some(Duration::from_secs(35))).and_then(|()| open.read(&mut [0]));
+    assert!(outcome.is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "{}", world.logs("to-host"));
+    echoes(&mut open, "after").unwrap();
+    assert_eq!(world.container("to-host").unwrap().id, container);
 }
 
 pub fn a_runtime_that_is_restarted(daemon: Daemon) {

@@ -29,6 +29,11 @@ fn a_log_is_followed_to_the_end_of_its_object() {
     }
     assert!(last.contains("ended"), "the last word is the end: {last}");
     assert!(child.wait().unwrap().success());
+    let of = "/apis/causeway.dev/v1alpha1/namespaces/default/containernetworktunnelproxies";
+    let left = server.kubectl().ok(&["get", "--raw", &format!("{of}/to-host/log")]);
+    assert!(left.contains("ended"), "the log outlives the object: {left}");
+    let never = server.kubectl().run(&["get", "--raw", &format!("{of}/never/log")]).fails();
+    assert!(never.contains("not found"), "{never}");
 }
 
 #[test]

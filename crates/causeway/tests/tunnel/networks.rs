@@ -45,11 +45,38 @@ pub fn networks_of_every_mode(daemon: Daemon) {
     world.delete("containernetwork/team");
     assert!(exists(&kept), "it is kept");
 
-    // And what was left behind can be removed.
-    for name in [&foreign, &kept] {
-        world.kubectl.apply(&network("old", &format!("{{mode: cleanup, networkName: {name}}}"))).ok();
-        until_state("old", ContainerNetworkState::Removed);
-        assert!(!exists(name));
-        world.delete("containernetwork/old");
-    }
+    // And what was left behind can be removed, if it is ours.
+    world.kubectl.apply(&network("old", &format!("{{mode: cleanup, networkName: {kept}}}"))).ok();
+    until_state("old", ContainerNetworkState::Removed);
+    assert!(!exists(&kept));
+    world.kubectl.apply(&network("broom", &format!("{{mode: cleanup, networkName: {foreign}}}"))).ok();
+    world.until("it says whose it is", || {
+        let message = world.network_object("broom").status.and_then(|status| status.message);
+        message.is_some_and(|message| message.contains("was not made by this control plane"))
+    });
+    assert!(exists(&foreign), "somebody else's network stays");
+    world.bed.ask(async |runtime| runtime.remove_network(&foreign).await);
+
+    // The host's own network is none for containers to share.
+    let said = world.kubectl.apply(&network("host", "{mode: existing, networkName: host}")).fails();
+    assert!(said.contains("spec.networkName") && said.contains("host and none"), "{said}");
+
+    // Addresses as they were asked for.
+    let subnet = "172.29.77.0/24";
+    let name = world.network("ranged", &format!("{{subnet: {subnet}}}"));
+    let made = world.bed.ask(async |runtime| runtime.network(&name).await);
+    assert_eq!(made.subnets.iter().map(|one| one.range.as_str()).collect::<Vec<_>>(), [subnet]);
+
+    // On one without a way out nothing is published, which is said instead of tried again and again.
+    let closed = format!("closed-{}", unique());
+    let spec = NetworkSpec { name: closed.clone(), internal: true, ..NetworkSpec::default() };
+    world.bed.ask(async |runtime| runtime.create_network(&spec).await);
+    world.network("closed", &format!("{{mode: existing, networkName: {closed}}}"));
+    world.kubectl.apply(&proxy("no-way", "closed", "", &[("api", "api", "")])).ok();
+    world.until("it says why there is no way", || {
+        world.status("no-way").message.is_some_and(|message| message.contains("is internal"))
+    });
+    assert!(world.container("no-way").is_none());
+    world.delete("cntp/no-way");
+    world.bed.ask(async |runtime| runtime.remove_network(&closed).await);
 }

@@ -1,19 +1,19 @@
 //! The data plane outlives the control plane: open streams go on, byte for byte, and new ones pass, whatever becomes of
 //! the control plane.
 
-use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use causeway_api::TunnelState;
 
 use crate::echo::{Echo, round};
 use crate::load::Load;
+use crate::operator::Operator;
 use crate::talks::Talks;
 use crate::world::{World, is_running, proxy, server_service};
+use causeway_testkit::blocking::eventually;
 use causeway_testkit::daemon::Daemon;
 use causeway_testkit::server::{program, signal};
 
@@ -43,20 +43,16 @@ impl Traffic {
     fn goes_on(&self, what: &str) {
         let before = self.load.passed();
         self.talks.go_on(what);
-        let deadline = std::time::Instant::now() + Duration::from_secs(20);
-        while self.load.passed() < before + 5 {
-            assert!(std::time::Instant::now() < deadline, "no new stream passes: {what}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let limit = Duration::from_secs(20);
+        eventually(&format!("new streams pass: {what}"), limit, || self.load.passed() >= before + 5);
         assert_eq!(self.load.broken(), 0, "{what}: {:?}", self.load.since().failure);
     }
 
-    /// For so long, with a look now and then.
+    /// For so long.
     fn goes_on_for(&self, time: Duration, what: &str) {
         let end = std::time::Instant::now() + time;
         while std::time::Instant::now() < end {
             self.goes_on(what);
-            std::thread::sleep(Duration::from_millis(200));
         }
     }
 
@@ -137,9 +133,9 @@ pub fn a_control_plane_that_is_taken_down_with_all(daemon: Daemon) {
     world.kubectl.apply(&server_service("api", echo.address, "TCP")).ok();
     world.make(&proxy("to-host", "app", "", &[("api", "api", "")]), "to-host");
     let before = ends(&world);
-    let runtime = world.bed.socket.to_str().unwrap().to_owned();
     let data = world.server.data_dir();
-    let args = ["down", "--all", "--container-runtime", &runtime, "--data-dir", data.to_str().unwrap()];
+    // Which runtime it was is known from the directory.
+    let args = ["down", "--all", "--data-dir", data.to_str().unwrap()];
     let said = world.causeway(&args).ok();
     assert!(said.contains("ended the tunnels of") && said.contains("removed container"), "{said}");
     assert!(!is_running(before.0));
@@ -162,7 +158,9 @@ fn another_program(path: &Path) {
 pub fn a_minute_without_an_api_server(daemon: Daemon) {
     let Some(bed) = crate::bed::Bed::shared(daemon) else { return };
     let world = World::with(bed, &["--no-operator"]);
-    let operator = Operator::start(&world);
+    let dir = world.root().join("operator");
+    let runtime = world.bed.socket.to_str().unwrap();
+    let operator = Operator::start(&world.server, runtime, &["--data-dir", dir.to_str().unwrap()]);
     let echo = Echo::start();
     let traffic = Traffic::through(&world, &echo);
     let before = ends(&world);
@@ -184,44 +182,4 @@ pub fn a_minute_without_an_api_server(daemon: Daemon) {
     traffic.end();
     world.delete("cntp/to-host");
     world.delete("containernetwork/app");
-}
-
-/// `causeway operator` beside an API server, with an election.
-struct Operator {
-    child: Child,
-    log: std::path::PathBuf,
-}
-
-impl Operator {
-    fn start(world: &World) -> Self {
-        let log = world.root().join("operator.log");
-        let output = File::create(&log).unwrap();
-        let child = Command::new(program())
-            .args(["operator", "--namespace", "default", "--observe", "127.0.0.1:0", "--container-runtime"])
-            .arg(&world.bed.socket)
-            .arg("--data-dir")
-            .arg(world.root().join("operator"))
-            .env("KUBECONFIG", world.server.kubeconfig())
-            .env_remove("CAUSEWAY_LOG")
-            .stdin(Stdio::null())
-            .stdout(output.try_clone().unwrap())
-            .stderr(output)
-            .spawn()
-            .unwrap();
-        Self { child, log }
-    }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap_or_default()
-    }
-}
-
-impl Drop for Operator {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("--- log of the operator\n{}", self.log());
-        }
-        signal(self.child.id(), "TERM");
-        let _ = self.child.wait();
-    }
 }

@@ -53,14 +53,22 @@ pub fn a_container_reaches_the_host_by_name(daemon: Daemon) {
     // A pod on that network dials the alias.
     let report = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let target = format!("host-services:{}", echo.address.port());
+    world.kubectl.trust();
     world.kubectl.apply(&visitor(&world, &network, &target, report)).ok();
     world.until("the visitor reports that everything came back", || {
         ask(report).is_some_and(|answer| answer.starts_with("HTTP/1.1 200") && answer.contains("\"passed\":"))
     });
-    world.until("the status counts what was carried", || {
-        let tunnel = world.tunnel("to-host", "echo");
-        tunnel.bytes_to_server > Some(0) && tunnel.bytes_to_client > Some(0)
+    world.until("the metrics count what was carried", || {
+        let metrics = world.kubectl.ok(&["get", "--raw", "/metrics"]);
+        let of = format!("{{namespace=\"{}\",proxy=\"to-host\",tunnel=\"echo\"}} ", world.namespace());
+        ["bytes_to_host", "bytes_to_containers"].iter().all(|figure| {
+            let series = format!("causeway_tunnel_{figure}_total{of}");
+            metrics.lines().any(|line| line.strip_prefix(&series).is_some_and(|bytes| bytes != "0"))
+        })
     });
+
+    let status = world.causeway(&["status", "-n", world.namespace()]).ok();
+    assert!(status.contains("bytes to the host"), "{status}");
 
     the_log_tells_the_story(&world);
     world.delete("pod/visitor");

@@ -5,12 +5,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use causeway_ir::tunnel::{Port, Tunnel};
+use causeway_ir::tunnel::{Port, Tunnel, TunnelState};
 use causeway_ir::{Endpoint, Name};
 use causeway_testkit::daemon::Daemon;
 use causeway_testkit::server::signal;
-use causeway_tunnel::host::{Host, Options, TunnelState};
-use causeway_tunnel::{Authority, Identity, container_identity, host_identity};
+use causeway_tunnel::host::{Host, Options};
+use causeway_tunnel::{Authority, Identity, client_identity, host_identity};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -81,7 +81,7 @@ pub fn strangers_on_the_network_get_nothing(daemon: Daemon) {
     let own = authority(&world, "to-host");
     let neighbours = host_identity(&authority(&world, "neighbour")).unwrap();
     let made_up = host_identity(&Authority::new().unwrap()).unwrap();
-    let turned = container_identity(&own).unwrap();
+    let turned = client_identity(&own).unwrap();
     for port in [CONTROL, DATA] {
         let address = SocketAddr::new(tunnel.ip(), port);
         let heard = |shown| is_heard(&world, &connector(&own, shown), address);
@@ -131,7 +131,7 @@ pub fn what_was_recorded_is_worth_nothing(daemon: Daemon) {
     world.crash();
     signal(host_end, "KILL");
 
-    // The right host's end, with somebody listening in on both of its connections.
+    // The right host end, with somebody listening in on both of its connections.
     let published =
         |port: Option<i32>| SocketAddr::from(([127, 0, 0, 1], u16::try_from(port.unwrap()).unwrap()));
     let control = Recorder::start(published(status.client_proxy_control_port));

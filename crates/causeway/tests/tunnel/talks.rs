@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use causeway_testkit::blocking::eventually;
+
 /// A stream that is stuck longer than this has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two rounds: enough of them pass in any interruption.
@@ -54,7 +56,6 @@ impl Talks {
     /// Every stream goes on from here.
     pub fn go_on(&self, what: &str) {
         let before: Vec<_> = self.shared.rounds.iter().map(|rounds| rounds.load(Ordering::Relaxed)).collect();
-        let deadline = std::time::Instant::now() + PATIENCE;
         let is_past = || {
             self.shared
                 .rounds
@@ -62,11 +63,10 @@ impl Talks {
                 .zip(&before)
                 .all(|(now, before)| now.load(Ordering::Relaxed) > before + 10)
         };
-        while !is_past() {
+        eventually(&format!("every stream goes on: {what}"), PATIENCE, || {
             self.fail_early();
-            assert!(std::time::Instant::now() < deadline, "streams are stuck: {what}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+            is_past()
+        });
     }
 
     /// Closes the streams; none may have failed.

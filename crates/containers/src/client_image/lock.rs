@@ -1,12 +1,14 @@
-//! One build at a time on this machine. The lock is the kernel's: it goes with the process that holds it,
-//! so there is nothing stale to wait for. Inside the file stands who holds it, for people.
+//! One build at a time of one user on this machine. The lock is the kernel's: it goes with the process that holds it,
+//! so there is nothing stale to wait for. It lies where nobody else can hold it up. Inside stands who holds it, for people.
 
-use std::fs::{self, File, OpenOptions};
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use causeway_base::file::{PRIVATE, create_private_dir};
 use rustix::fs::{FlockOperation, flock};
 
 use super::Error;
@@ -41,7 +43,7 @@ impl Lock {
             }
             tokio::time::sleep(LOOK).await;
         }
-        // Only for people, and another user's file may be read-only.
+        // Only for people.
         if let Ok(me) = Identity::own() {
             let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{me}"));
         }
@@ -49,26 +51,25 @@ impl Lock {
     }
 }
 
-/// Opens the file, made so that every user can lock it.
+/// A directory of this user alone: the session's, the cache of the home, or one of its own among temporary files.
+pub(super) fn own_directory(env: impl Fn(&str) -> Option<OsString>, uid: u32) -> PathBuf {
+    let path = |name: &str| env(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    path("XDG_RUNTIME_DIR")
+        .or_else(|| path("XDG_CACHE_HOME"))
+        .or_else(|| path("HOME").map(|home| home.join(".cache")))
+        .map_or_else(|| std::env::temp_dir().join(format!("causeway-{uid}")), |dir| dir.join("causeway"))
+}
+
 fn open(path: &Path) -> io::Result<File> {
-    let exists = || OpenOptions::new().read(true).write(true).open(path).or_else(|_| File::open(path));
-    match exists() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            if let Some(directory) = path.parent() {
-                fs::create_dir_all(directory)?;
-            }
-            match OpenOptions::new().read(true).write(true).create_new(true).mode(0o666).open(path) {
-                Ok(file) => {
-                    // The umask has taken its part.
-                    file.set_permissions(fs::Permissions::from_mode(0o666))?;
-                    Ok(file)
-                }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => exists(),
-                Err(error) => Err(error),
-            }
+    if let Some(directory) = path.parent() {
+        create_private_dir(directory)?;
+        let owner = std::fs::metadata(directory)?.uid();
+        if owner != rustix::process::geteuid().as_raw() {
+            let why = format!("{} belongs to user {owner}: remove it, or set HOME", directory.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
-        other => other,
     }
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(PRIVATE).open(path)
 }
 
 fn holder(path: &PathBuf) -> String {
@@ -103,9 +104,21 @@ mod tests {
     #[tokio::test]
     async fn a_dead_holder_is_not_waited_for() {
         let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join(NAME), "1:0:gone\n").unwrap();
+        std::fs::write(directory.path().join(NAME), "1:0:gone\n").unwrap();
         let mut told = Vec::new();
         Lock::take(directory.path(), &mut |line: &str| told.push(line.to_owned())).await.unwrap();
         assert!(told.is_empty(), "{told:?}");
+    }
+
+    #[tokio::test]
+    async fn it_lies_where_no_other_user_can_hold_it_up() {
+        let env = |name: &str| (name == "HOME").then(|| OsString::from("/home/ada"));
+        assert_eq!(own_directory(env, 7), Path::new("/home/ada/.cache/causeway"));
+        assert!(own_directory(|_| None, 7).ends_with("causeway-7"), "never the directory of all");
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("causeway");
+        let _lock = Lock::take(&directory, &mut |_: &str| {}).await.unwrap();
+        assert_eq!(std::fs::metadata(&directory).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(std::fs::metadata(directory.join(NAME)).unwrap().mode() & 0o777, 0o600);
     }
 }

@@ -42,8 +42,14 @@ pub struct ContainerSpec {
     /// `ALL` drops every one.
     pub drop_capabilities: Vec<String>,
     pub add_capabilities: Vec<String>,
+    /// Directories of its own that are written to, also where its root is not; they go with it.
+    pub volumes: Vec<String>,
+    /// Kernel parameters of its own namespaces.
+    pub sysctls: BTreeMap<String, String>,
     /// Bytes.
     pub memory: Option<i64>,
+    /// Processes and threads at the same time.
+    pub pids: Option<i64>,
     /// Thousandths of a processor.
     pub milli_cpus: Option<i64>,
 }
@@ -158,6 +164,8 @@ impl ContainerSpec {
             cap_drop: some(self.drop_capabilities.clone()),
             cap_add: some(self.add_capabilities.clone()),
             memory: self.memory,
+            pids_limit: self.pids,
+            sysctls: (!self.sysctls.is_empty()).then(|| self.sysctls.clone().into_iter().collect()),
             nano_cpus: self.milli_cpus.map(|milli| milli.saturating_mul(1_000_000)),
             port_bindings: (!port_bindings.is_empty()).then(|| port_bindings.clone()),
             ..HostConfig::default()
@@ -181,6 +189,7 @@ impl ContainerSpec {
                     )])),
                 }
             }),
+            volumes: some(self.volumes.clone()),
             host_config: Some(host_config),
             ..ContainerCreateBody::default()
         })

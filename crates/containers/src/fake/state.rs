@@ -26,6 +26,7 @@ struct Held {
     name: String,
     request: Value,
     status: &'static str,
+    paused: bool,
     exit_code: i64,
     started: Option<u128>,
     finished: Option<u128>,
@@ -275,6 +276,7 @@ impl World {
             name: name.to_owned(),
             request,
             status: "created",
+            paused: false,
             exit_code: 0,
             started: None,
             finished: None,
@@ -334,10 +336,18 @@ impl World {
             return (None, None);
         }
         held.status = "exited";
+        held.paused = false;
         held.exit_code = code;
         held.finished = Some(now_nanos());
         let attributes = json!({"name": held.name, "exitCode": code.to_string()});
         (Some(event("container", "die", &held.id, attributes)), held.process.take())
+    }
+
+    pub(super) fn pause_container(&mut self, name: &str, paused: bool) -> Option<Value> {
+        let held = self.find_mut(name).ok().filter(|held| held.status == "running")?;
+        held.paused = paused;
+        let action = if paused { "pause" } else { "unpause" };
+        Some(event("container", action, &held.id, json!({"name": held.name})))
     }
 
     pub(super) fn remove_container(&mut self, name: &str) -> Option<Value> {
@@ -425,7 +435,7 @@ impl World {
             "Id": held.id, "Name": format!("/{}", held.name),
             "Image": self.images.get(&image_key(&image)).map(|image| image.id.clone()),
             "State": {
-                "Status": held.status, "Running": running, "ExitCode": held.exit_code,
+                "Status": if held.paused { "paused" } else { held.status }, "Running": running, "ExitCode": held.exit_code,
                 "StartedAt": timestamp(held.started), "FinishedAt": timestamp(held.finished),
             },
             "Config": {"Image": image, "Labels": map(&held.request["Labels"]), "Env": held.request["Env"]},

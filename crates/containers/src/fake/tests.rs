@@ -90,6 +90,22 @@ async fn a_container_lives_and_ends() {
 }
 
 #[tokio::test]
+async fn a_container_that_is_about_to_go_hides_no_other() {
+    let (fake, runtime) = with_image(Kind::Podman).await;
+    fake.add_network("blue");
+    runtime.create(&spec("web")).await.unwrap();
+    let gone = || Fault::error(500, "getting container from store \"4f\": container not known");
+    fake.fault(Operation::ListContainers, gone(), 2);
+    assert_eq!(runtime.containers(&[]).await.unwrap().len(), 1);
+    fake.fault(Operation::InspectNetwork, gone(), 2);
+    assert_eq!(runtime.network("blue").await.unwrap().name, "blue");
+    fake.fault(Operation::InspectContainer, gone(), 2);
+    assert_eq!(runtime.containers(&[]).await.unwrap().len(), 1);
+    fake.fault(Operation::InspectContainer, gone(), 1);
+    assert_eq!(runtime.container("web").await.unwrap_err().kind(), ErrorKind::Broken, "asked for by itself");
+}
+
+#[tokio::test]
 async fn a_failed_second_network_leaves_nothing_behind() {
     let (fake, runtime) = with_image(Kind::Docker).await;
     fake.add_network("blue");

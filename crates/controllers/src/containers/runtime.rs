@@ -17,7 +17,8 @@ use causeway_base::Backoff;
 const SEARCH: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
 /// Events that wait for a slow listener; one that falls behind is told so and looks at everything again.
 const QUEUE: usize = 1024;
-const OFF: &str = "container runtimes are switched off by --container-runtime none; start with auto, docker or podman to use one";
+/// What is said where runtimes are not to be used.
+pub(crate) const OFF: &str = "container runtimes are switched off by --container-runtime none; start with auto, docker or podman to use one";
 
 /// Whether there is a runtime to work with.
 #[derive(Clone, Debug)]
@@ -135,8 +136,8 @@ impl Follower {
         while let Some(event) = events.recv().await {
             match &event {
                 Event::Lost { why } => {
-                    tracing::warn!(runtime = ?runtime, why, "the container runtime went away");
-                    let why = format!("{runtime:?} went away and is waited for: {why}");
+                    tracing::warn!(runtime = ?runtime, why, "the container runtime can't be reached");
+                    let why = format!("{runtime:?} can't be reached and is waited for: {why}");
                     self.availability_tx.send_replace(Availability::Unavailable { why });
                 }
                 Event::Back => {
@@ -168,11 +169,11 @@ impl Follower {
         }
     }
 
-    /// Says more about a runtime that went away: its socket, and how to start it.
+    /// Says more about a runtime that can't be reached: its socket, and how to start it.
     async fn explain(&self, runtime: &Runtime) {
         let same = Choice::Socket(runtime.socket().to_owned());
         if let Err(unreachable) = Runtime::connect(&same).await {
-            self.unavailable(format!("{} went away and is waited for: {unreachable}", runtime.kind()));
+            self.unavailable(format!("{} can't be reached and is waited for: {unreachable}", runtime.kind()));
         }
     }
 

@@ -5,24 +5,29 @@
 mod apply;
 mod desired;
 mod directory;
+mod figures;
 mod history;
 pub mod host;
 pub mod journal;
 mod ledger;
 mod observe;
 mod problem;
+mod services;
 mod state;
 mod status;
 mod sweep;
+pub(crate) mod switched_off;
 mod validate;
 mod wakes;
 mod worker;
 
-pub use self::sweep::end_all;
+pub(crate) use self::figures::Figures;
+pub use self::sweep::{end_all, end_one};
 
 use std::{hash::Hasher as _, path::PathBuf, sync::Arc, time::Duration};
 
 use causeway_api::{ContainerNetworkTunnelProxy, ContainerNetworkTunnelProxyStatus, names};
+use causeway_ir::tunnel::files;
 use futures::{StreamExt, stream::BoxStream};
 use jiff::Timestamp;
 use kube::{Client, ResourceExt, api::DynamicObject, runtime::reflector::ObjectRef};
@@ -31,6 +36,7 @@ use self::{
     apply::Workers,
     desired::slices::slices,
     host::HostProgram,
+    services::NamedServices,
     state::{Phase, State},
     wakes::Wakes,
     worker::{Context, Order},
@@ -43,12 +49,12 @@ use crate::{
         error::Error,
         events::Recorder,
         finalizer::Finalizer,
-        kinds::{CONTAINER_NETWORK, ENDPOINT_SLICE, SERVICE},
+        kinds::{CONTAINER_NETWORK, ENDPOINT_SLICE},
         report,
         runner::{Reconciler, life},
         status::Writer,
     },
-    grants::REFERENCE_GRANT,
+    grants::{Grants, REFERENCE_GRANT},
 };
 
 const NAME: &str = "tunnel";
@@ -91,17 +97,25 @@ pub(crate) struct Controller {
     status: Writer<ContainerNetworkTunnelProxyStatus>,
     events: Recorder,
     wakes: Arc<Wakes>,
+    services: NamedServices,
     workers: Workers,
 }
 
 impl Controller {
     /// A controller that reports Events as the replica `identity`.
-    pub(crate) fn new(client: Client, runtime: ContainerRuntime, settings: Settings, identity: &str) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        runtime: ContainerRuntime,
+        settings: Settings,
+        figures: Figures,
+        identity: &str,
+    ) -> Self {
         let wakes: Arc<Wakes> = Arc::default();
         let context = Context {
             runtime: runtime.clone(),
             directory: settings.directory.clone(),
             program: settings.program.clone(),
+            figures,
         };
         Self {
             settings,
@@ -111,6 +125,7 @@ impl Controller {
             status: Writer::new(client.clone(), FIELD_MANAGER),
             events: Recorder::new(client.clone(), "causeway.dev/tunnel", identity),
             workers: Workers::new(context, wakes.clone()),
+            services: NamedServices::new(client.clone(), wakes.clone()),
             wakes,
             client,
         }
@@ -160,9 +175,9 @@ impl Controller {
 impl Reconciler for Controller {
     type Primary = ContainerNetworkTunnelProxy;
     const NAME: &'static str = NAME;
-    const CHILDREN: &'static [ChildKind] = &[];
-    /// EndpointSlices are made too; those of servers are not ours, so all of them are watched.
-    const READS: &'static [ChildKind] = &[SERVICE, ENDPOINT_SLICE, CONTAINER_NETWORK, REFERENCE_GRANT];
+    const CHILDREN: &'static [ChildKind] = &[ENDPOINT_SLICE];
+    /// Services are read too, but only those that are named are watched.
+    const READS: &'static [ChildKind] = &[CONTAINER_NETWORK, REFERENCE_GRANT];
 
     async fn reconcile(
         &self,
@@ -179,7 +194,9 @@ impl Reconciler for Controller {
         if !self.finalizer.is_on(&proxy) && !self.finalizer.add(&proxy).await? {
             return Ok(());
         }
-        let observed = observe::observe(&proxy, &children, self.settings.require_grants);
+        let grants = self.settings.require_grants.then(|| Grants::read(&children.all(REFERENCE_GRANT)));
+        let named = self.services.follow(&proxy, grants.as_ref()).await?;
+        let observed = observe::observe(&proxy, &named, grants, &children);
         let valid = validate::validate(&proxy, &observed);
         let desired = desired::desired(&proxy, &valid, &observed);
         let state = self.order(&proxy, Order::Serve(Box::new(desired.clone())));
@@ -199,7 +216,7 @@ impl Reconciler for Controller {
             state: &state,
             failures: report.failures().map(|error| report::chain(error)).collect(),
             journal: journal::path(&self.settings.directory, &namespace, &name).display().to_string(),
-            output: directory.join(host::files::OUTPUT).display().to_string(),
+            output: directory.join(files::OUTPUT).display().to_string(),
         };
         let next = status::next(&previous, &input, Timestamp::now());
         self.write(&proxy, &previous, &next).await?;
@@ -210,16 +227,15 @@ impl Reconciler for Controller {
         Some(life(proxy).finish())
     }
 
-    fn is_concerned(proxy: &ContainerNetworkTunnelProxy, read: &DynamicObject) -> bool {
+    fn is_concerned(&self, proxy: &ContainerNetworkTunnelProxy, read: &DynamicObject) -> bool {
         observe::is_observed(proxy, read)
     }
 
     /// Usually nothing is left by then; a finalizer that somebody removed by hand leaves the worker.
     fn forget(&self, proxy: &ContainerNetworkTunnelProxy) {
         self.status.forget(uid(proxy));
-        if let Some(worker) = self.workers.depart(proxy) {
-            tokio::spawn(worker.end(DRAIN));
-        }
+        self.services.forget(proxy);
+        self.workers.end(proxy, DRAIN);
     }
 
     fn wakes(&self) -> BoxStream<'static, ObjectRef<ContainerNetworkTunnelProxy>> {
@@ -227,10 +243,14 @@ impl Reconciler for Controller {
     }
 
     async fn end(&self) {
-        match self.settings.on_stop {
-            OnStop::Leave => self.workers.leave_all(),
-            OnStop::End => self.workers.end_all(SHORT_DRAIN).await,
+        if self.settings.on_stop == OnStop::End {
+            self.workers.end_all(SHORT_DRAIN).await;
         }
+    }
+
+    fn leave(&self) {
+        self.services.leave();
+        self.workers.leave_all();
     }
 }
 

@@ -6,9 +6,13 @@ mod compare;
 
 pub(crate) use self::compare::digest;
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
 
 use causeway_api::names;
+use causeway_base::lock::lock;
 use futures::future::join_all;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
@@ -21,7 +25,11 @@ use serde_json::{Map, Value, json};
 use crate::framework::{
     children::{ChildKind, Children, controller_uid, dynamic_api},
     error::{self, Category},
+    kinds::{POD, ROLE_BINDING},
 };
+
+/// A version that no object has: with it, an apply makes an object, and is refused where there is one.
+const NO_VERSION: &str = "1";
 
 /// Why one object is not as desired.
 #[derive(Debug, thiserror::Error)]
@@ -167,7 +175,8 @@ impl Wanted {
         self.elsewhere.as_deref().or(owner.namespace.as_deref()).unwrap_or_default()
     }
 
-    fn stamped(&self, owner: &Owner) -> Map<String, Value> {
+    /// With all that says whose it is.
+    pub(crate) fn stamped(&self, owner: &Owner) -> Map<String, Value> {
         let mut body = self.body.clone();
         let namespace = self.namespace(owner);
         body.insert("apiVersion".into(), json!(self.kind.resource().api_version));
@@ -220,7 +229,10 @@ impl Report {
         self.results.is_empty()
     }
 
-    /// The pass as a whole: an error when some object failed, which asks for the most eager retry among them.
+    /// The pass as a whole.
+    ///
+    /// # Errors
+    /// When some object failed: asks for the most eager retry among them.
     pub fn into_result(self) -> Result<(), error::Error> {
         let total = self.results.len();
         let mut errors: Vec<_> = self.results.into_iter().filter_map(|(_, _, result)| result.err()).collect();
@@ -237,25 +249,43 @@ impl Report {
 pub struct Applier {
     client: Client,
     manager: &'static str,
+    /// What was applied and the caches have not shown yet, by kind, namespace and name.
+    ahead: Arc<Mutex<HashMap<Key, Arc<DynamicObject>>>>,
 }
+
+type Key = (&'static str, String, String);
 
 impl Applier {
     /// An applier that owns fields as `manager`.
     pub fn new(client: Client, manager: &'static str) -> Self {
-        Self { client, manager }
+        Self { client, manager, ahead: Arc::default() }
+    }
+
+    /// The newest form known of an object that is in a cache: it may have been applied since, and needs no second time.
+    fn newest(&self, key: &Key, cached: Arc<DynamicObject>) -> Arc<DynamicObject> {
+        let version = |object: &DynamicObject| object.resource_version()?.parse::<u64>().ok();
+        let mut ahead = lock(&self.ahead);
+        if let Some(applied) = ahead.get(key) {
+            if applied.uid() == cached.uid() && version(applied) > version(&cached) {
+                return applied.clone();
+            }
+            ahead.remove(key);
+        }
+        cached
     }
 
     /// Applies every object of `wanted` and removes every other object of the owner, except those named in `keep`.
-    pub async fn converge(
-        &self,
-        owner: &Owner,
-        wanted: &[Wanted],
+    pub async fn converge<'a>(
+        &'a self,
+        owner: &'a Owner,
+        wanted: &'a [Wanted],
         keep: &[(ChildKind, String)],
-        children: &Children,
+        children: &'a Children,
     ) -> Report {
         let orphans: Vec<_> = children
             .owned_by(owner.uid())
             .into_iter()
+            .filter(|(_, object)| self.has_made(object))
             .filter(|(kind, object)| {
                 let name = object.name_any();
                 let namespace = object.namespace();
@@ -267,16 +297,28 @@ impl Applier {
                 !is_wanted && !keep.iter().any(|(k, n)| k == kind && *n == name)
             })
             .collect();
-        let applied = join_all(wanted.iter().map(|wanted| async move {
-            let live = children.get(wanted.kind, wanted.namespace(owner), &wanted.name);
-            (wanted.kind, wanted.name.clone(), self.apply(owner, wanted, live).await)
-        }));
+        // A binding is refused unless its role is there, and grants no more than its binder has.
+        let (last, first): (Vec<_>, Vec<_>) = wanted.iter().partition(|wanted| wanted.kind == ROLE_BINDING);
+        let apply_all = |wanted: Vec<&'a Wanted>| {
+            join_all(wanted.into_iter().map(|wanted| async move {
+                let live = children.get(wanted.kind, wanted.namespace(owner), &wanted.name);
+                (wanted.kind, wanted.name.clone(), self.apply(owner, wanted, live).await)
+            }))
+        };
         let deleted = join_all(orphans.into_iter().map(|(kind, object)| async move {
             (kind, object.name_any(), self.delete(kind, &object).await)
         }));
-        let (mut results, deleted) = futures::join!(applied, deleted);
+        let (mut results, deleted) = futures::join!(apply_all(first), deleted);
+        results.extend(apply_all(last).await);
         results.extend(deleted);
         Report { results }
+    }
+
+    /// Whether this applier wrote `object`: a label or a reference can be set by anybody, for reasons of their own.
+    fn has_made(&self, object: &DynamicObject) -> bool {
+        object.managed_fields().iter().any(|entry| {
+            entry.manager.as_deref() == Some(self.manager) && entry.operation.as_deref() == Some("Apply")
+        })
     }
 
     async fn apply(
@@ -291,40 +333,54 @@ impl Applier {
         let api = dynamic_api(self.client.clone(), namespace, &wanted.kind.resource());
         // The caches hold only labelled objects, so a name that seems free may still be taken. Objects are made
         // rarely; the request is off the usual path.
+        let key = (kind, namespace.to_owned(), wanted.name.clone());
+        let version = cached.as_ref().and_then(|cached| cached.resource_version());
         let live = match cached {
-            Some(live) => Some(live),
+            Some(cached) => Some(self.newest(&key, cached)),
             None => api
                 .get_opt(&wanted.name)
                 .await
                 .map_err(|source| Error::LookUp { kind, name: full_name.clone(), source })?
                 .map(Arc::new),
         };
-        let body = wanted.stamped(owner);
+        let mut body = wanted.stamped(owner);
         let mut params = PatchParams::apply(self.manager);
         if let Some(live) = &live {
-            if let Some(holder) = foreign_holder(live, owner) {
+            if let Some(holder) = foreign_holder(live, owner, self.has_made(live)) {
                 return Err(Error::Foreign { kind, name: full_name, holder });
             }
             if live.metadata.deletion_timestamp.is_some() {
                 return Ok(Action::Waiting);
             }
-            if compare::is_applied(live, &body) {
-                return Ok(Action::Unchanged);
+            // A pod is never changed: another one has another name.
+            if wanted.kind == POD || compare::is_applied(live, &body) {
+                let is_cached = live.resource_version() == version;
+                return Ok(if is_cached { Action::Unchanged } else { Action::Applied(live.clone()) });
             }
-            // Ours for certain: what was edited by hand in the fields we name goes back.
+            // Ours for certain: what was edited by hand in the fields we name goes back. But only on this very object:
+            // the name may be somebody else's by now.
+            object_in(&mut body, "metadata").insert("uid".into(), json!(live.metadata.uid));
             params = params.force();
+        } else {
+            // Without it, what somebody makes under this name before the request is there would be taken for ours.
+            object_in(&mut body, "metadata").insert("resourceVersion".into(), json!(NO_VERSION));
         }
         let applied = api
             .patch(&wanted.name, &params, &Patch::Apply(Value::Object(body)))
             .await
             .map_err(|source| Error::Apply { kind, name: full_name.clone(), source })?;
         tracing::info!(kind, name = full_name, version = applied.resource_version(), "applied object");
-        Ok(Action::Applied(Arc::new(applied)))
+        let applied = Arc::new(applied);
+        lock(&self.ahead).insert(key, applied.clone());
+        Ok(Action::Applied(applied))
     }
 
     /// Removes every object of these kinds that the owner has in other namespaces, where no garbage collector follows
     /// it. Asks the API server itself: the caches may not know the latest of them. An empty report means that nothing is
     /// left.
+    ///
+    /// # Errors
+    /// When they can't be listed. One that can't be removed is in the report.
     pub async fn remove_remote(&self, owner: &Owner, kinds: &[ChildKind]) -> Result<Report, error::Error> {
         let selector = format!(
             "{}={},{}={}",
@@ -340,7 +396,7 @@ impl Applier {
                 .list(&ListParams::default().labels(&selector))
                 .await
                 .map_err(|source| error::Error::ListRemote { kind: kind.kind, source })?;
-            for object in found {
+            for object in found.items.into_iter().filter(|object| self.has_made(object)) {
                 results.push((*kind, object.name_any(), self.delete(*kind, &object).await));
             }
         }
@@ -372,23 +428,41 @@ impl Applier {
     }
 }
 
-/// Who holds `live`, if that is not `owner`. An object that Causeway made and that was orphaned is free to be taken.
-fn foreign_holder(live: &DynamicObject, owner: &Owner) -> Option<String> {
-    if let Some(uid) = controller_uid(live) {
-        if uid == owner.uid() {
-            return None;
+/// Who holds `live`, if that is not `owner`. An object that this applier has made and that was orphaned is free to be
+/// taken.
+fn foreign_holder(live: &DynamicObject, owner: &Owner, has_made: bool) -> Option<String> {
+    match controller_uid(live) {
+        Some(uid) if uid == owner.uid() && has_made => return None,
+        Some(uid) if uid == owner.uid() => {
+            return Some(format!("{}, though it names this object as its controller", nobody(live)));
         }
-        let reference = live.owner_references().iter().find(|reference| reference.uid == uid)?;
-        let namesake = reference.kind == owner.reference.kind && reference.name == owner.reference.name;
-        let holder = format!("{} {}", reference.kind, reference.name);
-        return Some(if namesake { format!("an earlier {holder} that is being cleaned up") } else { holder });
+        Some(uid) => {
+            let reference = live.owner_references().iter().find(|reference| reference.uid == uid)?;
+            let namesake = reference.kind == owner.reference.kind && reference.name == owner.reference.name;
+            let holder = format!("{} {}", reference.kind, reference.name);
+            return Some(if namesake {
+                format!("an earlier {holder} that is being cleaned up")
+            } else {
+                holder
+            });
+        }
+        None if !has_made => return Some(nobody(live)),
+        None => {}
     }
-    let orphaned = live.labels().get(names::LABEL_MANAGED_BY).is_some_and(|value| value == names::MANAGED_BY);
-    if orphaned {
-        return None;
-    }
+    // Labels say whose an object is whose owner is in another namespace.
+    let label = |key: &str| live.labels().get(key).map(String::as_str);
+    let namespace = label(names::LABEL_OWNER_NAMESPACE)?;
+    let (kind, name) = (label(names::LABEL_OWNER_KIND)?, label(names::LABEL_OWNER_NAME)?);
+    let is_own = kind == owner.reference.kind
+        && name == owner.reference.name
+        && owner.namespace.as_deref() == Some(namespace);
+    (!is_own).then(|| format!("{kind} {namespace}/{name}"))
+}
+
+/// An object without an owner, and who wrote it.
+fn nobody(live: &DynamicObject) -> String {
     let manager = live.managed_fields().iter().find_map(|entry| entry.manager.as_deref());
-    Some(manager.map_or_else(|| "nobody".to_owned(), |manager| format!("nobody (written by {manager})")))
+    manager.map_or_else(|| "nobody".to_owned(), |manager| format!("nobody (written by {manager})"))
 }
 
 fn object_in<'a>(parent: &'a mut Map<String, Value>, key: &str) -> &'a mut Map<String, Value> {

@@ -2,17 +2,22 @@
 //! Causeway's label; and those that controllers only read, whoever made them. What a cache can't know yet is asked live,
 //! by those who need it.
 
+mod served;
+
 use std::{sync::Arc, time::Duration};
 
 use causeway_api::names;
 use futures::{Stream, StreamExt, stream};
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{ApiResource, DynamicObject},
+    api::{ApiResource, DynamicObject, TypeMeta},
     runtime::{WatchStreamExt, reflector, watcher},
 };
-
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+
+use self::served::Served;
+pub(crate) use self::served::{is_undefined, pace};
 
 use crate::framework::{
     error::Error,
@@ -30,18 +35,29 @@ pub struct ChildKind {
     pub kind: &'static str,
     /// Resource name, as in URLs.
     pub plural: &'static str,
+    /// Versions that will do where a cluster does not serve that one, the best first; for a kind that is only read.
+    pub older: &'static [&'static str],
 }
 
 impl ChildKind {
     /// What a dynamic client needs to know of the kind.
     pub fn resource(&self) -> ApiResource {
+        self.resource_in(self.version)
+    }
+
+    /// Whether a cluster may do without it: the embedded one has no budgets, as it has one node, and no policies.
+    fn may_be_absent(&self) -> bool {
+        matches!(self.group, "policy" | "networking.k8s.io")
+    }
+
+    fn resource_in(&self, version: &str) -> ApiResource {
         ApiResource {
             group: self.group.to_owned(),
-            version: self.version.to_owned(),
+            version: version.to_owned(),
             api_version: if self.group.is_empty() {
-                self.version.to_owned()
+                version.to_owned()
             } else {
-                format!("{}/{}", self.group, self.version)
+                format!("{}/{version}", self.group)
             },
             kind: self.kind.to_owned(),
             plural: self.plural.to_owned(),
@@ -52,7 +68,15 @@ impl ChildKind {
 /// The watched caches of a controller's child kinds.
 #[derive(Clone)]
 pub struct Children {
-    caches: Arc<[(ChildKind, reflector::Store<DynamicObject>)]>,
+    caches: Arc<[Cache]>,
+}
+
+struct Cache {
+    kind: ChildKind,
+    store: reflector::Store<DynamicObject>,
+    /// Whether it has had its first list. The store's own word for that wakes only the last of those who wait.
+    filled_rx: watch::Receiver<bool>,
+    served: Served,
 }
 
 /// A stream that keeps a cache filled while it is polled, and yields each object that was touched.
@@ -76,13 +100,20 @@ impl Children {
         for (kind, config) in kinds {
             let resource = kind.resource();
             let writer = reflector::store::Writer::new(resource.clone());
-            caches.push((*kind, writer.as_reader()));
-            let api = match namespace {
-                Some(namespace) => dynamic_api(client.clone(), namespace, &resource),
-                None => Api::all_with(client.clone(), &resource),
+            let served = Served::default();
+            let (filled_tx, filled_rx) = watch::channel(false);
+            caches.push(Cache { kind: *kind, store: writer.as_reader(), filled_rx, served: served.clone() });
+            let namespace = namespace.unwrap_or_default().to_owned();
+            let events = if read.contains(kind) {
+                served::follow(client.clone(), namespace, *kind, config, served).modify(forget_others).boxed()
+            } else if kind.may_be_absent() {
+                served::follow(client.clone(), namespace, *kind, config, served).boxed()
+            } else {
+                served.set(Some(resource.clone()));
+                watcher(dynamic_api(client.clone(), &namespace, &resource), config).backoff(pace()).boxed()
             };
-            let is_read = read.contains(kind);
-            watches.push((resource, fill(api, config, is_read, writer).boxed()));
+            let types = TypeMeta { api_version: resource.api_version.clone(), kind: resource.kind.clone() };
+            watches.push((resource, fill(events, types, writer, filled_tx).boxed()));
         }
         (Self { caches: caches.into() }, watches)
     }
@@ -97,7 +128,9 @@ impl Children {
                 writer.apply_watcher_event(&watcher::Event::InitApply(object.clone()));
             }
             writer.apply_watcher_event(&watcher::Event::InitDone);
-            (*kind, writer.as_reader())
+            let served = Served::default();
+            served.set(Some(kind.resource()));
+            Cache { kind: *kind, store: writer.as_reader(), filled_rx: watch::channel(true).1, served }
         });
         Self { caches: caches.collect() }
     }
@@ -105,11 +138,12 @@ impl Children {
     /// Waits until every cache has had its first list, for at most `patience`.
     pub async fn ready(&self, patience: Duration) -> Result<(), Error> {
         let deadline = tokio::time::Instant::now() + patience;
-        for (kind, cache) in self.caches.iter() {
-            match tokio::time::timeout_at(deadline, cache.wait_until_ready()).await {
-                Ok(Ok(())) => {}
+        for cache in self.caches.iter() {
+            let mut filled_rx = cache.filled_rx.clone();
+            match tokio::time::timeout_at(deadline, filled_rx.wait_for(|filled| *filled)).await {
+                Ok(Ok(_)) => {}
                 Ok(Err(_)) | Err(_) => {
-                    return Err(Error::NotSynced { kind: kind.kind, seconds: patience.as_secs() });
+                    return Err(Error::NotSynced { kind: cache.kind.kind, seconds: patience.as_secs() });
                 }
             }
         }
@@ -118,8 +152,8 @@ impl Children {
 
     /// Waits until every cache has had its first list; false when that can no longer happen.
     pub async fn filled(&self) -> bool {
-        for (_, cache) in self.caches.iter() {
-            if cache.wait_until_ready().await.is_err() {
+        for cache in self.caches.iter() {
+            if cache.filled_rx.clone().wait_for(|filled| *filled).await.is_err() {
                 return false;
             }
         }
@@ -130,9 +164,9 @@ impl Children {
     /// its label says so.
     pub fn owned_by(&self, owner_uid: &str) -> Vec<(ChildKind, Arc<DynamicObject>)> {
         let mut owned = Vec::new();
-        for (kind, cache) in self.caches.iter() {
-            let mine = cache.state_filter(|object| is_of(object, owner_uid));
-            owned.extend(mine.into_iter().map(|object| (*kind, object)));
+        for cache in self.caches.iter() {
+            let mine = cache.store.state_filter(|object| is_of(object, owner_uid));
+            owned.extend(mine.into_iter().map(|object| (cache.kind, object)));
         }
         // The caches are hash maps; a fixed order keeps logs and requests comparable.
         owned.sort_by(|(a, x), (b, y)| {
@@ -143,16 +177,24 @@ impl Children {
 
     /// Every cached object of this kind.
     pub fn all(&self, kind: ChildKind) -> Vec<Arc<DynamicObject>> {
-        let cache = self.caches.iter().find(|(candidate, _)| *candidate == kind);
-        cache.map(|(_, cache)| cache.state()).unwrap_or_default()
+        self.cache(kind).map(|cache| cache.store.state()).unwrap_or_default()
+    }
+
+    /// The kind as this cluster serves it; none if nobody has defined it.
+    pub fn served(&self, kind: ChildKind) -> Option<ApiResource> {
+        self.cache(kind)?.served.get()
+    }
+
+    fn cache(&self, kind: ChildKind) -> Option<&Cache> {
+        self.caches.iter().find(|cache| cache.kind == kind)
     }
 
     /// Every cached object of this kind in `namespace` with this label, by name.
     pub fn labelled(&self, kind: ChildKind, namespace: &str, label: (&str, &str)) -> Vec<Arc<DynamicObject>> {
-        let Some((_, cache)) = self.caches.iter().find(|(candidate, _)| *candidate == kind) else {
+        let Some(cache) = self.cache(kind) else {
             return Vec::new();
         };
-        let mut found = cache.state_filter(|object| {
+        let mut found = cache.store.state_filter(|object| {
             object.metadata.namespace.as_deref() == Some(namespace)
                 && object.labels().get(label.0).is_some_and(|value| value == label.1)
         });
@@ -162,9 +204,16 @@ impl Children {
 
     /// The cached object of this kind, namespace (empty for a kind of the whole cluster) and name.
     pub fn get(&self, kind: ChildKind, namespace: &str, name: &str) -> Option<Arc<DynamicObject>> {
-        let (_, cache) = self.caches.iter().find(|(candidate, _)| *candidate == kind)?;
+        let cache = self.cache(kind)?;
         let object = reflector::ObjectRef::new_with(name, kind.resource());
-        cache.get(&if namespace.is_empty() { object } else { object.within(namespace) })
+        cache.store.get(&if namespace.is_empty() { object } else { object.within(namespace) })
+    }
+}
+
+/// Who has written what is of no matter in objects of others; in those of this program's making it tells them apart.
+fn forget_others(object: &mut DynamicObject) {
+    if object.labels().get(names::LABEL_MANAGED_BY).map(String::as_str) != Some(names::MANAGED_BY) {
+        object.metadata.managed_fields = None;
     }
 }
 
@@ -175,6 +224,11 @@ pub(crate) fn dynamic_api(client: Client, namespace: &str, resource: &ApiResourc
     } else {
         Api::namespaced_with(client, namespace, resource)
     }
+}
+
+/// Whether a watched object is of this kind.
+pub(crate) fn is_kind(object: &DynamicObject, kind: ChildKind) -> bool {
+    object.types.as_ref().is_some_and(|types| types.kind == kind.kind)
 }
 
 /// The object as its type; none if it does not look like one.
@@ -203,12 +257,11 @@ pub fn owner_of<K: Kind>(object: &DynamicObject) -> Option<reflector::ObjectRef<
 }
 
 fn is_of(object: &DynamicObject, owner_uid: &str) -> bool {
-    if let Some(uid) = controller_uid(object) {
-        return uid == owner_uid;
-    }
     let label = |key: &str| object.labels().get(key).map(String::as_str);
     // A local object that lost its reference was orphaned on purpose.
-    label(names::LABEL_INVENTORY) == Some(owner_uid) && label(names::LABEL_OWNER_NAMESPACE).is_some()
+    let is_held = controller_uid(object)
+        .map_or_else(|| label(names::LABEL_OWNER_NAMESPACE).is_some(), |uid| uid == owner_uid);
+    is_held && label(names::LABEL_INVENTORY) == Some(owner_uid)
 }
 
 /// The uid of the object's controller, if it has one.
@@ -218,22 +271,19 @@ pub fn controller_uid(object: &impl Resource) -> Option<&str> {
 }
 
 fn fill(
-    api: Api<DynamicObject>,
-    config: watcher::Config,
-    may_be_undefined: bool,
+    events: impl Stream<Item = watcher::Result<watcher::Event<DynamicObject>>> + Send + 'static,
+    types: TypeMeta,
     writer: reflector::store::Writer<DynamicObject>,
+    filled_tx: watch::Sender<bool>, // → reconciles
 ) -> impl Stream<Item = watcher::Result<DynamicObject>> + Send + 'static {
-    watcher(api, config)
-        .default_backoff()
-        .flat_map(move |event| match event {
-            // A kind that nobody has defined has no objects; the watch looks again whether somebody has.
-            Err(watcher::Error::InitialListFailed(kube::Error::Api(status)))
-                if may_be_undefined && status.code == 404 =>
-            {
-                stream::iter(vec![Ok(watcher::Event::Init), Ok(watcher::Event::InitDone)])
-            }
-            event => stream::iter(vec![event]),
-        })
+    events
+        // An API server leaves the type out of the items of a list.
+        .modify(move |object| object.types = Some(types.clone()))
         .reflect(writer)
+        .inspect(move |event| {
+            if matches!(event, Ok(watcher::Event::InitDone)) {
+                filled_tx.send_replace(true);
+            }
+        })
         .touched_objects()
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use kube::core::response::StatusCause;
 use prometheus_client::encoding::EncodeLabelValue;
 
 use crate::framework::apply;
@@ -62,13 +63,13 @@ impl Category {
         let kube::Error::Api(status) = error else {
             return Self::Unavailable;
         };
-        let terminating = status
-            .details
-            .iter()
-            .flat_map(|details| &details.causes)
-            .any(|cause| cause.reason == "NamespaceTerminating");
+        let has_cause = |is_it: fn(&StatusCause) -> bool| {
+            status.details.iter().flat_map(|details| &details.causes).any(is_it)
+        };
         match (status.code, status.reason.as_str()) {
-            _ if terminating => Self::Terminating,
+            _ if has_cause(|cause| cause.reason == "NamespaceTerminating") => Self::Terminating,
+            // What was to be changed is gone, and another has its name by now.
+            (422, _) if has_cause(|cause| cause.field == "metadata.uid") => Self::Conflict,
             (400 | 422, _) => Self::Refused,
             (401 | 403, _) => Self::Forbidden,
             (409, _) => Self::Conflict,
@@ -122,6 +123,14 @@ pub enum Error {
         /// What the API server answered.
         source: kube::Error,
     },
+    /// It could not be found out, or said, whose an address is.
+    #[error("failed to claim {address}")]
+    ClaimAddress {
+        /// The address.
+        address: std::net::IpAddr,
+        /// What the API server answered.
+        source: kube::Error,
+    },
     /// The container runtime did not do what it was asked for.
     #[error("the container runtime failed")]
     Runtime {
@@ -146,6 +155,7 @@ impl Error {
             Self::ListRemote { source, .. }
             | Self::Finalizer { source }
             | Self::LookUpPod { source, .. }
+            | Self::ClaimAddress { source, .. }
             | Self::WriteStatus { source } => Category::of(source),
         }
     }
@@ -168,7 +178,7 @@ impl Error {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::{Status, response::StatusCause, response::StatusDetails};
+    use kube::core::{Status, response::StatusDetails};
 
     use super::*;
 

@@ -37,6 +37,9 @@ where
     }
 
     /// Adds it, next to those of others; false when the object is gone.
+    ///
+    /// # Errors
+    /// When the API server refuses, for one because the object has changed.
     pub async fn add(&self, object: &K) -> Result<bool, Error> {
         let mut finalizers = object.finalizers().to_vec();
         finalizers.push(self.name.to_owned());
@@ -44,6 +47,9 @@ where
     }
 
     /// Removes it, and lets the object go.
+    ///
+    /// # Errors
+    /// When the API server refuses, for one because the object has changed.
     pub async fn remove(&self, object: &K) -> Result<(), Error> {
         let mut finalizers = object.finalizers().to_vec();
         finalizers.retain(|finalizer| finalizer != self.name);

@@ -8,15 +8,41 @@ pub(crate) const SERVICE: ChildKind = core("Service", "services");
 pub(crate) const CONFIG_MAP: ChildKind = core("ConfigMap", "configmaps");
 pub(crate) const SERVICE_ACCOUNT: ChildKind = core("ServiceAccount", "serviceaccounts");
 pub(crate) const POD: ChildKind = core("Pod", "pods");
+pub(crate) const PERSISTENT_VOLUME_CLAIM: ChildKind = core("PersistentVolumeClaim", "persistentvolumeclaims");
+pub(crate) const NETWORK_POLICY: ChildKind = kind("networking.k8s.io", "NetworkPolicy", "networkpolicies");
+pub(crate) const NETWORK_ATTACHMENT: ChildKind =
+    kind("k8s.cni.cncf.io", "NetworkAttachmentDefinition", "network-attachment-definitions");
+/// KubeVirt's, which a cluster may have in an older version or not at all.
+pub(crate) const VIRTUAL_MACHINE_INSTANCE: ChildKind = ChildKind {
+    older: &["v1alpha3"],
+    ..kind("kubevirt.io", "VirtualMachineInstance", "virtualmachineinstances")
+};
 pub(crate) const DEPLOYMENT: ChildKind = kind("apps", "Deployment", "deployments");
+pub(crate) const POD_DISRUPTION_BUDGET: ChildKind =
+    kind("policy", "PodDisruptionBudget", "poddisruptionbudgets");
 pub(crate) const ENDPOINT_SLICE: ChildKind = kind("discovery.k8s.io", "EndpointSlice", "endpointslices");
 pub(crate) const ROLE: ChildKind = rbac("Role", "roles");
 pub(crate) const ROLE_BINDING: ChildKind = rbac("RoleBinding", "rolebindings");
+pub(crate) const NAMESPACE: ChildKind = core("Namespace", "namespaces");
+pub(crate) const SUPPLY: ChildKind = own("Supply", "supplies");
+pub(crate) const DHCP_SERVER: ChildKind = own("DHCPServer", "dhcpservers");
+pub(crate) const ADDRESS_CLAIM: ChildKind = own("AddressClaim", "addressclaims");
+pub(crate) const TLS_ROUTE: ChildKind = gateway("TLSRoute", "tlsroutes", &["v1alpha3", "v1alpha2"]);
+pub(crate) const TCP_ROUTE: ChildKind = gateway("TCPRoute", "tcproutes", &["v1alpha2"]);
 pub(crate) const CONTAINER_NETWORK: ChildKind = own("ContainerNetwork", "containernetworks");
 
 /// A kind of Causeway's own.
 pub(crate) const fn own(kind: &'static str, plural: &'static str) -> ChildKind {
-    ChildKind { group: names::GROUP, version: names::VERSION, kind, plural }
+    ChildKind { group: names::GROUP, version: names::VERSION, kind, plural, older: &[] }
+}
+
+/// A kind of the Gateway API, which a cluster may have in an older version or not at all.
+pub(crate) const fn gateway(
+    kind: &'static str,
+    plural: &'static str,
+    older: &'static [&'static str],
+) -> ChildKind {
+    ChildKind { group: "gateway.networking.k8s.io", version: "v1", kind, plural, older }
 }
 
 const fn core(name: &'static str, plural: &'static str) -> ChildKind {
@@ -28,5 +54,5 @@ const fn rbac(name: &'static str, plural: &'static str) -> ChildKind {
 }
 
 const fn kind(group: &'static str, kind: &'static str, plural: &'static str) -> ChildKind {
-    ChildKind { group, version: "v1", kind, plural }
+    ChildKind { group, version: "v1", kind, plural, older: &[] }
 }

@@ -11,7 +11,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, Client, ResourceExt, api::PostParams};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 /// How the election runs; the defaults are those of Kubernetes' own components.
@@ -99,12 +99,20 @@ pub struct Elector {
     config: Config,
     /// The lease's version as last seen, and when this replica first saw it.
     observed: Option<(String, Instant)>,
+    /// Since when this replica leads at the latest: before the request that last said so was sent, which is when the
+    /// lease's time can have begun.
+    renewed: Instant,
 }
 
 impl Elector {
     /// A candidate that has not looked at the lease.
     pub fn new(client: Client, config: Config) -> Self {
-        Self { api: Api::namespaced(client, &config.namespace), config, observed: None }
+        Self {
+            api: Api::namespaced(client, &config.namespace),
+            config,
+            observed: None,
+            renewed: Instant::now(),
+        }
     }
 
     /// Waits until this replica leads; false if it was told to stop before. Calls `follows` with each other leader seen.
@@ -144,17 +152,13 @@ impl Elector {
 
     /// Renews the lease until told to stop, or until it is lost.
     pub async fn hold(&mut self, shutdown: &CancellationToken) -> End {
-        let mut renewed = Instant::now();
         loop {
+            let deadline = self.renewed + self.config.renew_deadline;
             tokio::select! {
                 () = shutdown.cancelled() => return End::Shutdown,
-                () = sleep(spread(self.config.retry)) => {}
+                () = sleep_until(deadline.min(Instant::now() + spread(self.config.retry))) => {}
             }
-            let deadline = renewed + self.config.renew_deadline;
-            // The term is counted from before the request: that is when the lease's time can have begun.
-            let started = Instant::now();
             match timeout_at(deadline, self.try_lead()).await {
-                Ok(Ok(None)) => renewed = started,
                 Ok(Ok(Some(holder))) => {
                     tracing::warn!(lease = self.config.name, leader = holder, "lost the lease");
                     return End::Lost;
@@ -163,9 +167,9 @@ impl Elector {
                     let error: &dyn std::error::Error = &error;
                     tracing::warn!(lease = self.config.name, error, "failed to renew the lease");
                 }
-                Err(_) => {}
+                Ok(Ok(None)) | Err(_) => {}
             }
-            if Instant::now() >= renewed + self.config.renew_deadline {
+            if Instant::now() >= self.renewed + self.config.renew_deadline {
                 tracing::warn!(lease = self.config.name, "could not renew the lease in time");
                 return End::Lost;
             }
@@ -173,6 +177,9 @@ impl Elector {
     }
 
     /// Gives the lease up so that the next replica need not wait for it to run out.
+    ///
+    /// # Errors
+    /// When the API server refuses or can't be reached; the lease runs out by itself then.
     pub async fn release(&mut self) -> Result<(), Error> {
         let Some(mut lease) = self.read().await? else {
             return Ok(());
@@ -196,6 +203,7 @@ impl Elector {
 
     /// One look and, if it may be done, one write. None: this replica leads. Some: the holder leads.
     async fn try_lead(&mut self) -> Result<Option<String>, Error> {
+        let asked = Instant::now();
         let found = self.read().await?;
         let step = self.step(found.as_ref(), Instant::now(), Timestamp::now());
         let lease = match step {
@@ -211,6 +219,7 @@ impl Elector {
         // A write that lost a race is an error like any other: the next look shows who leads.
         let written = written.map_err(|source| self.write_error(source))?;
         self.observe(&written, Instant::now());
+        self.renewed = asked;
         Ok(None)
     }
 

@@ -11,9 +11,9 @@ use std::{
 
 use causeway_base::{Backoff, backoff::spread, lock::lock};
 use futures::{
-    FutureExt, StreamExt,
+    FutureExt, Stream, StreamExt,
     future::BoxFuture,
-    stream::{self, BoxStream, FuturesUnordered},
+    stream::{self, BoxStream},
 };
 use kube::{
     Client, Resource, ResourceExt,
@@ -25,12 +25,12 @@ use kube::{
     },
 };
 use serde::de::DeserializeOwned;
-use tokio::time::Instant;
+use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::framework::{
-    children::{ChildKind, Children, owner_of},
+    children::{ChildKind, Children, is_undefined, owner_of, pace},
     error::{Category, Error, Retry},
     health::Health,
     metrics::Metrics,
@@ -67,7 +67,7 @@ pub trait Reconciler: Send + Sync + 'static {
     }
 
     /// Whether a change of an object of a kind that it reads matters to `object`.
-    fn is_concerned(object: &Self::Primary, read: &DynamicObject) -> bool {
+    fn is_concerned(&self, object: &Self::Primary, read: &DynamicObject) -> bool {
         let _ = (object, read);
         false
     }
@@ -82,10 +82,13 @@ pub trait Reconciler: Send + Sync + 'static {
         stream::pending().boxed()
     }
 
-    /// The controller's term is over: let go of what it holds outside of the API.
+    /// The controller's term is over: clear up what must not outlive it.
     fn end(&self) -> impl Future<Output = ()> + Send {
         async {}
     }
+
+    /// The term is over, whether `end` came to its own end or was cut short: from now on nothing may be done in its name.
+    fn leave(&self) {}
 }
 
 /// How controllers are run.
@@ -99,6 +102,8 @@ pub struct Config {
     pub backoff: Backoff,
     /// How long a reconcile waits for the caches to be filled.
     pub sync_patience: Duration,
+    /// How long controllers may take to stop before they are aborted.
+    pub stop_within: Duration,
     /// The namespace to work in; none for all.
     pub namespace: Option<String>,
 }
@@ -110,6 +115,7 @@ impl Default for Config {
             resync: Duration::from_hours(1),
             backoff: Backoff::new(Duration::from_millis(500), Duration::from_mins(5)),
             sync_patience: Duration::from_secs(30),
+            stop_within: STOP_GRACE + END_GRACE,
             namespace: None,
         }
     }
@@ -160,21 +166,30 @@ impl Runner {
         }));
     }
 
-    /// Runs every controller until `stop` is cancelled and the reconciles under way have ended. Each call starts afresh.
+    /// Runs every controller until `stop` is cancelled and the reconciles under way have ended or were aborted: nothing is
+    /// written any more when this returns. Each call starts afresh.
+    ///
+    /// # Cancellation
+    /// Dropped early, all controllers are aborted.
     pub async fn run(&self, stop: &CancellationToken) {
-        let mut running: FuturesUnordered<_> =
-            self.controllers.iter().map(|start| tokio::spawn(start(stop.child_token()))).collect();
-        // Dropping this future must end the controllers too: a lost lease cannot wait.
-        let aborts = AbortAll(running.iter().map(tokio::task::JoinHandle::abort_handle).collect());
+        let mut running = JoinSet::new();
+        for start in &self.controllers {
+            running.spawn(start(stop.child_token()));
+        }
         let given_up = async {
             stop.cancelled().await;
-            tokio::time::sleep(STOP_GRACE + END_GRACE).await;
+            tokio::time::sleep(self.config.stop_within).await;
         };
         let mut given_up = std::pin::pin!(given_up);
         loop {
             let ended = tokio::select! {
-                ended = running.next() => ended,
-                () = &mut given_up => None,
+                ended = running.join_next() => ended,
+                () = &mut given_up => {
+                    tracing::warn!("some reconciles did not end in time and were aborted");
+                    // An abort alone is only a wish: a task may be in the middle of a step.
+                    running.shutdown().await;
+                    None
+                }
             };
             let Some(ended) = ended else { break };
             if let Err(error) = ended
@@ -187,15 +202,15 @@ impl Runner {
                 stop.cancel();
             }
         }
-        drop(aborts);
     }
 }
 
-struct AbortAll(Vec<tokio::task::AbortHandle>);
+/// Tells a controller that its term is over, however it ends.
+struct Term<R: Reconciler>(Arc<R>);
 
-impl Drop for AbortAll {
+impl<R: Reconciler> Drop for Term<R> {
     fn drop(&mut self) {
-        self.0.iter().for_each(tokio::task::AbortHandle::abort);
+        self.0.leave();
     }
 }
 
@@ -212,23 +227,30 @@ struct Run<R: Reconciler> {
 impl<R: Reconciler> Run<R> {
     async fn until(self, client: Client, stop: CancellationToken) {
         self.health.synced(R::NAME, false);
+        let term = Term(self.reconciler.clone());
         let (children, mut watches) =
             Children::watch(&client, self.config.namespace.as_deref(), R::CHILDREN, R::READS);
         let reads = watches.split_off(R::CHILDREN.len());
         let (cache, writer) = reflector::store::<R::Primary>();
-        let (primary_cache, concerned) = (cache.clone(), cache.clone());
-        let primary_ready = async move { primary_cache.wait_until_ready().await };
+        let concerned = cache.clone();
+        let (filled_tx, mut filled_rx) = watch::channel(false); // the first list of its objects → `synced`
         let api = <R::Primary as Resource>::Scope::api(client, self.config.namespace.as_deref());
         let run = Arc::new(self);
         let gone = run.clone();
-        let primary = watcher(api, watcher::Config::default())
-            .default_backoff()
+        let watched = watcher(api, watcher::Config::default()).backoff(pace());
+        let primary = run
+            .defined(R::Primary::plural(&()).into_owned(), watched)
             .inspect(move |event| {
                 if let Ok(watcher::Event::Delete(object)) = event {
                     gone.forget(object);
                 }
             })
             .reflect(writer)
+            .inspect(move |event| {
+                if matches!(event, Ok(watcher::Event::InitDone)) {
+                    filled_tx.send_replace(true);
+                }
+            })
             .applied_objects()
             .predicate_filter(R::wakes_on, PredicateConfig::default());
         let mut controller = Controller::for_stream(primary, cache)
@@ -236,22 +258,23 @@ impl<R: Reconciler> Run<R> {
             .reconcile_on(run.reconciler.wakes())
             .graceful_shutdown_on(stop.clone().cancelled_owned());
         for (resource, watch) in watches {
+            let watch = run.defined(resource.plural.clone(), watch);
             controller =
                 controller.watches_stream_with(watch, |child| owner_of::<R::Primary>(&child), resource);
         }
         for (resource, watch) in reads {
-            let primaries = concerned.clone();
+            let (primaries, reconciler) = (concerned.clone(), run.reconciler.clone());
             let mapper = move |read: DynamicObject| {
-                let woken = primaries.state_filter(|object| R::is_concerned(object, &read));
+                let woken = primaries.state_filter(|object| reconciler.is_concerned(object, &read));
                 woken.iter().map(|object| ObjectRef::from_obj(&**object)).collect::<Vec<_>>()
             };
             controller = controller.watches_stream_with(watch, mapper, resource);
         }
-        let (metrics, reconciler) = (run.metrics.clone(), run.reconciler.clone());
+        let metrics = run.metrics.clone();
         let synced = {
             let (children, health) = (children.clone(), run.health.clone());
             async move {
-                if primary_ready.await.is_ok() && children.filled().await {
+                if filled_rx.wait_for(|filled| *filled).await.is_ok() && children.filled().await {
                     health.synced(R::NAME, true);
                 }
                 std::future::pending::<()>().await;
@@ -284,9 +307,29 @@ impl<R: Reconciler> Run<R> {
             () = synced => {}
             () = given_up => {}
         }
-        if tokio::time::timeout(END_GRACE, reconciler.end()).await.is_err() {
+        if tokio::time::timeout(END_GRACE, term.0.end()).await.is_err() {
             tracing::warn!(controller = R::NAME, "a controller did not let go of what it holds in time");
         }
+    }
+
+    /// The same watch without the word that nobody has defined its kind: that is told once, with what to do, and looked
+    /// for again within seconds.
+    fn defined<T: Send + 'static>(
+        self: &Arc<Self>,
+        plural: String,
+        watch: impl Stream<Item = watcher::Result<T>> + Send + 'static,
+    ) -> impl Stream<Item = watcher::Result<T>> + Send + 'static {
+        let run = self.clone();
+        watch.filter_map(move |item| {
+            let is_undefined = item.as_ref().is_err_and(is_undefined);
+            if is_undefined && run.health.undefined(R::NAME, &plural) {
+                tracing::warn!(
+                    controller = R::NAME,
+                    "this cluster does not know {plural}: apply Causeway's definitions (deploy/crds)"
+                );
+            }
+            std::future::ready((!is_undefined).then_some(item))
+        })
     }
 
     async fn reconcile(
@@ -297,6 +340,7 @@ impl<R: Reconciler> Run<R> {
         let span = tracing::info_span!("reconcile", controller = R::NAME, object.r#ref = key(&*object));
         let started = Instant::now();
         self.metrics.started(R::NAME);
+        let _under_way = self.health.reconciling(R::NAME);
         let result = async {
             children.ready(self.config.sync_patience).await?;
             self.reconciler.reconcile(object.clone(), children).await

@@ -14,17 +14,18 @@ mod validate;
 use std::sync::Arc;
 
 use causeway_api::{Infra, InfraStatus};
-use kube::Client;
+use kube::{Client, ResourceExt, api::DynamicObject};
 
 use crate::framework::{
     apply::{Applier, Owner},
-    children::{ChildKind, Children},
+    children::{ChildKind, Children, typed},
     error::Error,
     events::Recorder,
-    kinds::own,
+    kinds::{ADDRESS_CLAIM, own},
     runner::Reconciler,
     status::{Writer, now},
 };
+use crate::vlan::claims::{self, Attachment};
 
 /// A part of an Infra, with a child of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,6 +103,8 @@ impl Reconciler for Controller {
     const CHILDREN: &'static [ChildKind] =
         &[Component::Dhcp.kind(), Component::Dns.kind(), Component::Proxy.kind()];
 
+    const READS: &'static [ChildKind] = &[ADDRESS_CLAIM];
+
     async fn reconcile(&self, infra: Arc<Infra>, children: Children) -> Result<(), Error> {
         // The children of an Infra that is going away go with it: they are owned.
         let Some(owner) = Owner::of(&*infra).filter(|_| infra.metadata.deletion_timestamp.is_none()) else {
@@ -120,9 +123,28 @@ impl Reconciler for Controller {
         report.into_result()
     }
 
+    /// An address that was chosen may be somebody else's since.
+    fn is_concerned(&self, infra: &Infra, claim: &DynamicObject) -> bool {
+        let place = typed(claim).and_then(|claim| claims::place(&claim));
+        place.is_some_and(|(there, _)| there == attachment(infra))
+    }
+
     fn forget(&self, infra: &Infra) {
         self.status.forget(infra.metadata.uid.as_deref().unwrap_or_default());
     }
+}
+
+/// The attachment of an Infra's network.
+pub(crate) fn attachment(infra: &Infra) -> Attachment {
+    let network = &infra.spec.network_config;
+    let (namespace, name) = match network.network_attachment_definition.split_once('/') {
+        Some((namespace, name)) => (Some(namespace.to_owned()), name),
+        None => {
+            (network.network_attachment_namespace.clone(), network.network_attachment_definition.as_str())
+        }
+    };
+    let namespace = namespace.or_else(|| infra.namespace()).unwrap_or_default();
+    Attachment { namespace, name: name.to_owned() }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use causeway_api::{
     DHCPServer, DNSServer, Infra, ProxyServer,
     conditions::{self, ConditionType},
+    names,
 };
 use causeway_controllers::{
     Operator,
@@ -18,6 +19,7 @@ use causeway_testkit::eventually;
 use kube::{
     Api, Client, Resource,
     api::{Patch, PatchParams, PostParams},
+    client::Body,
 };
 use prometheus_client::registry::Registry;
 use serde::de::DeserializeOwned;
@@ -67,16 +69,21 @@ impl Cluster {
     /// The controller of Infras with a quick resync, alone: here the test says how the children stand, and their own
     /// controllers would take that back.
     pub fn operator(&self, identity: &str) -> Running {
-        self.controller(infra::Controller::new(self.client.clone(), identity))
+        let client = self.cluster.operator.clone();
+        Self::run_alone(client.clone(), infra::Controller::new(client, identity))
     }
 
-    /// One controller with a quick resync, alone.
+    /// One controller of kinds of the test's own, with a quick resync.
     pub fn controller(&self, controller: impl Reconciler) -> Running {
+        Self::run_alone(self.client.clone(), controller)
+    }
+
+    fn run_alone(client: Client, controller: impl Reconciler) -> Running {
         let mut registry = Registry::default();
         let metrics = Metrics::register(registry.sub_registry_with_prefix("causeway_operator"));
         let health = Health::default();
         let config = runner::Config { resync: Duration::from_millis(200), ..runner::Config::default() };
-        let mut runner = Runner::new(self.client.clone(), config, metrics, health.clone());
+        let mut runner = Runner::new(client, config, metrics, health.clone());
         runner.register(controller);
         let stop = CancellationToken::new();
         let shutdown = stop.clone();
@@ -90,12 +97,46 @@ impl Cluster {
         if let Some(leader) = &mut config.leader {
             leader.retry = Duration::from_millis(50);
         }
-        self.run(config)
+        Self::run(self.client.clone(), config)
     }
 
-    fn run(&self, config: Config) -> Running {
+    /// All controllers, without an election.
+    pub fn whole(&self) -> Running {
+        Self::run_whole(self.cluster.operator.clone())
+    }
+
+    /// The same for a cluster of OpenShift.
+    pub fn on_openshift(&self) -> Running {
+        let mut config = Config { leader: None, ..Config::new(names::NAMESPACE, "a") };
+        config.proxy.openshift = true;
+        Self::run(self.cluster.operator.clone(), config)
+    }
+
+    /// The same, with this client.
+    pub fn run_whole(client: Client) -> Running {
+        let config = Config { leader: None, ..Config::new(names::NAMESPACE, "a") };
+        Self::run(client, config)
+    }
+
+    /// The operator's client, each of whose requests waits for `before`.
+    pub fn operator_through<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        before: impl Fn(&http::Request<Body>) -> F + Clone + Send + 'static,
+    ) -> Client {
+        let client = self.cluster.operator.clone();
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let (client, before) = (client.clone(), before(&request));
+            async move {
+                before.await;
+                client.send(request).await
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    fn run(client: Client, config: Config) -> Running {
         let mut registry = Registry::default();
-        let operator = Operator::new(self.client.clone(), config, &mut registry);
+        let operator = Operator::new(client, config, &mut registry);
         let health = operator.health();
         let stop = CancellationToken::new();
         let shutdown = stop.clone();

@@ -19,7 +19,8 @@ use serde_json::json;
 use crate::cluster::Cluster;
 use causeway_testkit::eventually;
 
-const CONFIG_MAP: ChildKind = ChildKind { group: "", version: "v1", kind: "ConfigMap", plural: "configmaps" };
+const CONFIG_MAP: ChildKind =
+    ChildKind { group: "", version: "v1", kind: "ConfigMap", plural: "configmaps", older: &[] };
 const SUBJECT: &str = "subject";
 
 /// Gives the one Namespace that it serves a ConfigMap in another.

@@ -1,7 +1,7 @@
 //! What an Infra leads to.
 
 use causeway_api::{
-    DHCPServer, DNSServer, Infra, ProxyServer,
+    AddressClaim, DHCPServer, DNSServer, Infra, ProxyServer,
     conditions::{self, ConditionType},
 };
 use causeway_testkit::eventually;
@@ -51,6 +51,44 @@ async fn an_infra_becomes_three_owned_children_with_chosen_addresses() {
         (addresses.dns.as_deref(), addresses.proxy.as_deref()),
         (Some("192.168.100.3"), Some("192.168.100.4"))
     );
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn an_infra_keeps_its_addresses_whoever_asks_for_them() {
+    let cluster = Cluster::start().await;
+    let operator = cluster.whole();
+    cluster.create_infra("lab", &all()).await;
+    eventually("its addresses are claimed", || async {
+        let claims = cluster.api::<AddressClaim>().list(&ListParams::default()).await.unwrap();
+        claims.items.len() == 3
+    })
+    .await;
+    let thief: DNSServer = serde_json::from_value(json!({
+        "apiVersion": "causeway.dev/v1alpha1", "kind": "DNSServer", "metadata": { "name": "thief" },
+        "spec": {
+            "networkConfig": { "serverIP": "192.168.100.3/24", "networkAttachmentName": "vlan100" },
+            "hostedClusterDomain": "lab.example.com",
+        },
+    }))
+    .unwrap();
+    cluster.api::<DNSServer>().create(&PostParams::default(), &thief).await.unwrap();
+    eventually("the other is told whose it is", || async {
+        let status = cluster.api::<DNSServer>().get("thief").await.unwrap().status?;
+        let ready = conditions::find(&status.conditions, ConditionType::Ready)?;
+        ready.message.contains("belongs to DNSServer default/lab-dns").then_some(())
+    })
+    .await;
+    let edit = json!({"spec": {"infraComponents": {"dns": {"extraEntries": [
+        {"hostname": "more.lab.example.com", "ip": "192.168.100.77"},
+    ]}}}});
+    cluster.merge::<Infra>("lab", &edit).await;
+    let dns = eventually("the edit is there", || async {
+        let dns = cluster.api::<DNSServer>().get("lab-dns").await.unwrap();
+        dns.spec.static_entries.iter().any(|entry| entry.hostname.starts_with("more")).then_some(dns)
+    })
+    .await;
+    assert_eq!(dns.spec.network_config.server_ip, "192.168.100.3");
     operator.stop().await;
 }
 

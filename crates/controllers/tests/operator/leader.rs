@@ -1,6 +1,6 @@
 //! Two operators, of which one acts.
 
-use causeway_api::{DHCPServer, conditions::ConditionType};
+use causeway_api::{DHCPServer, DNSServer, conditions::ConditionType};
 use causeway_controllers::framework::health::Phase;
 use causeway_testkit::eventually;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -20,13 +20,13 @@ async fn the_second_operator_acts_only_when_the_first_has_stopped() {
     let second = cluster.elected("second");
 
     cluster.create_infra("lab", &json!({ "dhcp": {} })).await;
-    cluster.condition("lab", ConditionType::DHCPReady, "False", "Progressing").await;
+    cluster.condition("lab", ConditionType::DHCPReady, "False", "NotReady").await;
     assert_eq!(holder().await.as_deref(), Some("first"));
 
     first.stop().await;
     eventually("the second leads", || async { holder().await.as_deref() == Some("second") }).await;
-    cluster.create_infra("lab2", &json!({ "dhcp": {} })).await;
-    eventually("the second acts", || async { cluster.exists::<DHCPServer>("lab2-dhcp").await }).await;
+    cluster.create_infra("lab2", &json!({ "dns": { "baseDomain": "example.com" } })).await;
+    eventually("the second acts", || async { cluster.exists::<DNSServer>("lab2-dns").await }).await;
     second.stop().await;
     assert_eq!(holder().await, None, "the lease was released");
 }

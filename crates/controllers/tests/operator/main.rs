@@ -2,7 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test should panic")]
 
+mod applier;
 mod cluster;
 mod cluster_scoped;
+mod grants;
 mod infra;
 mod leader;
+mod servers;
+mod supply;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_ir::{Ejection, HealthCheck, Keepalive, Limit, Policy, ProxyVersion};
+use causeway_ir::{Ejection, Keepalive, Limit, Policy, ProxyVersion};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
@@ -13,7 +13,6 @@ pub(crate) struct Settings {
     pub(crate) idle_limit: u64,
     pub(crate) retries: u32,
     pub(crate) ejection: Ejection,
-    pub(crate) health_check: Option<HealthCheck>,
     pub(crate) slow_start: Option<Duration>,
     pub(crate) connection_limit: Option<Limit>,
     pub(crate) send_proxy_protocol: Option<ProxyVersion>,
@@ -32,7 +31,8 @@ impl Settings {
             idle_timeout,
             retries,
             ejection,
-            health_check,
+            // The director keeps the check.
+            health_check: _,
             slow_start,
             connection_limit,
             send_proxy_protocol,
@@ -45,7 +45,6 @@ impl Settings {
             idle_limit: idle_timeout.get().as_millis() as u64,
             retries: *retries,
             ejection: ejection.clone(),
-            health_check: health_check.clone(),
             slow_start: slow_start.map(causeway_ir::Period::get),
             connection_limit: *connection_limit,
             send_proxy_protocol: *send_proxy_protocol,

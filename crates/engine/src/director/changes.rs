@@ -1,6 +1,9 @@
 //! What a plan changes, compared once: which listeners, and which routes of each.
 
-use causeway_ir::{Action, Change, Listener, Protocol, TlsRoute, changes};
+use std::collections::HashSet;
+
+use causeway_ir::http::HttpRoute;
+use causeway_ir::{Action, Change, Listener, Protocol, Then, TlsRoute, changes};
 
 /// A listener that differs between two plans.
 pub(super) struct ListenerChange<'a> {
@@ -8,39 +11,76 @@ pub(super) struct ListenerChange<'a> {
     pub(super) new: Option<&'a Listener>,
     /// Its routes by server name that differ.
     pub(super) tls: Vec<Change<'a, TlsRoute>>,
+    /// Its routes of requests that differ.
+    pub(super) http: Vec<Change<'a, HttpRoute>>,
 }
 
 impl<'a> ListenerChange<'a> {
     pub(super) fn all(old: &'a [Listener], new: &'a [Listener]) -> Vec<Self> {
-        let routes = |listener: Option<&'a Listener>| listener.map_or(&[][..], Listener::tls_routes);
-        let of = |Change { old, new }| Self { old, new, tls: changes(routes(old), routes(new)) };
+        let tls = |listener: Option<&'a Listener>| listener.map_or(&[][..], Listener::tls_routes);
+        let http = |listener: Option<&'a Listener>| listener.map_or(&[][..], Listener::http_routes);
+        let of = |Change { old, new }| Self {
+            old,
+            new,
+            tls: changes(tls(old), tls(new)),
+            http: changes(http(old), http(new)),
+        };
         changes(old, new).into_iter().map(of).collect()
     }
 
     /// The names of the routes that the new plan does not have.
-    pub(super) fn gone(&self) -> impl Iterator<Item = &'a str> {
-        let tls = self.tls.iter().filter(|change| change.new.is_none());
-        let tls = tls.filter_map(|change| change.old).map(|route| route.name.as_str());
+    pub(super) fn gone(&self) -> impl Iterator<Item = String> {
+        let tls = self.tls.iter().flat_map(|change| only_in(change.old, change.new));
+        let http = self.http.iter().filter(|change| change.new.is_none());
+        let http = http.filter_map(|change| change.old).map(|route| route.name.to_string());
         let (old, new) = (self.old.map(others), self.new.map(others).unwrap_or_default());
-        tls.chain(old.into_iter().flatten().filter(move |route| !new.contains(route)))
+        tls.chain(http).chain(old.into_iter().flatten().filter(move |route| !new.contains(route)))
     }
 
     /// The names of the routes that the old plan did not have.
-    pub(super) fn came(&self) -> impl Iterator<Item = &'a str> {
-        let tls = self.tls.iter().filter(|change| change.old.is_none());
-        let tls = tls.filter_map(|change| change.new).map(|route| route.name.as_str());
+    pub(super) fn came(&self) -> impl Iterator<Item = String> {
+        let tls = self.tls.iter().flat_map(|change| only_in(change.new, change.old));
+        let http = self.http.iter().filter(|change| change.old.is_none());
+        let http = http.filter_map(|change| change.new).map(|route| route.name.to_string());
         let (old, new) = (self.old.map(others).unwrap_or_default(), self.new.map(others));
-        tls.chain(new.into_iter().flatten().filter(move |route| !old.contains(route)))
+        tls.chain(http).chain(new.into_iter().flatten().filter(move |route| !old.contains(route)))
     }
 }
 
-/// The ways of a listener that are not routes by server name.
-fn others(listener: &Listener) -> Vec<&str> {
+/// The names of a route, and of those inside of it, that the other plan's does not have.
+fn only_in(of: Option<&TlsRoute>, other: Option<&TlsRoute>) -> impl Iterator<Item = String> {
+    let own = of.filter(|_| other.is_none()).map(|route| route.name.to_string());
+    let others: HashSet<String> =
+        other.into_iter().flat_map(|route| inside(&route.name, &route.action)).collect();
+    let within = of.into_iter().flat_map(|route| inside(&route.name, &route.action));
+    own.into_iter().chain(within.filter(move |name| !others.contains(name)))
+}
+
+/// The routes of the requests inside of TLS, by the names that they have in logs and metrics.
+fn inside<'a>(route: &'a str, action: &'a Action) -> impl Iterator<Item = String> + 'a {
+    let routes = match action {
+        Action::Terminate(terminate) => match &terminate.then {
+            Then::Http(http) => http.routes.as_slice(),
+            Then::Tcp(_) => &[],
+        },
+        _ => &[],
+    };
+    routes.iter().map(move |inner| inner_name(route, &inner.name))
+}
+
+/// The name in logs and metrics of a route inside of TLS.
+pub(super) fn inner_name(route: &str, inner: &str) -> String {
+    format!("{route}/{inner}")
+}
+
+/// The ways of a listener that have no list.
+fn others(listener: &Listener) -> Vec<String> {
     match &listener.protocol {
-        Protocol::Tcp(route) | Protocol::Udp(route) => vec![&route.name],
+        Protocol::Tcp(route) | Protocol::Udp(route) => vec![route.name.to_string()],
         Protocol::Tls(tls) => {
-            let forwards = |action: &Action| matches!(action, Action::Forward(_));
-            tls.outcomes().filter(|(_, action)| forwards(action)).map(|(name, _)| name).collect()
+            let kept = |action: &Action| !matches!(action, Action::Refuse(_));
+            let kept = tls.outcomes().filter(|(_, action)| kept(action));
+            kept.flat_map(|(name, action)| inside(name, action).chain([name.to_owned()])).collect()
         }
         Protocol::Http(_) => Vec::new(),
     }

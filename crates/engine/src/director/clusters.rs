@@ -18,11 +18,17 @@ pub(super) struct ClusterSet {
     clusters: Clusters,
     settings: SettingsPool,
     checks: HashMap<Name, (HealthCheck, AbortHandle)>,
+    turns: health::Turns,
 }
 
 impl ClusterSet {
     pub(super) fn new(clusters: Clusters) -> Self {
-        Self { clusters, settings: SettingsPool::default(), checks: HashMap::new() }
+        Self {
+            clusters,
+            settings: SettingsPool::default(),
+            checks: HashMap::new(),
+            turns: health::Turns::default(),
+        }
     }
 
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Named> {
@@ -50,6 +56,9 @@ impl ClusterSet {
                 (Some(planned), None) => {
                     drains.begin(Leaving::Cluster(planned.name.clone()), deadline);
                     self.stop_check(&planned.name);
+                    if let Some(cluster) = self.read().get(&planned.name) {
+                        forget_health(cluster);
+                    }
                 }
                 (None, None) => {}
             }
@@ -81,11 +90,11 @@ impl ClusterSet {
         self.stop_check(&planned.name);
         match &planned.health_check {
             Some(check) => {
-                let task = tokio::spawn(health::run(cluster, check.clone())).abort_handle();
+                let task =
+                    tokio::spawn(health::run(cluster, check.clone(), self.turns.clone())).abort_handle();
                 self.checks.insert(planned.name.clone(), (check.clone(), task));
             }
-            // Without a check nothing would ever find an endpoint healthy again.
-            None => cluster.state().members.iter().for_each(|member| member.endpoint.set_healthy(true)),
+            None => forget_health(&cluster),
         }
     }
 
@@ -100,4 +109,9 @@ impl ClusterSet {
             task.abort();
         }
     }
+}
+
+/// Without a check nothing would ever find an endpoint healthy again; also one of a cluster that may come back.
+fn forget_health(cluster: &Cluster) {
+    cluster.state().members.iter().for_each(|member| member.endpoint.set_healthy(true));
 }

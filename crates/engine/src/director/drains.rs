@@ -31,8 +31,7 @@ impl Drains {
     pub(super) fn follow(&mut self, changes: &[ListenerChange<'_>], deadline: Instant) {
         for change in changes {
             let Some(listener) = change.new.or(change.old) else { continue };
-            let of =
-                |route: &str| Leaving::Route { listener: listener.name.clone(), route: route.to_owned() };
+            let of = |route: String| Leaving::Route { listener: listener.name.clone(), route };
             change.gone().for_each(|route| self.begin(of(route), deadline));
             change.came().for_each(|route| self.cancel(&of(route)));
         }

@@ -17,24 +17,28 @@ pub(super) fn in_changes(
     listeners: &[ListenerChange<'_>],
     clusters: &[Change<'_, Cluster>],
 ) -> Vec<Problem> {
-    const TERMINATE: &str = "this engine does not terminate TLS yet: forward the connection, or refuse it";
     let mut found = Vec::new();
     for change in listeners {
         let Some(listener) = change.new else { continue };
         let path = || format!("listeners[{}].protocol", place(&plan.listeners, listener));
-        if let Some(message) = http::refusal(&listener.protocol) {
-            found.push(problem(format!("{}.http", path()), message));
+        for route in change.http.iter().filter_map(|change| change.new) {
+            let at = || format!("{}.http.routes[{}]", path(), place(listener.http_routes(), route));
+            let of_route = http::in_routes(route);
+            found.extend(of_route.map(|(below, message)| problem(format!("{}.{below}", at()), message)));
         }
         let Protocol::Tls(tls) = &listener.protocol else { continue };
-        for route in change.tls.iter().filter_map(|change| change.new).filter(|r| terminates(&r.action)) {
-            let at = format!("{}.tls.routes[{}].action.terminate", path(), place(&tls.routes, route));
-            found.push(problem(at, TERMINATE));
+        for route in change.tls.iter().filter_map(|change| change.new) {
+            let at = || format!("{}.tls.routes[{}].action.terminate", path(), place(&tls.routes, route));
+            in_action(&mut found, &at, &route.action);
         }
         let outcomes =
             [("noServerName", &tls.no_server_name), ("unknownServerName", &tls.unknown_server_name)];
-        for (field, _) in outcomes.iter().filter(|(_, action)| terminates(action)) {
-            found.push(problem(format!("{}.tls.{field}.terminate", path()), TERMINATE));
+        for (field, action) in outcomes {
+            in_action(&mut found, &|| format!("{}.tls.{field}.terminate", path()), action);
         }
+    }
+    for (c, message) in http::in_clusters(plan) {
+        found.push(problem(format!("clusters[{c}].httpVersion"), message));
     }
     for cluster in clusters.iter().filter_map(|change| change.new) {
         let (below, message) = match &cluster.transport {
@@ -48,8 +52,13 @@ pub(super) fn in_changes(
     found
 }
 
-fn terminates(action: &Action) -> bool {
-    matches!(action, Action::Terminate(_))
+fn in_action(found: &mut Vec<Problem>, path: &dyn Fn() -> String, action: &Action) {
+    if let Action::Terminate(terminate) = action {
+        let inside = http::in_terminate(terminate);
+        found.extend(
+            inside.into_iter().map(|(below, message)| problem(format!("{}.{below}", path()), message)),
+        );
+    }
 }
 
 fn problem(path: String, message: &str) -> Problem {
@@ -76,22 +85,26 @@ mod tests {
     #[test]
     fn names_what_is_not_executed_and_where() {
         let terminate = "{terminate: {certificates: [c], then: {tcp: {name: t, action: {forward: a}}}}}";
+        let route = "{name: r, filters: [{requestHeaders: {remove: [x]}}, {mirror: {cluster: b}}, \
+                     {responseHeaders: {set: [{name: Content-Length, value: '1'}]}}], action: {forward: g}}";
         let plan = format!(
             "listeners:\n\
              - {{name: p, bind: '127.0.0.1:1', protocol: {{tcp: {{name: r, action: {{forward: a}}}}}}}}\n\
-             - {{name: h, bind: '127.0.0.1:2', protocol: {{http: {{routes: []}}}}}}\n\
+             - {{name: h, bind: '127.0.0.1:2', protocol: {{http: {{routes: [{route}]}}}}}}\n\
              - name: t\n  bind: 127.0.0.1:3\n  protocol:\n    tls:\n      noServerName: {terminate}\n      routes:\n\
              \x20     - {{name: f, serverNames: [f.test], action: {{forward: a}}}}\n\
              \x20     - {{name: t, serverNames: [t.test], action: {terminate}}}\n\
              clusters:\n- {{name: a, endpoints: [{{address: 'unix:/run/a.sock'}}]}}\n\
-             - {{name: b, transport: {{tls: {{}}}}}}\n"
+             - {{name: b, transport: {{tls: {{}}}}}}\n\
+             - {{name: g, httpVersion: '2'}}\n"
         );
         assert_eq!(
             paths(&plan),
             [
-                "listeners[1].protocol.http",
-                "listeners[2].protocol.tls.routes[1].action.terminate",
-                "listeners[2].protocol.tls.noServerName.terminate",
+                "listeners[1].protocol.http.routes[0].filters[2].responseHeaders",
+                "listeners[2].protocol.tls.routes[1].action.terminate.then.tcp",
+                "listeners[2].protocol.tls.noServerName.terminate.then.tcp",
+                "clusters[2].httpVersion",
                 "clusters[1].transport.tls",
             ]
         );

@@ -6,17 +6,19 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use causeway_ir::{Action, Limit, Name, Plan, changes};
+use causeway_ir::{Action, CertificateRef, Limit, Name, Plan, Then, changes};
 
 use super::Cores;
-use super::changes::ListenerChange;
+use super::changes::{ListenerChange, inner_name};
 use super::clusters::ClusterSet;
 use crate::cluster::Cluster;
 use crate::handover::{Handed, Purpose};
-use crate::listen::{self, Transport};
+use crate::http::{self, Router};
+use crate::listen::{self, SharePorts, Transport};
 use crate::listener::Listener;
 use crate::status::ListenerStatus;
-use crate::table::{Basis, Destination, Route, RouteShared, Table};
+use crate::table::{Basis, Destination, Route, RouteShared, Table, Terminated};
+use crate::tls::Certificates;
 use crate::worker::{Command, Shared, SocketId};
 
 /// With port 0 the name tells sockets apart.
@@ -32,21 +34,76 @@ pub(super) struct ListenerSet {
     cores: Cores,
     /// Of a predecessor, until the first plan has taken what it wants.
     inherited: HashMap<SocketKey, Vec<OwnedFd>>,
+    /// When a predecessor may listen on the same addresses.
+    share_ports: SharePorts,
     sockets: HashMap<SocketKey, Socket>,
     next_id: SocketId,
+    /// Those that plans name.
+    certificates: Arc<Certificates>,
     /// What outlives a change of a route, by listener and route.
     routes: HashMap<Name, HashMap<Arc<str>, Arc<RouteShared>>>,
 }
 
 impl ListenerSet {
-    pub(super) fn new(shared: Arc<Shared>, cores: Cores, handed: Vec<Handed>) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        cores: Cores,
+        handed: Vec<Handed>,
+        share_ports: SharePorts,
+    ) -> Self {
         let mut inherited: HashMap<SocketKey, Vec<OwnedFd>> = HashMap::new();
         for Handed { purpose, sockets } in handed {
             if let Purpose::Listener { protocol, bind, name } = purpose {
                 inherited.entry((protocol, bind, name)).or_default().extend(sockets);
             }
         }
-        Self { shared, cores, inherited, sockets: HashMap::new(), next_id: 0, routes: HashMap::new() }
+        Self {
+            shared,
+            cores,
+            inherited,
+            share_ports,
+            sockets: HashMap::new(),
+            next_id: 0,
+            certificates: Arc::default(),
+            routes: HashMap::new(),
+        }
+    }
+
+    /// Takes other certificates into use, for the connections to come.
+    pub(super) async fn renew(
+        &mut self,
+        certificates: Arc<Certificates>,
+        plan: &Plan,
+        clusters: &ClusterSet,
+    ) {
+        self.certificates = certificates;
+        let mut replaced = Vec::new();
+        for planned in plan.listeners.iter().filter(|listener| terminates(listener)) {
+            let key = key(planned);
+            let Some(socket) = self.sockets.get(&key) else { continue };
+            let (id, old) = (socket.id, Arc::clone(&socket.table));
+            if let Some(table) = self.compile_anew(planned, Arc::clone(&old.listener), clusters) {
+                self.cores.tell(|| Command::Update { id, table: Arc::clone(&table) });
+                self.sockets.insert(key, Socket { id, table });
+                replaced.push(old);
+            }
+        }
+        self.cores.sync().await;
+        drop(replaced);
+    }
+
+    /// The certificates that a plan names and nobody gave.
+    pub(super) fn missing_certificates(&self, plan: &Plan) -> Vec<(Name, Name)> {
+        let named = plan.listeners.iter().flat_map(|listener| {
+            let terminates = listener.actions().filter_map(|(_, action)| match action {
+                Action::Terminate(terminate) => Some(terminate),
+                _ => None,
+            });
+            terminates
+                .flat_map(|terminate| &terminate.certificates)
+                .map(|certificate| (listener.name.clone(), certificate.0.clone()))
+        });
+        named.filter(|(_, certificate)| !self.certificates.contains_key(certificate)).collect()
     }
 
     /// Makes what listens the same as the plan; says how each listener fares. `before` is what was said last.
@@ -153,7 +210,7 @@ impl ListenerSet {
         let count = self.cores.as_slice().len();
         let sockets = match self.inherited.remove(&key) {
             Some(inherited) => listen::adopt(transport, inherited, count)?,
-            None => listen::open(transport, bind, count)?,
+            None => listen::open(transport, bind, count, self.share_ports.now())?,
         };
         let address = sockets.first().map_or(Ok(bind), listen::address)?;
         let metrics = self.shared.metrics.listener(&planned.name.shared(), &label(address));
@@ -189,16 +246,19 @@ impl ListenerSet {
         basis: &Basis<'_>,
         clusters: &ClusterSet,
     ) -> Option<Arc<Table>> {
-        let (metrics, listener_name) = (&self.shared.metrics, Arc::clone(&listener.name));
-        let routes = self.routes.entry(planned.name.clone()).or_default();
-        let clusters = clusters.read();
-        let table = Table::compile(planned, listener, basis, |name, action, limit: Option<Limit>| {
-            let shared = routes
-                .entry(Arc::clone(name))
-                .or_insert_with(|| Arc::new(RouteShared::new(metrics.closes(&listener_name, name))));
-            let (name, shared) = (Arc::clone(name), Arc::clone(shared));
-            Some(Arc::new(Route { name, destination: destination(action, &clusters)?, limit, shared }))
-        });
+        let mut maker = Maker {
+            shared: &self.shared,
+            listener: Arc::clone(&listener.name),
+            routes: self.routes.entry(planned.name.clone()).or_default(),
+            clusters: &clusters.read(),
+            certificates: &self.certificates,
+        };
+        let table = Table::compile(
+            planned,
+            listener,
+            basis,
+            |name: &Arc<str>, action: &Action, limit: Option<Limit>| maker.route(name, action, limit),
+        );
         table.map(Arc::new)
     }
 
@@ -220,20 +280,56 @@ impl ListenerSet {
     }
 }
 
-/// Where an action sends connections; `None` if this engine can't execute it.
-fn destination(action: &Action, clusters: &HashMap<Name, Arc<Cluster>>) -> Option<Destination> {
-    let cluster = |name: &Name| clusters.get(name).cloned();
-    match action {
-        Action::Forward(targets) => match targets.as_slice() {
-            [only] => cluster(&only.cluster).map(Destination::Cluster),
-            several => {
-                let shares = several.iter().map(|target| Some((cluster(&target.cluster)?, target.weight)));
-                Some(Destination::Clusters(shares.collect::<Option<_>>()?))
-            }
-        },
-        Action::Refuse(refusal) => Some(Destination::Refuse(*refusal)),
-        Action::Terminate(_) => None,
+/// Makes the routes of a listener; nothing if this engine can't execute one.
+struct Maker<'a> {
+    shared: &'a Shared,
+    listener: Arc<str>,
+    /// What outlives a change.
+    routes: &'a mut HashMap<Arc<str>, Arc<RouteShared>>,
+    clusters: &'a HashMap<Name, Arc<Cluster>>,
+    certificates: &'a Certificates,
+}
+
+impl Maker<'_> {
+    fn route(&mut self, name: &Arc<str>, action: &Action, limit: Option<Limit>) -> Option<Arc<Route>> {
+        let destination = self.destination(name, action)?;
+        let closes = || self.shared.metrics.closes(&self.listener, name);
+        let shared =
+            self.routes.entry(Arc::clone(name)).or_insert_with(|| Arc::new(RouteShared::new(closes())));
+        let (name, shared) = (Arc::clone(name), Arc::clone(shared));
+        Some(Arc::new(Route { name, destination, limit, shared }))
     }
+
+    /// Where an action sends connections.
+    fn destination(&mut self, name: &str, action: &Action) -> Option<Destination> {
+        let cluster = |name: &Name| self.clusters.get(name).cloned();
+        match action {
+            Action::Forward(targets) => match targets.as_slice() {
+                [only] => cluster(&only.cluster).map(Destination::Cluster),
+                several => {
+                    let shares =
+                        several.iter().map(|target| Some((cluster(&target.cluster)?, target.weight)));
+                    Some(Destination::Clusters(shares.collect::<Option<_>>()?))
+                }
+            },
+            Action::Refuse(refusal) => Some(Destination::Refuse(*refusal)),
+            Action::Terminate(terminate) => {
+                let Then::Http(http) = &terminate.then else { return None };
+                let known = |name: &CertificateRef| self.certificates.get(&name.0).cloned();
+                let certificates: Vec<_> = terminate.certificates.iter().filter_map(known).collect();
+                let config = self.shared.tls.terminate(&certificates, &[b"http/1.1"])?;
+                let requests = Router::compile(http, |route| {
+                    let inner: Arc<str> = inner_name(name, &route.name).into();
+                    http::Route::compile(route, |action| self.route(&inner, action, None)).map(Arc::new)
+                })?;
+                Some(Destination::Terminate(Box::new(Terminated { config, requests })))
+            }
+        }
+    }
+}
+
+fn terminates(listener: &causeway_ir::Listener) -> bool {
+    listener.actions().any(|(_, action)| matches!(action, Action::Terminate(_)))
 }
 
 fn key(listener: &causeway_ir::Listener) -> SocketKey {

@@ -42,6 +42,7 @@ impl Collector for ClusterSeries {
         };
         let [envoy, ours] = ["envoy_cluster_name", "cluster"];
         count("envoy_cluster_upstream_cx", "Connections made to a cluster", envoy, |m| &m.total)?;
+        count("envoy_cluster_upstream_rq", "Requests sent to a cluster", envoy, |m| &m.requests)?;
         count("causeway_connect_failures", "Attempts to connect that failed", ours, |m| &m.connect_failures)?;
         let help = "Connections that the endpoint reset before it said a word";
         count("causeway_early_resets", help, ours, |m| &m.early_resets)?;

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use causeway_ir::{Limit, Refusal};
+use rustls::ServerConfig;
 
 use crate::balance;
 use crate::cluster::Cluster;
+use crate::http::{self, Router};
 use crate::metrics::{Active, Closes, HasActive};
 
 pub(crate) struct Route {
@@ -21,6 +23,13 @@ pub(crate) enum Destination {
     /// Several by weight; at least one has some.
     Clusters(Box<[(Arc<Cluster>, u32)]>),
     Refuse(Refusal),
+    Terminate(Box<Terminated>),
+}
+
+/// TLS that ends here, and the requests in it.
+pub(crate) struct Terminated {
+    pub(crate) config: Arc<ServerConfig>,
+    pub(crate) requests: Router<Arc<http::Route>>,
 }
 
 /// What outlives a change of the route.
@@ -47,6 +56,18 @@ impl Route {
                 by_weight(shares, balance::evenly(turn)).ok_or(Refusal::Close)
             }
             Destination::Refuse(refusal) => Err(*refusal),
+            // Requests have routes of their own.
+            Destination::Terminate(_) => Err(Refusal::Close),
+        }
+    }
+
+    /// Whether connections may go to this cluster.
+    pub(crate) fn leads_to(&self, cluster: &Cluster) -> bool {
+        let is_it = |found: &Arc<Cluster>| std::ptr::eq(Arc::as_ptr(found), cluster);
+        match &self.destination {
+            Destination::Cluster(found) => is_it(found),
+            Destination::Clusters(shares) => shares.iter().any(|(found, weight)| *weight > 0 && is_it(found)),
+            Destination::Refuse(_) | Destination::Terminate(_) => false,
         }
     }
 }

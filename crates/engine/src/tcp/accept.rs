@@ -59,7 +59,7 @@ pub(crate) async fn serve(listening: Rc<Listening>, table: CurrentTable, stop: S
             accepted = listening.accept() => accepted,
             () = stop.told.cancelled() => return,
         };
-        let admitted = accepted.and_then(|(client, peer)| admit(client, peer, &table, &worker));
+        let admitted = accepted.and_then(|(client, peer)| admit(client, peer, &table, &stop, &worker));
         if let Err(error) = admitted {
             worker.shared.metrics.accept_errors.inc();
             // A client that left while it waited is no reason to pause; missing descriptors are.
@@ -71,7 +71,13 @@ pub(crate) async fn serve(listening: Rc<Listening>, table: CurrentTable, stop: S
     }
 }
 
-fn admit(client: OwnedFd, peer: SocketAddr, table: &CurrentTable, worker: &Rc<Worker>) -> io::Result<()> {
+fn admit(
+    client: OwnedFd,
+    peer: SocketAddr,
+    table: &CurrentTable,
+    stop: &Stop,
+    worker: &Rc<Worker>,
+) -> io::Result<()> {
     let socket = Socket::new(client)?;
     let listener = Arc::clone(&table.borrow().listener);
     let permit = match listener.proxy_header(peer.ip()) {
@@ -81,11 +87,12 @@ fn admit(client: OwnedFd, peer: SocketAddr, table: &CurrentTable, worker: &Rc<Wo
     };
     match permit {
         Ok(permit) => {
-            let (table, worker) = (Rc::clone(table), Rc::clone(worker));
-            spawn_local(connection::handle(Downstream::Tcp(socket), peer, table, worker, permit));
+            let (table, stop, worker) = (Rc::clone(table), stop.clone(), Rc::clone(worker));
+            spawn_local(connection::handle(Downstream::Tcp(socket), peer, table, stop, worker, permit));
         }
         Err(reason) => {
             listener.metrics.closed.count(reason);
+            worker.shared.limits.tell(&listener.name, reason);
             socket.refuse();
         }
     }

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use causeway_ir::http::Scheme;
 use causeway_ir::{ProxyVersion, Refusal};
+use rustls::ServerConfig;
 use tokio::time::timeout;
 
 use super::downstream::Downstream;
@@ -16,13 +18,15 @@ use crate::clock;
 use crate::close_reason::CloseReason;
 use crate::cluster::{Cluster, Endpoint, State};
 use crate::connections::Entry;
+use crate::http;
 use crate::limits::FromSource;
 use crate::listener::{Listener, ProxyHeader};
 use crate::metrics::Held;
 use crate::permit::Permit;
 use crate::record::Record;
-use crate::table::{CurrentTable, Mode, Route, Table, Verdict};
-use crate::worker::Worker;
+use crate::table::{CurrentTable, Destination, Mode, Route, Table, Verdict, Within};
+use crate::tls::TlsStream;
+use crate::worker::{Stop, Worker};
 
 /// A connection that has its endpoint.
 struct Opened {
@@ -38,11 +42,31 @@ struct Opened {
     source: Option<FromSource>,
 }
 
+/// Where a connection goes.
+enum Found {
+    Cluster(Arc<Route>, Arc<Cluster>),
+    Terminated(Arc<ServerConfig>),
+}
+
+/// What an accepted connection turned out to carry.
+enum Carries {
+    Stream(Opened),
+    Requests {
+        /// What was read of them.
+        bytes: Vec<u8>,
+        /// With TLS that ends here.
+        tls: Option<Arc<ServerConfig>>,
+        /// Counts the client that a PROXY header named.
+        _source: Option<FromSource>,
+    },
+}
+
 /// Serves one accepted connection.
 pub(super) async fn handle(
     client: Downstream,
     peer: SocketAddr,
     table: CurrentTable,
+    stop: Stop,
     worker: Rc<Worker>,
     _permit: Permit,
 ) {
@@ -51,9 +75,33 @@ pub(super) async fn handle(
     // Boxed, so that an idle connection does not carry the room that opening takes.
     let opened = Box::pin(open(&client, peer, &table, &worker, &mut record)).await;
     let listener = Arc::clone(&table.borrow().listener);
-    drop(table);
+    if let Ok(Carries::Requests { bytes, tls, _source }) = opened {
+        let secured = tls.is_some();
+        let opened = match tls {
+            None => Ok((client, bytes)),
+            Some(config) => {
+                Box::pin(secure(client, config, &bytes, &worker)).await.map(|stream| (stream, Vec::new()))
+            }
+        };
+        let reason = match opened {
+            // They have their own lines in the log. Boxed, so that other connections do not carry the room they take.
+            Ok((client, bytes)) => {
+                let name = record.server_name.clone();
+                let within = if secured { Within::Tls(name) } else { Within::Clear };
+                Box::pin(serve(client, record.client, within, table, stop, &worker, bytes)).await
+            }
+            Err(reason) => {
+                record.close(reason, &listener, &worker.shared);
+                return;
+            }
+        };
+        listener.metrics.closed.count(reason);
+        return;
+    }
+    drop((table, stop));
     let reason = match opened {
-        Ok(opened) => carry(client, opened, &worker, &mut record).await,
+        Ok(Carries::Stream(opened)) => carry(client, opened, &worker, &mut record).await,
+        Ok(Carries::Requests { .. }) => CloseReason::Finished,
         Err(reason) => reason,
     };
     record.close(reason, &listener, &worker.shared);
@@ -65,9 +113,10 @@ async fn open(
     current: &CurrentTable,
     worker: &Worker,
     record: &mut Record,
-) -> Result<Opened, CloseReason> {
+) -> Result<Carries, CloseReason> {
     let wanted = wanted(&current.borrow(), peer)?;
-    let opening = if wanted.nothing() { Opening::default() } else { read(client, wanted, worker).await? };
+    let opening =
+        if wanted.nothing() { Opening::default() } else { read(client, peer, wanted, worker).await? };
     record.handshake = clock::woken() - record.started;
 
     let table = Arc::clone(&current.borrow());
@@ -78,11 +127,25 @@ async fn open(
         if !table.listener.allows(client.ip()) {
             return Err(CloseReason::SourceNotAllowed);
         }
-        source = worker.shared.limits.enter(client.ip())?;
+        source = Some(worker.shared.limits.enter(client.ip())?);
     }
     let Opening { addresses, bytes, greeting } = opening;
-    let (route, cluster) = match find(&table.mode, greeting, record) {
-        Ok(found) => found,
+    if matches!(table.mode, Mode::Http(_)) {
+        return Ok(Carries::Requests { bytes, tls: None, _source: source });
+    }
+    let found = find(&table.mode, greeting, record).and_then(|route| {
+        if let Destination::Terminate(terminated) = &route.destination {
+            return Ok(Found::Terminated(Arc::clone(&terminated.config)));
+        }
+        let cluster = Arc::clone(route.cluster().map_err(|refusal| (CloseReason::Refused, refusal))?);
+        record.cluster = Some(Arc::clone(&cluster));
+        Ok(Found::Cluster(route, cluster))
+    });
+    let (route, cluster) = match found {
+        Ok(Found::Terminated(config)) => {
+            return Ok(Carries::Requests { bytes, tls: Some(config), _source: source });
+        }
+        Ok(Found::Cluster(route, cluster)) => (route, cluster),
         Err((reason, refusal)) => {
             if refusal == Refusal::Alert {
                 client.socket().send_now_and_end(&client_hello::alert_unrecognized_name());
@@ -121,7 +184,45 @@ async fn open(
     cluster.metrics.total.inc();
     endpoint.total.inc();
     let idle_limit = state.settings.idle_limit;
-    Ok(Opened { server, head, listener, route, cluster, endpoint: Held::new(endpoint), idle_limit, source })
+    let endpoint = Held::new(endpoint);
+    Ok(Carries::Stream(Opened { server, head, listener, route, cluster, endpoint, idle_limit, source }))
+}
+
+/// Ends the TLS of a client.
+async fn secure(
+    client: Downstream,
+    config: Arc<ServerConfig>,
+    bytes: &[u8],
+    worker: &Worker,
+) -> Result<Downstream, CloseReason> {
+    let accepting = TlsStream::accept(client.into_socket(), config, bytes);
+    let accepted = timeout(worker.shared.limits.handshake_timeout(), accepting).await;
+    clock::wake();
+    match accepted {
+        Ok(Ok(stream)) => Ok(Downstream::Tls(Box::new(stream))),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "a TLS handshake failed");
+            Err(CloseReason::TlsFailed)
+        }
+        Err(_) => Err(CloseReason::HandshakeTimeout),
+    }
+}
+
+/// Serves requests.
+async fn serve(
+    stream: Downstream,
+    client: SocketAddr,
+    within: Within,
+    table: CurrentTable,
+    stop: Stop,
+    worker: &Rc<Worker>,
+    bytes: Vec<u8>,
+) -> CloseReason {
+    let port = table.borrow().listener.address.port();
+    let scheme = if matches!(within, Within::Clear) { Scheme::Http } else { Scheme::Https };
+    let client = http::Client::new(client, scheme, port);
+    let worker = Rc::clone(worker);
+    http::Connection { stream, client, within, table, stop, worker }.serve(bytes).await
 }
 
 /// What a listener has to read of a peer's connection before it knows its way.
@@ -135,7 +236,12 @@ fn wanted(table: &Table, peer: SocketAddr) -> Result<Wanted, CloseReason> {
 }
 
 /// Reads the opening of a connection.
-async fn read(client: &Downstream, wanted: Wanted, worker: &Worker) -> Result<Opening, CloseReason> {
+async fn read(
+    client: &Downstream,
+    peer: SocketAddr,
+    wanted: Wanted,
+    worker: &Worker,
+) -> Result<Opening, CloseReason> {
     let mut reader = Reader::new(wanted);
     let socket = client.socket();
     // Most clients have said it all by the time they are accepted.
@@ -150,6 +256,11 @@ async fn read(client: &Downstream, wanted: Wanted, worker: &Worker) -> Result<Op
     if let Some(opening) = first {
         return Ok(opening);
     }
+    let limits = &worker.shared.limits;
+    let mut room = limits.handshake(peer.ip()).ok_or(CloseReason::HandshakeLimit)?;
+    if !room.grow_to(reader.kept()) {
+        return Err(CloseReason::HandshakeLimit);
+    }
     let reading = poll_fn(|cx| {
         clock::wake();
         loop {
@@ -157,23 +268,18 @@ async fn read(client: &Downstream, wanted: Wanted, worker: &Worker) -> Result<Op
             let received = std::task::ready!(socket.poll_receive(cx, &mut buffer));
             let Ok(received) = received else { return Err(CloseReason::ClientReset).into() };
             match reader.feed(&buffer[..received.count]) {
-                Ok(None) => {}
+                Ok(None) if room.grow_to(reader.kept()) => {}
+                Ok(None) => return Err(CloseReason::HandshakeLimit).into(),
                 Ok(Some(opening)) => return Ok(opening).into(),
                 Err(reason) => return Err(reason).into(),
             }
         }
     });
-    timeout(worker.shared.limits.handshake_timeout(), reading)
-        .await
-        .map_err(|_| CloseReason::HandshakeTimeout)?
+    timeout(limits.handshake_timeout(), reading).await.map_err(|_| CloseReason::HandshakeTimeout)?
 }
 
 /// Finds the way of a connection, and notes the server name it asked for.
-fn find(
-    mode: &Mode,
-    greeting: Greeting,
-    record: &mut Record,
-) -> Result<(Arc<Route>, Arc<Cluster>), (CloseReason, Refusal)> {
+fn find(mode: &Mode, greeting: Greeting, record: &mut Record) -> Result<Arc<Route>, (CloseReason, Refusal)> {
     let verdict = match (mode, greeting) {
         (Mode::Plain(route), _) => Verdict::Route(Arc::clone(route)),
         (Mode::Tls(names), Greeting::Tls { server_name }) => {
@@ -181,6 +287,8 @@ fn find(
             names.find(record.server_name.as_deref())
         }
         (Mode::Tls(names), Greeting::Plaintext | Greeting::Unread) => names.plaintext(),
+        // Carries requests, which have routes of their own.
+        (Mode::Http(_), _) => Verdict::Refuse(CloseReason::Refused, Refusal::Close),
     };
     let route = match verdict {
         Verdict::Route(route) => route,
@@ -191,10 +299,7 @@ fn find(
         // Its listener is gone, and its time to drain is over.
         return Err((CloseReason::Drained, Refusal::Close));
     }
-    let cluster = route.cluster().map_err(|refusal| (CloseReason::Refused, refusal))?;
-    record.cluster = Some(Arc::clone(cluster));
-    let cluster = Arc::clone(cluster);
-    Ok((route, cluster))
+    Ok(route)
 }
 
 /// Connects to an endpoint; nothing was sent yet, so a failure is tried again elsewhere.

@@ -23,7 +23,7 @@ pub(crate) use pipe::Pipes;
 ///
 /// # Cancellation
 /// Dropping the future loses what was read and not yet sent; the connection has to be closed.
-pub(super) async fn both(
+pub(crate) async fn both(
     client: &Downstream,
     server: &Upstream,
     head: Vec<u8>,

@@ -53,6 +53,11 @@ impl Reader {
         Self { wanted, opening: Opening::default(), hello: client_hello::Parser::default() }
     }
 
+    /// How many bytes it keeps until the opening is complete.
+    pub(super) fn kept(&self) -> u64 {
+        self.opening.bytes.capacity() as u64
+    }
+
     /// Takes the next bytes; the opening once it is complete, and not twice.
     ///
     /// # Errors
@@ -145,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_header_and_a_hello_in_pieces_of_any_size_are_the_same() {
-        let all = [FROM, &causeway_ir::probe_hello::bytes()[..], b"more"].concat();
+        let all = [FROM, &causeway_ir::probe_hello::bytes(None)[..], b"more"].concat();
         let wanted = Wanted { proxy_header: true, client_hello: true };
         for size in [1, 2, 7, FROM.len(), FROM.len() + 1, all.len() - 4] {
             let mut reader = Reader::new(wanted);

@@ -2,16 +2,17 @@
 //! own streams keep to themselves: the end is noticed with the last bytes and passed on with them.
 
 use std::future::Future;
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use causeway_base::socket::unacknowledged;
 use causeway_ir::Keepalive;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, sockopt};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, sockopt};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
 
@@ -39,7 +40,7 @@ impl Socket {
     }
 
     /// Waits until a connect that was begun has succeeded or failed.
-    pub(super) async fn connected(&self) -> io::Result<()> {
+    pub(crate) async fn connected(&self) -> io::Result<()> {
         // The event tells success from failure; only a failure has to be asked for its reason.
         if self.io.writable().await?.ready().is_write_closed()
             && let Err(error) = sockopt::socket_error(&self.io)?
@@ -50,7 +51,7 @@ impl Socket {
     }
 
     /// Receives what is there now, without waiting for the runtime to learn of it; `None` if nothing is.
-    pub(super) fn receive_now(&self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
+    pub(crate) fn receive_now(&self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         match rustix::net::recv(&self.io, buffer, RecvFlags::empty()) {
             Ok((_, count)) => Ok(Some(Received { count, ended: count == 0 })),
             Err(Errno::AGAIN | Errno::INTR) => Ok(None),
@@ -59,14 +60,14 @@ impl Socket {
     }
 
     /// Sends what fits at once, without waiting for the runtime to learn that it does, and ends this side.
-    pub(super) fn send_now_and_end(&self, bytes: &[u8]) {
+    pub(crate) fn send_now_and_end(&self, bytes: &[u8]) {
         // The peer may be gone, which is as good.
         let _ = rustix::net::send(&self.io, bytes, SendFlags::NOSIGNAL | SendFlags::MORE);
         self.end();
     }
 
     /// Receives once.
-    pub(super) fn poll_receive(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Received>> {
+    pub(crate) fn poll_receive(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Received>> {
         loop {
             let mut ready = ready!(self.io.poll_read_ready(cx))?;
             // Known before reading: then nothing can come after what a short read leaves.
@@ -117,13 +118,37 @@ impl Socket {
     }
 
     /// Sends what fits. With `last` the bytes wait a moment for [`Self::end`], or for the close, to go with them.
-    pub(super) fn try_send(&self, bytes: &[u8], last: bool) -> io::Result<usize> {
+    pub(crate) fn try_send(&self, bytes: &[u8], last: bool) -> io::Result<usize> {
         let flags = if last { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL };
         self.io.try_io(Interest::WRITABLE, |socket| Ok(rustix::net::send(socket, bytes, flags)?))
     }
 
+    /// Sends what fits of two pieces.
+    pub(crate) fn try_send_two(&self, first: &[u8], second: &[u8]) -> io::Result<usize> {
+        if second.is_empty() {
+            return self.try_send(first, false);
+        }
+        self.try_send_pieces(&[IoSlice::new(first), IoSlice::new(second)])
+    }
+
+    /// Sends what fits of several pieces.
+    pub(crate) fn try_send_pieces(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.io.try_io(Interest::WRITABLE, |socket| {
+            let mut nothing = SendAncillaryBuffer::default();
+            Ok(rustix::net::sendmsg(socket, pieces, &mut nothing, SendFlags::NOSIGNAL)?)
+        })
+    }
+
+    /// Whether the peer has said nothing that was not received, nor ended; asks the kernel only if it told of something.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let peeked = self.io.try_io(Interest::READABLE, |socket| {
+            Ok(rustix::net::recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT).map(drop)?)
+        });
+        peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
     /// Works on the socket if it is ready for that.
-    pub(super) fn try_io<T>(
+    pub(crate) fn try_io<T>(
         &self,
         interest: Interest,
         work: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
@@ -131,38 +156,38 @@ impl Socket {
         self.io.try_io(interest, |socket| work(socket.as_fd()))
     }
 
-    pub(super) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.io.poll_read_ready(cx).map_ok(drop)
     }
 
-    pub(super) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.io.poll_write_ready(cx).map_ok(drop)
     }
 
     /// Tells the peer that nothing more comes.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         // An error means that the peer is gone; the other direction reports how.
         let _ = rustix::net::shutdown(&self.io, Shutdown::Write);
     }
 
     /// Whether the peer has reset the connection.
-    pub(super) fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         !matches!(sockopt::socket_error(&self.io), Ok(Ok(())))
     }
 
     /// Sends small writes at once instead of gathering them.
-    pub(super) fn send_without_delay(&self) {
+    pub(crate) fn send_without_delay(&self) {
         // A failure means that the connection is gone already.
         let _ = sockopt::set_tcp_nodelay(&self.io, true);
     }
 
     /// The address that the peer connected to.
-    pub(super) fn local_address(&self) -> Option<SocketAddr> {
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
         rustix::net::getsockname(&self.io).ok()?.try_into().ok()
     }
 
     /// Has the kernel ask now and then whether the peer is still there; one that is gone is noticed by the next read.
-    pub(super) fn keep_alive(&self, keepalive: &Keepalive) {
+    pub(crate) fn keep_alive(&self, keepalive: &Keepalive) {
         if keepalive.time.is_zero() {
             return;
         }
@@ -178,33 +203,22 @@ impl Socket {
     }
 
     /// Closes at once: the peer gets a reset and no state stays behind.
-    pub(super) fn refuse(self) {
+    pub(crate) fn refuse(self) {
         // A failure means that the connection is gone already.
         let _ = sockopt::set_socket_linger(&self.io, Some(Duration::ZERO));
     }
 
     /// Ends with a reset, but only once everything sent has arrived: a reset drops what still waits to be sent.
-    pub(super) async fn reset(self) {
+    pub(crate) async fn reset(self) {
         const STEP: Duration = Duration::from_millis(10);
         const PATIENCE: u32 = 200;
         for _ in 0..PATIENCE {
-            if self.unsent() == 0 {
+            if unacknowledged(&self.io) == 0 {
                 break;
             }
             tokio::time::sleep(STEP).await;
         }
         self.refuse();
-    }
-
-    /// Bytes that the peer has not acknowledged.
-    #[expect(unsafe_code, reason = "rustix has no function for this ioctl")]
-    fn unsent(&self) -> i32 {
-        const SIOCOUTQ: rustix::ioctl::Opcode = 0x5411;
-        // SAFETY: SIOCOUTQ on a socket writes one int and nothing else.
-        unsafe {
-            let question = rustix::ioctl::Getter::<SIOCOUTQ, i32>::new();
-            rustix::ioctl::ioctl(&self.io, question).unwrap_or(0)
-        }
     }
 }
 

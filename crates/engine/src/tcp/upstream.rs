@@ -39,13 +39,13 @@ impl Upstream {
     }
 
     /// The kernel's socket below.
-    pub(super) fn socket(&self) -> &Socket {
+    pub(crate) fn socket(&self) -> &Socket {
         match self {
             Self::Tcp(socket) | Self::Unix(socket) => socket,
         }
     }
 
-    pub(super) fn into_socket(self) -> Socket {
+    pub(crate) fn into_socket(self) -> Socket {
         match self {
             Self::Tcp(socket) | Self::Unix(socket) => socket,
         }

@@ -76,11 +76,13 @@ impl Session {
         Ok(Self { upstream, entry, up: Cell::new(0), down: Cell::new(0) })
     }
 
-    /// Whether its endpoint is still the one to send to: in the plan, and healthy unless no other is.
-    pub(super) fn is_fit(&self) -> bool {
-        let endpoint = &self.entry.endpoint;
-        let better = || self.entry.cluster.state().has_better_than(endpoint, clock::woken());
-        endpoint.is_serving() && (endpoint.is_healthy() || !better())
+    /// Whether its endpoint is still the one to send to: in a cluster that the route leads to, and healthy unless no
+    /// other is.
+    pub(super) fn is_fit(&self, table: &Table) -> bool {
+        let (cluster, endpoint) = (&self.entry.cluster, &self.entry.endpoint);
+        let leads_there = matches!(&table.mode, Mode::Plain(route) if route.leads_to(cluster));
+        let better = || cluster.state().has_better_than(endpoint, clock::woken());
+        leads_there && endpoint.is_serving() && (endpoint.is_healthy() || !better())
     }
 
     /// Sends what the client said.

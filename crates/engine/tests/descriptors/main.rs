@@ -5,13 +5,11 @@ use std::fs::File;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use causeway_engine::{Engine, Handle, Options};
+use causeway_testkit::eventually;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::watch;
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Opens files until there are no descriptors left.
 fn take_all() -> Vec<File> {
@@ -43,11 +41,7 @@ async fn a_connect_without_descriptors_is_not_the_endpoints_fault() {
     // One for the client and one for the engine to accept it with; none to connect with.
     taken.truncate(taken.len() - 2);
     let mut client = TcpStream::connect(address).unwrap();
-    let deadline = Instant::now() + PATIENCE;
-    while failures(&handle) == 0 {
-        assert!(Instant::now() < deadline, "the engine never tried to connect");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    eventually("the engine has tried to connect", async || failures(&handle) > 0).await;
     assert!(!handle.clusters()[0].endpoints[0].ejected);
     drop(taken);
     let heard = tokio::task::spawn_blocking(move || client.read(&mut [0])).await.unwrap();

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use causeway_ir::{Action, Cluster, Endpoint, Listener, Pattern, TlsRoute};
+use causeway_engine::{Engine, Options, SharePorts};
+use causeway_ir::{Action, Cluster, Endpoint, Listener, Pattern, Plan, TlsRoute};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 use crate::support::{
     Backend, PATIENCE, Running, forward_to, hello, name, plain_plan, read_all, tls_plan, tls_routes,
@@ -115,11 +117,12 @@ async fn a_bad_plan_changes_nothing_and_says_why() {
 async fn a_plan_that_asks_for_more_than_the_engine_does_is_refused_with_words() {
     let backend = Backend::named("").await;
     let mut running = Running::start(&plain_plan(&[backend.address], "")).await;
-    let http = serde_saphyr::from_str("{http: {routes: []}}").unwrap();
+    let route = "{name: r, filters: [{requestHeaders: {remove: [host]}}], action: {forward: c}}";
+    let http = serde_saphyr::from_str(&format!("{{http: {{routes: [{route}]}}}}")).unwrap();
     running.change(|plan| plan.listeners[0].protocol = http).await;
     let (_, problems) = running.handle.status().refused.unwrap();
-    assert_eq!(problems[0].path, "listeners[0].protocol.http");
-    assert!(problems[0].message.contains("does not speak HTTP yet"), "{problems:?}");
+    assert_eq!(problems[0].path, "listeners[0].protocol.http.routes[0].filters[0].requestHeaders");
+    assert!(problems[0].message.contains("this engine writes Host"), "{problems:?}");
     assert_eq!(running.ask("in", b"on").await, b"on");
     running.stop().await;
 }
@@ -188,4 +191,37 @@ async fn a_hundred_thousand_names_are_found_and_changed() {
         assert_eq!(running.ask("in", &hello).await, hello, "{name}");
     }
     running.stop().await;
+}
+
+/// A process that took over from another may open listeners long after that one has ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_port_is_shared_with_a_predecessor_and_with_nobody_else() {
+    let backend = Backend::named("hi").await;
+    let other = Running::start(&plain_plan(&[backend.address], "")).await;
+    let taken = other.address("in").to_string();
+    let listens_at = |at: &str| -> Arc<Plan> {
+        let text = plain_plan(&[backend.address], "").replace("127.0.0.1:0", at);
+        Arc::new(serde_saphyr::from_str(&text).unwrap())
+    };
+    let is_there = Arc::new(AtomicBool::new(true));
+    let asked = Arc::clone(&is_there);
+    let share_ports = SharePorts::when(move || asked.load(Relaxed));
+    let mut plan = listens_at(&taken);
+    let (plan_tx, plan_rx) = watch::channel(Some(Arc::clone(&plan)));
+    let options = Options { workers: 1, share_ports, ..Options::default() };
+    let engine = Engine::start(plan_rx, &options).unwrap();
+    let handle = engine.handle();
+    assert!(handle.settled(&plan).await);
+    assert!(handle.status().address("in").is_some(), "beside its predecessor");
+    is_there.store(false, Relaxed);
+    for at in ["127.0.0.1:0", &taken] {
+        plan = listens_at(at);
+        plan_tx.send_replace(Some(Arc::clone(&plan)));
+        assert!(handle.settled(&plan).await);
+    }
+    let status = handle.status();
+    let error = status.listeners[0].error.as_deref().unwrap_or_default();
+    assert!(error.contains("another process listens there"), "{status:?}");
+    engine.shutdown().await;
+    other.stop().await;
 }

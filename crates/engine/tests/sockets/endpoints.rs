@@ -1,5 +1,8 @@
 //! Failing, changing and checked endpoints.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
+
 use causeway_ir::Endpoint;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -78,6 +81,68 @@ async fn a_tls_check_wants_tls() {
     let check = "  healthCheck: {kind: tls, interval: 20ms, unhealthyAfter: 1}\n";
     let running = Running::start(&plain_plan(&[plain.address], check)).await;
     eventually("found down", || !running.handle.clusters()[0].endpoints[0].healthy).await;
+    running.stop().await;
+}
+
+/// A server that has a certificate for one name, and none for who asks for no name or another.
+async fn strict(name: &str) -> (SocketAddr, tokio::task::JoinHandle<()>) {
+    let issued = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(issued.signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let certified =
+        rustls::sign::CertifiedKey::from_der(vec![issued.cert.der().clone()], key, &provider).unwrap();
+    let mut certificates = rustls::server::ResolvesServerCertUsingSni::new();
+    certificates.add(name, certified).unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(certificates));
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move { acceptor.accept(stream).await.map(drop) });
+        }
+    });
+    (address, serving)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tls_check_asks_a_strict_server_for_its_name() {
+    let (address, serving) = strict("app.test").await;
+    let check = "  healthCheck: {kind: tls, serverName: app.test, interval: 20ms, unhealthyAfter: 1, healthyAfter: 1}\n";
+    let mut running = Running::start(&plain_plan(&[address], check)).await;
+    let healthy = |running: &Running| running.handle.clusters()[0].endpoints[0].healthy;
+    running.change(|plan| plan.clusters[0].health_check.as_mut().unwrap().server_name = None).await;
+    eventually("found down without a name", || !healthy(&running)).await;
+    let name = Some(crate::support::name("app.test"));
+    running.change(|plan| plan.clusters[0].health_check.as_mut().unwrap().server_name = name).await;
+    eventually("found up with it", || healthy(&running)).await;
+    serving.abort();
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_comes_back_without_its_check_is_tried_again() {
+    let check = "  healthCheck: {kind: tcp, interval: 20ms, unhealthyAfter: 1}\ndrainTimeout: 1h\n";
+    let mut running = Running::start(&plain_plan(&[nobody().await], check)).await;
+    let healthy = |running: &Running| running.handle.clusters()[0].endpoints[0].healthy;
+    eventually("found down", || !healthy(&running)).await;
+    let whole = running.plan.clone();
+    running
+        .change(|plan| *plan = causeway_ir::Plan { drain_timeout: plan.drain_timeout, ..Default::default() })
+        .await;
+    running
+        .change(|plan| {
+            *plan = whole;
+            plan.clusters[0].health_check = None;
+        })
+        .await;
+    assert!(healthy(&running), "nothing would ever find it healthy again");
     running.stop().await;
 }
 

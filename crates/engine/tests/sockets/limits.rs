@@ -1,7 +1,7 @@
 //! At a limit: refused at once, counted, and others unharmed.
 
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::{Backend, PATIENCE, Running, plain_plan};
 
@@ -56,6 +56,23 @@ async fn new_connections_beyond_the_rate_are_refused() {
     }
     let refused = running.metric(&["causeway_connections_closed_total", "rateLimit"]);
     assert!(taken >= 3 && refused > 0 && taken + refused == 40, "{taken} taken, {refused} refused");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strangers_do_not_use_up_the_rate_of_those_who_may_come() {
+    let backend = Backend::named("hi").await;
+    let plan = plain_plan(&[backend.address], "limits: {newConnectionsPerSecond: 3}\n")
+        .replace("protocol:", "allowedSources: [127.0.0.1/32], protocol:");
+    let running = Running::start(&plan).await;
+    for _ in 0..40 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        // Refused, perhaps before the connect is seen to succeed.
+        drop(socket.connect(running.address("in")).await);
+    }
+    running.closed("sourceNotAllowed", 40).await;
+    assert!(greeted(&running).await.is_some());
     running.stop().await;
 }
 

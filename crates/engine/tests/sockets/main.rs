@@ -5,6 +5,7 @@ mod abuse;
 mod changes;
 mod copying;
 mod endpoints;
+mod http;
 mod limits;
 mod observing;
 mod proxy_header;

@@ -204,3 +204,53 @@ async fn targets_share_by_weight_and_a_route_may_refuse() {
     running.closed("refused", 1).await;
     running.stop().await;
 }
+
+/// A hello of this many bytes that asks for a name, in records as large as they may be. An extension of this kind fills it.
+fn padded_hello(name: &str, size: usize, kind: u8) -> Vec<u8> {
+    let sized = |body: Vec<u8>| [(body.len() as u16).to_be_bytes().to_vec(), body].concat();
+    let names = sized(sized([vec![0], sized(name.as_bytes().to_vec())].concat()));
+    let fixed = [vec![3, 3], vec![7; 32], vec![0], vec![0, 2, 0x13, 1], vec![1, 0]].concat();
+    let used = 4 + fixed.len() + 2 + 2 + names.len() + 2 + 2;
+    let padding = if kind == ALPN { protocols(size - used) } else { vec![0; size - used] };
+    let extensions = sized([vec![0, 0], names, vec![0, kind], sized(padding)].concat());
+    let body = [fixed, extensions].concat();
+    let length = (body.len() as u32).to_be_bytes();
+    let message = [&[1], &length[1..], &body].concat();
+    assert_eq!(message.len(), size);
+    message.chunks(1 << 14).flat_map(|piece| [vec![22, 3, 1], sized(piece.to_vec())].concat()).collect()
+}
+
+const PADDING: u8 = 21;
+const ALPN: u8 = 16;
+
+/// A list of this many bytes, of names as long as they may be.
+fn protocols(size: usize) -> Vec<u8> {
+    let mut list = ((size - 2) as u16).to_be_bytes().to_vec();
+    while list.len() < size {
+        // None may be empty.
+        let left = size - list.len();
+        let length = if left == 257 { 100 } else { left.min(256) - 1 };
+        list.push(length as u8);
+        list.extend(vec![b'a'; length]);
+    }
+    list
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hellos_of_up_to_64_kib_pass_in_any_pieces() {
+    let (running, _backends) = start("", "").await;
+    let sizes = [20_000, 32 << 10, 33_000, 40_000, 50_000, 60_000, 64 << 10];
+    for (size, kind) in sizes.into_iter().flat_map(|size| [(size, PADDING), (size, ALPN)]) {
+        let hello = padded_hello("one.test", size, kind);
+        assert_eq!(running.ask("in", &hello).await, answer("one", &hello), "{size} at once");
+        let mut stream = running.connect("in").await;
+        for piece in hello.chunks(9_000) {
+            stream.write_all(piece).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        stream.shutdown().await.unwrap();
+        assert_eq!(read_all(&mut stream).await, answer("one", &hello), "{size} in pieces");
+    }
+    assert_eq!(running.metric(&["causeway_connections_closed_total", "invalidHello"]), 0);
+    running.stop().await;
+}

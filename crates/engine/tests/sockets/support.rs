@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_engine::{AccessLog, Engine, Handle, Options};
+use causeway_engine::handover::Handed;
+use causeway_engine::{AccessLog, Certificates, Engine, Handle, Options};
 use causeway_ir::{Action, Name, Plan, Protocol, TlsRoute};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -32,14 +33,35 @@ impl Running {
     }
 
     pub(crate) async fn of(plan: Plan, access_log: AccessLog) -> Self {
-        let shared = Arc::new(plan.clone());
-        let (plan_tx, plan_rx) = watch::channel(Some(Arc::clone(&shared)));
-        let engine = Engine::start(plan_rx, &Options { workers: 2, access_log }).unwrap();
-        let handle = engine.handle();
-        assert!(handle.settled(&shared).await);
-        let running = Self { plan, plan_tx, engine, handle };
+        Self::heir(plan, access_log, Vec::new()).await
+    }
+
+    /// Starts an engine with the sockets of another.
+    pub(crate) async fn heir(plan: Plan, access_log: AccessLog, inherited: Vec<Handed>) -> Self {
+        let options = Options { access_log, ..Options::default() };
+        let running = Self::run(plan, options, inherited).await;
         assert_eq!(running.handle.status().missing(), Vec::<String>::new());
         running
+    }
+
+    /// Starts an engine that has certificates, perhaps not all.
+    pub(crate) async fn with_certificates(
+        plan: Plan,
+        access_log: AccessLog,
+        certificates_rx: watch::Receiver<Arc<Certificates>>,
+    ) -> Self {
+        let options = Options { access_log, certificates: Some(certificates_rx), ..Options::default() };
+        Self::run(plan, options, Vec::new()).await
+    }
+
+    async fn run(plan: Plan, options: Options, inherited: Vec<Handed>) -> Self {
+        let shared = Arc::new(plan.clone());
+        let (plan_tx, plan_rx) = watch::channel(Some(Arc::clone(&shared)));
+        let options = Options { workers: 2, ..options };
+        let engine = Engine::start_with(plan_rx, &options, inherited).unwrap();
+        let handle = engine.handle();
+        assert!(handle.settled(&shared).await);
+        Self { plan, plan_tx, engine, handle }
     }
 
     /// Changes the plan and waits until that is done.
@@ -174,7 +196,9 @@ pub(crate) fn tls_routes(plan: &mut Plan) -> &mut Vec<TlsRoute> {
 
 /// Sends the plain route of the first listener elsewhere.
 pub(crate) fn forward_to(plan: &mut Plan, cluster: &str) {
-    let Protocol::Tcp(route) = &mut plan.listeners[0].protocol else { panic!("no plain listener") };
+    let (Protocol::Tcp(route) | Protocol::Udp(route)) = &mut plan.listeners[0].protocol else {
+        panic!("no plain listener")
+    };
     route.action = Action::forward(name(cluster));
 }
 

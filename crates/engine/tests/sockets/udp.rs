@@ -1,11 +1,13 @@
 //! Datagrams and their sessions.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
+use causeway_engine::AccessLog;
 use causeway_ir::Endpoint;
+use tokio::io::AsyncReadExt as _;
 use tokio::net::UdpSocket;
 
-use crate::support::{PATIENCE, Running, eventually};
+use crate::support::{Backend, PATIENCE, Running, eventually, forward_to, name};
 
 /// A server that sends each datagram back.
 async fn echo() -> (SocketAddr, tokio::task::JoinHandle<()>) {
@@ -40,6 +42,35 @@ async fn client(running: &Running) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     socket.connect(running.address("in")).await.unwrap();
     socket
+}
+
+/// Whoever makes sources up has as many as he likes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_from_everywhere_leaves_room_for_connections() {
+    let (endpoint, server) = echo().await;
+    let backend = Backend::named("hi").await;
+    let both = plan(endpoint, "60s")
+        .replace(
+            "}]\n",
+            "}, {name: tcp, bind: '127.0.0.1:0', protocol: {tcp: {name: t, action: {forward: d}}}}]\n",
+        )
+        .replace(
+            "clusters: [",
+            &format!("clusters: [{{name: d, endpoints: [{{address: '{}'}}]}}, ", backend.address),
+        );
+    let running = Running::start(&(both + "\nlimits: {connections: 20}\n")).await;
+    for last in 2..42u8 {
+        let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, last), 0)).await.unwrap();
+        socket.send_to(b"flood", running.address("in")).await.unwrap();
+    }
+    running.closed("connectionLimit", 30).await;
+    let mut greeting = [0; 2];
+    let mut stream = running.connect("tcp").await;
+    tokio::time::timeout(PATIENCE, stream.read_exact(&mut greeting)).await.unwrap().unwrap();
+    assert_eq!(greeting, *b"hi");
+    drop(stream);
+    server.abort();
+    running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -120,6 +151,26 @@ async fn a_session_leaves_an_endpoint_that_left_the_plan() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_leaves_a_cluster_that_its_route_left() {
+    let ((one, first), (two, second)) = (says(b"one").await, says(b"two").await);
+    let mut running = Running::start(&plan(one, "1h")).await;
+    let client = client(&running).await;
+    assert_eq!(ask(&client, b"who?").await, b"one");
+    // The route keeps its name, and the old cluster has its time to drain.
+    running
+        .change(|plan| {
+            plan.clusters[0].name = name("other");
+            plan.clusters[0].endpoints = vec![Endpoint::new(two)];
+            forward_to(plan, "other");
+        })
+        .await;
+    assert_eq!(ask(&client, b"who?").await, b"two");
+    first.abort();
+    second.abort();
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_leaves_an_endpoint_that_is_found_unhealthy_unless_all_are() {
     let ((one, first), (two, second)) = (says(b"one").await, says(b"two").await);
     let check = "healthCheck: {kind: tcp, interval: 20ms, unhealthyAfter: 1, healthyAfter: 1}, endpoints:";
@@ -139,4 +190,31 @@ async fn a_session_leaves_an_endpoint_that_is_found_unhealthy_unless_all_are() {
     first.abort();
     second.abort();
     running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_successor_gets_every_datagram_while_the_predecessor_still_runs() {
+    let (endpoint, server) = echo().await;
+    let old = Running::start(&plan(endpoint, "5s")).await;
+    let clients = [client(&old).await, client(&old).await, client(&old).await];
+    for client in &clients {
+        assert_eq!(ask(client, b"before").await, b"before");
+    }
+    let handed = old.handle.sockets().await;
+    let purposes: Vec<_> = handed.iter().map(|handed| handed.purpose.clone()).collect();
+    let new = Running::heir(old.plan.clone(), AccessLog::Off, handed).await;
+    old.handle.leave_datagrams(&purposes);
+    let begun = || old.metric(&["envoy_cluster_upstream_cx_total{"]);
+    // Answered behind the command, so that the old one hears no more.
+    drop(old.handle.sockets().await);
+    for round in 0..20u8 {
+        for client in &clients {
+            assert_eq!(ask(client, &[round]).await, [round]);
+        }
+    }
+    assert_eq!(begun(), 3, "no session was begun there again");
+    assert_eq!(new.metric(&["envoy_cluster_upstream_cx_total{"]), 3);
+    server.abort();
+    old.stop().await;
+    new.stop().await;
 }

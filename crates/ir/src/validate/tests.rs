@@ -135,6 +135,36 @@ fn warns_of_wildcards_within_wildcards() {
 }
 
 #[test]
+fn warns_of_networks_that_are_written_as_an_address() {
+    let text = "listeners: [{name: a, bind: '127.0.0.1:1', allowedSources: [10.1.2.3/8, 10.0.0.0/8, 10.1.2.3/32], \
+                acceptProxyProtocol: {from: ['fd00::1/8']}, protocol: {tcp: {name: r, action: {refuse: close}}}}]";
+    let plan: Plan = serde_saphyr::from_str(text).unwrap();
+    let warnings: Vec<_> = plan.warnings().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        [
+            "listeners[0].allowedSources[0]: 10.1.2.3/8 is all of 10.0.0.0/8: write that, or 10.1.2.3/32 for the one \
+             address",
+            "listeners[0].acceptProxyProtocol.from[0]: fd00::1/8 is all of fd00::/8: write that, or fd00::1/128 for \
+             the one address"
+        ]
+    );
+}
+
+#[test]
+fn warns_of_rules_for_clients_that_anybody_can_pretend_to_be() {
+    let warnings = |more: &str| {
+        let text = GOOD.replacen("  protocol:", &format!("  {more}\n  protocol:"), 1);
+        let plan: Plan = serde_saphyr::from_str(&text).unwrap();
+        plan.warnings().into_iter().map(|warning| warning.path).collect::<Vec<_>>()
+    };
+    let believed = "allowedSources: [10.0.0.0/8]\n  acceptProxyProtocol: {}";
+    assert_eq!(warnings(believed), ["listeners[0].acceptProxyProtocol"]);
+    assert_eq!(warnings(&believed.replace("{}", "{from: [10.9.0.0/16]}")), Vec::<String>::new());
+    assert_eq!(warnings("acceptProxyProtocol: {}"), Vec::<String>::new());
+}
+
+#[test]
 fn the_examples_of_the_documentation_are_good_plans() {
     let page = include_str!("../../../../docs/engine.md");
     for example in page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()) {

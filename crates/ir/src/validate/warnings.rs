@@ -3,7 +3,27 @@
 use std::collections::BTreeMap;
 
 use super::Findings;
-use crate::{Action, Listener, Pattern};
+use crate::{Action, Limits, Listener, Pattern, networks};
+
+/// Networks that are written with the address of a host in them.
+pub(super) fn addresses_in_networks(found: &mut Findings, index: usize, listener: &Listener) {
+    let trusted = listener.accept_proxy_protocol.iter().flat_map(|accept| accept.from.iter().enumerate());
+    let trusted = trusted.map(|(n, network)| (format!("acceptProxyProtocol.from[{n}]"), network));
+    let allowed = listener.allowed_sources.iter().enumerate();
+    let allowed = allowed.map(|(n, network)| (format!("allowedSources[{n}]"), network));
+    for (field, network) in allowed.chain(trusted) {
+        if let Some(counts) = networks::truncated(*network) {
+            found.add(
+                format!("listeners[{index}].{field}"),
+                format!(
+                    "{network} is all of {counts}: write that, or {}/{} for the one address",
+                    network.addr(),
+                    network.max_prefix_len()
+                ),
+            );
+        }
+    }
+}
 
 /// Wildcards within wildcards that lead elsewhere.
 pub(super) fn nested_wildcards(found: &mut Findings, index: usize, listener: &Listener) {
@@ -34,6 +54,18 @@ pub(super) fn nested_wildcards(found: &mut Findings, index: usize, listener: &Li
             }
             break;
         }
+    }
+}
+
+/// Rules by the client's address where every peer may say which that is.
+pub(super) fn believed_headers(found: &mut Findings, index: usize, listener: &Listener, limits: &Limits) {
+    let has_rules = !listener.allowed_sources.is_empty() || limits.connections_per_source.is_some();
+    if has_rules && listener.accept_proxy_protocol.as_ref().is_some_and(|accept| accept.from.is_empty()) {
+        found.add(
+            format!("listeners[{index}].acceptProxyProtocol"),
+            "whoever connects may name any client in the header, and so get around allowedSources and \
+             connectionsPerSource: write the load balancer's networks as `from`",
+        );
     }
 }
 

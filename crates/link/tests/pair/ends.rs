@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_link::{
-    Authority, Credentials, Ended, Handler, Incoming, Link, Listener, Role, Settings, Stream, dial,
+    Authority, Credentials, Ended, Handler, Incoming, Link, Listener, Role, Settings, Stream, Traffic, dial,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -22,16 +22,17 @@ pub fn any() -> SocketAddr {
 }
 
 pub fn settings() -> Settings {
-    Settings { idle_timeout: PATIENCE, traffic: Arc::default() }
+    Settings { idle_timeout: PATIENCE, traffic: Arc::default(), client: None }
 }
 
 /// Accepts every stream and hands it to the test.
-pub struct Taking(mpsc::UnboundedSender<(Vec<u8>, Stream)>);
+pub struct Taking(mpsc::UnboundedSender<(Vec<u8>, Stream)>, Arc<Traffic>);
 
 impl Handler for Taking {
     fn opened(&self, incoming: Incoming<'_>) {
         let request = incoming.request().to_vec();
-        self.0.send((request, incoming.accept(settings()))).ok();
+        let settings = Settings { traffic: self.1.clone(), ..settings() };
+        self.0.send((request, incoming.accept(settings))).ok();
     }
 }
 
@@ -40,14 +41,17 @@ pub struct End {
     pub link: Arc<Link>,
     /// The streams that the other end opens.
     pub streams: mpsc::UnboundedReceiver<(Vec<u8>, Stream)>,
+    /// What they carry.
+    pub traffic: Arc<Traffic>,
     pub driver: JoinHandle<Ended>,
 }
 
 impl End {
     pub fn start(connection: causeway_link::Connection) -> Self {
         let (taken_tx, streams) = mpsc::unbounded_channel();
-        let (link, driver) = connection.start(Arc::new(Taking(taken_tx)));
-        Self { link, streams, driver: tokio::spawn(driver.run()) }
+        let traffic: Arc<Traffic> = Arc::default();
+        let (link, driver) = connection.start(Arc::new(Taking(taken_tx, traffic.clone())));
+        Self { link, streams, traffic, driver: tokio::spawn(driver.run()) }
     }
 
     pub async fn next_stream(&mut self) -> (Vec<u8>, Stream) {

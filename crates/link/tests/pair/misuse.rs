@@ -105,3 +105,15 @@ async fn rubbish_instead_of_frames_ends_the_link() {
     stream.write_all(&[0, 0, 0, 1, 99, 0, 0, 0]).await.expect("writes");
     assert!(matches!(end.ended().await, Ended::Protocol(_)));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_closes_is_answered_in_order() {
+    let (mut stream, end) = by_hand().await;
+    // A word behind it, which nobody wants to hear any more.
+    let frames = [&[0, 0, 0, 0, 10, 0, 0, 3][..], b"bye", &[0, 0, 0, 0, 9, 0, 0, 0]].concat();
+    stream.write_all(&frames).await.expect("writes");
+    let ended = tokio::spawn(end.ended());
+    within("the end", stream.read_to_end(&mut Vec::new())).await.expect("TLS ends in order");
+    drop(stream);
+    assert!(matches!(ended.await.expect("no panic"), Ended::ClosedThere(reason) if reason == "bye"));
+}

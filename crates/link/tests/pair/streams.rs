@@ -119,6 +119,77 @@ async fn what_was_sent_before_a_reset_still_arrives() {
     }
 }
 
+/// A server that a relay is connected to. The relay's socket holds little of what it has to send.
+async fn server() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind(any()).await.expect("a port");
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_send_buffer_size(4096).expect("a small buffer");
+    let connecting = socket.connect(listener.local_addr().expect("an address"));
+    let (relayed, accepted) = tokio::join!(connecting, listener.accept());
+    (accepted.expect("accepts").0, relayed.expect("connects"))
+}
+
+/// Answers, and closes with input unread, which is a reset. Nobody else of a runtime of one thread has a turn meanwhile.
+fn answer_and_reset(server: TcpStream, answer: &[u8]) {
+    let mut server = server.into_std().expect("a socket");
+    server.set_nonblocking(false).expect("waits");
+    std::io::Write::write_all(&mut server, answer).expect("writes");
+}
+
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    within(what, async {
+        while !is_so() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_answer_arrives_although_its_server_resets_while_an_upload_waits() {
+    let (dialled, mut accepted) = ends().await;
+    let (mut near, far) = stream(&dialled, &mut accepted).await;
+    let (server, relayed) = server().await;
+    let traffic = accepted.traffic.clone();
+    let relay = tokio::spawn(far.relay(relayed));
+    // As much as one window: most of it waits in the relay, since the server does not read.
+    let upload = bytes(256 << 10);
+    near.write_all(&upload).await.expect("writes");
+    until("the upload is there", || traffic.received() == upload.len() as u64).await;
+    let answer = bytes(30_000);
+    answer_and_reset(server, &answer);
+    let mut got = Vec::new();
+    let end = within("the answer", near.read_to_end(&mut got)).await.expect_err("a reset, not an end");
+    assert_eq!(end.kind(), std::io::ErrorKind::ConnectionReset);
+    assert!(got == answer, "got {} of {} bytes", got.len(), answer.len());
+    assert_eq!(within("the relay", relay).await.expect("no panic"), RelayEnd::Failed);
+}
+
+#[tokio::test]
+async fn an_answer_that_waits_for_credit_arrives_although_its_server_resets() {
+    let (dialled, mut accepted) = ends().await;
+    let (mut near, far) = stream(&dialled, &mut accepted).await;
+    let (mut server, relayed) = server().await;
+    let traffic = accepted.traffic.clone();
+    let relay = tokio::spawn(far.relay(relayed));
+    // All that may be sent before something is read.
+    let answer = bytes((256 << 10) + 30_000);
+    let (first, rest) = answer.split_at(256 << 10);
+    server.write_all(first).await.expect("writes");
+    until("the first part is sent", || traffic.sent() == first.len() as u64).await;
+    near.write_all(b"unread").await.expect("writes");
+    until("it is there", || traffic.received() == 6).await;
+    answer_and_reset(server, rest);
+    // This can't be written any more.
+    near.write_all(b"too late").await.expect("writes");
+    until("it is there", || traffic.received() == 14).await;
+    let mut got = Vec::new();
+    let end = within("the answer", near.read_to_end(&mut got)).await.expect_err("a reset, not an end");
+    assert_eq!(end.kind(), std::io::ErrorKind::ConnectionReset);
+    assert!(got == answer, "got {} of {} bytes", got.len(), answer.len());
+    assert_eq!(within("the relay", relay).await.expect("no panic"), RelayEnd::Failed);
+}
+
 /// Accepts flows and hands what comes to the test.
 struct Flows(mpsc::UnboundedSender<Vec<u8>>, Mutex<Vec<causeway_link::Flow>>);
 

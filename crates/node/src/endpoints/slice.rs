@@ -63,10 +63,11 @@ pub(super) fn build_slices(service: &Service, pods: &[Pod]) -> Vec<EndpointSlice
     let mut labels: BTreeMap<String, String> = service.labels().clone();
     labels.insert(SERVICE_NAME_LABEL.into(), service.name_any());
     labels.insert(MANAGED_BY.into(), MANAGER.into());
+    let mut counted: BTreeMap<&'static str, usize> = BTreeMap::new();
     groups
         .into_iter()
-        .enumerate()
-        .map(|(index, ((family, ports), mut endpoints))| {
+        .map(|((family, ports), mut endpoints)| {
+            let index = counted.entry(family).and_modify(|index| *index += 1).or_default();
             endpoints.sort_by(|a, b| target_name(a).cmp(&target_name(b)));
             let mut slice = EndpointSlice {
                 address_type: family.to_owned(),
@@ -74,7 +75,9 @@ pub(super) fn build_slices(service: &Service, pods: &[Pod]) -> Vec<EndpointSlice
                 ports: Some(ports.into_iter().map(slice_port).collect()),
                 ..EndpointSlice::default()
             };
-            slice.metadata.name = Some(format!("{}-{index}", service.name_any()));
+            // A slice can't change its family, so a name is of one.
+            let name = format!("{}-{}-{index}", service.name_any(), family.to_lowercase());
+            slice.metadata.name = Some(name);
             slice.metadata.namespace = service.namespace();
             slice.metadata.labels = Some(labels.clone());
             slice.metadata.owner_references = Some(vec![controller_reference(service)]);

@@ -3,7 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::{CommandPolicy, Config};
+use super::trust::PRIVILEGED;
+use crate::{
+    config::{CommandPolicy, Config},
+    network::NETWORKS,
+};
 
 /// Why a container cannot run here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,6 +20,26 @@ pub(super) enum CannotRun {
         "exec: {command:?}: executable file not found: the image holds only the program {name:?}; leave command out, or begin it with {name:?}"
     )]
     Command { command: String, name: String },
+    #[error(
+        "{given:?} can't be run by a pod on this machine, where it would act as the user of the control plane; a pod may run: {}", allowed.join(", ")
+    )]
+    Subcommand { given: String, allowed: &'static [&'static str] },
+    #[error(
+        "{given:?} serves a whole network, which for a pod without attachments is one of this machine; attach the pod ({NETWORKS}), or let who may change namespaces allow it: kubectl label namespace {namespace} {PRIVILEGED}"
+    )]
+    Network { given: String, namespace: String },
+    #[error(
+        "the argument {argument:?} names a file of this machine; a pod may name what is in its volumes, by the path where they are mounted"
+    )]
+    Path { argument: String },
+    #[error(
+        "image {image} is a program of this machine here (`causeway up --program`), with all rights of the user of the control plane; who may change namespaces can allow it: kubectl label namespace {namespace} {PRIVILEGED}"
+    )]
+    Program { image: String, namespace: String },
+    #[error(
+        "volume {volume:?} is shared with a container of another image, which could lead this process to files of the machine; who may change namespaces can allow it: kubectl label namespace {namespace} {PRIVILEGED}"
+    )]
+    Shared { volume: String, namespace: String },
 }
 
 impl CannotRun {
@@ -23,7 +47,7 @@ impl CannotRun {
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Image { .. } => "UnsupportedImage",
-            Self::Command { .. } => "CreateContainerError",
+            _ => "CreateContainerError",
         }
     }
 }
@@ -32,6 +56,8 @@ impl CannotRun {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entrypoint {
     program: PathBuf,
+    /// Causeway itself, not another program of this machine.
+    is_own: bool,
     /// What the program is called in the image.
     names: Vec<String>,
 }
@@ -47,16 +73,27 @@ impl Entrypoint {
         if let Some(named) = named {
             let mut names = vec![last_part(repository(wanted)).to_owned()];
             names.extend(named.path.file_name().map(|name| name.to_string_lossy().into_owned()));
-            return Ok(Self { program: named.path.clone(), names });
+            return Ok(Self { program: named.path.clone(), is_own: false, names });
         }
         if repository(image) == config.own_image {
-            return Ok(Self { program: config.program.clone(), names: vec!["causeway".to_owned()] });
+            let names = vec!["causeway".to_owned()];
+            return Ok(Self { program: config.program.clone(), is_own: true, names });
         }
         Err(CannotRun::Image {
             image: image.to_owned(),
             repository: repository(image).to_owned(),
             own: config.own_image.clone(),
         })
+    }
+
+    /// Whether it is Causeway itself, held to what a pod may do with it; false also where anything goes, in tests.
+    pub(super) fn is_confined(&self, policy: CommandPolicy) -> bool {
+        self.is_own && policy != CommandPolicy::Any
+    }
+
+    /// Whether it is another program of this machine.
+    pub(super) fn is_program(&self) -> bool {
+        !self.is_own
     }
 
     /// The program and arguments of a command line; without a command, the entrypoint with the arguments.
@@ -66,25 +103,35 @@ impl Entrypoint {
         command: &[String],
         args: &[String],
     ) -> Result<(PathBuf, Vec<String>), CannotRun> {
-        let Some((first, rest)) = command.split_first() else {
-            return Ok((self.program.clone(), args.to_vec()));
+        let (program, arguments) = match command.split_first() {
+            None => (self.program.clone(), args.to_vec()),
+            Some((first, rest)) => {
+                let arguments = rest.iter().chain(args).cloned().collect();
+                if self.is_called(first) {
+                    (self.program.clone(), arguments)
+                } else if policy == CommandPolicy::Any {
+                    (PathBuf::from(first), arguments)
+                } else {
+                    let name = self.names.last().cloned().unwrap_or_default();
+                    return Err(CannotRun::Command { command: first.clone(), name });
+                }
+            }
         };
-        let arguments = rest.iter().chain(args).cloned().collect();
-        let is_entrypoint = Path::new(first) == self.program
+        if let (true, CommandPolicy::Subcommands(allowed)) = (self.is_own, policy) {
+            let given = arguments.first().cloned().unwrap_or_default();
+            if !allowed.contains(&given.as_str()) {
+                return Err(CannotRun::Subcommand { given, allowed });
+            }
+        }
+        Ok((program, arguments))
+    }
+
+    fn is_called(&self, first: &str) -> bool {
+        Path::new(first) == self.program
             || self
                 .names
                 .iter()
-                .any(|name| name == last_part(first) && (first == name || first.starts_with('/')));
-        if is_entrypoint {
-            return Ok((self.program.clone(), arguments));
-        }
-        match policy {
-            CommandPolicy::Any => Ok((PathBuf::from(first), arguments)),
-            CommandPolicy::OwnBinary => Err(CannotRun::Command {
-                command: first.clone(),
-                name: self.names.last().cloned().unwrap_or_default(),
-            }),
-        }
+                .any(|name| name == last_part(first) && (first == name || first.starts_with('/')))
     }
 }
 
@@ -133,7 +180,8 @@ mod tests {
         args: &[&str],
     ) -> Result<(PathBuf, Vec<String>), CannotRun> {
         let owned = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
-        Entrypoint::of(config, image)?.resolve(CommandPolicy::OwnBinary, &owned(command), &owned(args))
+        let policy = CommandPolicy::Subcommands(&["proxy", "dns"]);
+        Entrypoint::of(config, image)?.resolve(policy, &owned(command), &owned(args))
     }
 
     #[test]
@@ -161,6 +209,17 @@ mod tests {
         );
         assert!(run(&["sh", "-c"], &["true"]).is_err());
         assert!(run(&["/bin/notcauseway"], &[]).is_err());
+        for (command, args) in [
+            (&[][..], &["up", "--", "sh"][..]),
+            (&["causeway"], &["operator"]),
+            (&["/usr/bin/causeway", "up"], &["proxy"]),
+            (&[], &["--log", "info", "up"]),
+            (&[], &["pod-shim", "/x"]),
+            (&["causeway"], &[]),
+        ] {
+            let error = run(command, args).unwrap_err();
+            assert!(matches!(error, CannotRun::Subcommand { .. }), "{command:?} {args:?}: {error}");
+        }
     }
 
     #[test]

@@ -6,16 +6,19 @@ use std::{
     hash::{Hash, Hasher},
     io,
     net::IpAddr,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
-use causeway_base::file::create_private_dir;
+use causeway_base::{
+    file::create_private_dir,
+    well_known::{HANDOVER_DIR, MACHINE_ADDRESS, RESOLV_CONF},
+};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt;
 use serde_json::json;
 
 use super::{
-    Shared,
+    Shared, confine,
     env::{self, EnvError, Environment},
     fields::Host,
     image::{CannotRun, Entrypoint},
@@ -23,8 +26,13 @@ use super::{
     sources::Sources,
     token::MOUNT_PATH,
 };
-use crate::{layout::PodDir, process::Launch};
+use crate::{
+    layout::{PodDir, handover_dir},
+    process::Launch,
+};
 
+/// Kubernetes cuts there, and Docker takes no more.
+const HOSTNAME_LENGTH: usize = 63;
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Why a container cannot be started as its spec says.
@@ -35,7 +43,7 @@ pub(super) enum LaunchError {
     #[error(transparent)]
     CannotRun(#[from] CannotRun),
     #[error("{0}")]
-    Mount(String),
+    Refused(String),
     #[error("cannot prepare {path}: {source}")]
     Prepare { path: PathBuf, source: io::Error },
 }
@@ -46,27 +54,38 @@ impl LaunchError {
         match self {
             Self::Environment(_) => "CreateContainerConfigError",
             Self::CannotRun(cannot) => cannot.reason(),
-            Self::Mount(_) | Self::Prepare { .. } => "CreateContainerError",
+            Self::Refused(_) | Self::Prepare { .. } => "CreateContainerError",
         }
     }
+}
+
+/// Where a pod is on this machine.
+pub(super) struct Home<'a> {
+    pub dir: &'a PodDir,
+    pub address: IpAddr,
+    /// The network namespace of a pod that has one of its own.
+    pub network: Option<&'a Path>,
+    /// Whether it may serve whole networks: those that it is attached to, or those of the machine.
+    pub serves_networks: bool,
 }
 
 /// Decides what to execute for a container, and prepares its root directory.
 pub(super) fn prepare(
     shared: &Shared,
-    dir: &PodDir,
-    address: IpAddr,
+    home: &Home<'_>,
     pod: &Pod,
     container: &Container,
     sources: &Sources,
     number: i32,
 ) -> Result<(Launch, Mounts), LaunchError> {
+    let Home { dir, address, network, serves_networks } = *home;
     let root = dir.root(&container.name);
     let mut given = Environment::default();
     given.set("PATH", PATH);
     given.set("HOSTNAME", hostname(pod));
     given.set("HOME", root.to_string_lossy());
-    if let Some(api) = &shared.api {
+    let api = if network.is_some() { &shared.attached_api } else { &shared.api };
+    if let Some(api) = api {
         given.set("KUBERNETES_SERVICE_HOST", &api.host);
         given.set("KUBERNETES_SERVICE_PORT", api.port.to_string());
         given.set("KUBERNETES_SERVICE_PORT_HTTPS", api.port.to_string());
@@ -78,33 +97,53 @@ pub(super) fn prepare(
     mounts.link(&root).map_err(prepare)?;
     if let Some(mount) = mounts.at(MOUNT_PATH) {
         given.set("CAUSEWAY_SERVICEACCOUNT_DIR", mount.source.to_string_lossy());
-        if let Some(api) = &shared.api {
+        if let Some(api) = api {
             let path = dir.container(&container.name).join("kubeconfig");
             write_kubeconfig(&path, &api.url, &mount.source).map_err(prepare)?;
             given.set("KUBECONFIG", path.to_string_lossy());
         }
     }
-    let environment = env::build(pod, container, host, sources, given)?;
+    let image = container.image.as_deref().unwrap_or_default();
+    let entrypoint = Entrypoint::of(&shared.config, image)?;
+    if network.is_some() {
+        // It does not reach the resolvers of the machine, but the machine, which hands on what is asked there.
+        let path = dir.path().join("resolv.conf");
+        fs::write(&path, format!("nameserver {MACHINE_ADDRESS}\n")).map_err(prepare)?;
+        given.set(RESOLV_CONF, path.to_string_lossy());
+    }
+    // Sockets of one network are of no use in another.
+    if network.is_none() {
+        let handover = handover_dir(&shared.config.data_dir, &dir.namespace).map_err(prepare)?;
+        given.set(HANDOVER_DIR, handover.to_string_lossy());
+    }
+    let own = given.clone();
+    let mut environment = env::build(pod, container, host, sources, given)?;
+    // Last, so that no pod can name the place of another namespace.
+    environment.set(HANDOVER_DIR, own.get(HANDOVER_DIR).unwrap_or_default());
     let expand = |list: &Option<Vec<String>>| -> Vec<String> {
         list.iter().flatten().map(|text| mounts.rewrite(&environment.expand(text))).collect()
     };
-    let image = container.image.as_deref().unwrap_or_default();
-    let (program, args) = Entrypoint::of(&shared.config, image)?.resolve(
-        shared.config.commands,
-        &expand(&container.command),
-        &expand(&container.args),
-    )?;
+    let policy = shared.config.commands;
+    let (program, args) =
+        entrypoint.resolve(policy, &expand(&container.command), &expand(&container.args))?;
     let working_dir = working_dir(container, &mounts, &root).map_err(prepare)?;
+    let mut env = environment.into_entries();
+    if entrypoint.is_confined(policy) {
+        confine::check_command(&args, serves_networks, &dir.namespace)?;
+        confine::check_arguments(&args, &working_dir, dir, &mounts)?;
+        env = confine::environment(&own, env);
+    }
     let launch = Launch {
         program,
         args,
-        env: environment.into_entries(),
+        env,
         working_dir,
         pod_uid: dir.uid.clone(),
         container: container.name.clone(),
         image: container.image.clone().unwrap_or_default(),
         spec_hash: spec_hash(container),
         restart_count: number,
+        network: network.map(Path::to_owned),
         runtime_container: None,
     };
     Ok((launch, mounts))
@@ -131,7 +170,7 @@ pub(super) fn mounts(
     } else {
         Environment::default()
     };
-    Mounts::of(container, dir, &machine, &environment).map_err(LaunchError::Mount)
+    Mounts::of(container, dir, &machine, &environment).map_err(LaunchError::Refused)
 }
 
 /// What of a container's spec may change while the pod lives.
@@ -141,19 +180,25 @@ pub(super) fn spec_hash(container: &Container) -> String {
     format!("{:016x}", hasher.finish())
 }
 
+/// The name of the pod's machine: a label of DNS, which is shorter than a pod's name may be.
 pub(super) fn hostname(pod: &Pod) -> String {
-    pod.spec.as_ref().and_then(|spec| spec.hostname.clone()).unwrap_or_else(|| pod.name_any())
+    let name = pod.spec.as_ref().and_then(|spec| spec.hostname.clone()).unwrap_or_else(|| pod.name_any());
+    let cut = name.get(..HOSTNAME_LENGTH).unwrap_or(&name);
+    cut.trim_end_matches(['-', '.']).to_owned()
 }
 
-/// A mounted directory, a directory of the machine that exists, or one below the container's root.
+/// A mounted directory, or one below the container's root.
 fn working_dir(container: &Container, mounts: &Mounts, root: &Path) -> io::Result<PathBuf> {
     let Some(wanted) = container.working_dir.as_deref().filter(|path| !path.is_empty()) else {
         return Ok(root.to_owned());
     };
-    if let Some(mapped) = mounts.map(wanted) {
+    // Whatever it says, it is below the root or a mount.
+    let parts = Path::new(wanted).components().filter(|part| matches!(part, Component::Normal(_)));
+    let parts: PathBuf = parts.collect();
+    if let Some(mapped) = mounts.map(&format!("/{}", parts.display())) {
         return Ok(mapped);
     }
-    let below = root.join(wanted.trim_start_matches('/'));
+    let below = root.join(parts);
     create_private_dir(&below)?;
     Ok(below)
 }

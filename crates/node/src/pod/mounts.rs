@@ -15,9 +15,13 @@ use super::env::Environment;
 use crate::layout::PodDir;
 
 /// One mount of a container.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mount {
     pub path: PathBuf,
+    /// The volume's name, and where it is.
+    pub volume: String,
+    pub base: PathBuf,
+    /// The volume, or what `subPath` names in it.
     pub source: PathBuf,
     /// Kept by containers; a process shares the host's rights.
     pub read_only: bool,
@@ -57,7 +61,9 @@ impl Mounts {
             }
             mounts.push(Mount {
                 path: PathBuf::from(&mount.mount_path),
-                source: if below.is_empty() { base } else { base.join(below) },
+                volume: mount.name.clone(),
+                source: if below.is_empty() { base.clone() } else { base.join(below) },
+                base,
                 read_only: mount.read_only == Some(true),
             });
         }
@@ -136,7 +142,7 @@ mod tests {
 
     fn mounts() -> Mounts {
         let mount =
-            |path: &str, source: &str| Mount { path: path.into(), source: source.into(), read_only: false };
+            |path: &str, source: &str| Mount { path: path.into(), source: source.into(), ..Mount::default() };
         Mounts::new(vec![
             mount("/etc/app", "/v/config"),
             mount("/etc/app/tls", "/v/tls"),

@@ -20,6 +20,8 @@ use super::{
     mounts::Mounts,
     runtime::KIND,
     sources::Sources,
+    tracked::Role,
+    trust::Trust,
 };
 use crate::{
     layout::PodDir,
@@ -43,6 +45,7 @@ pub(super) struct Inputs<'a> {
     pub socket: &'a Path,
     /// A container of this pod that runs: all of a pod share one network.
     pub network_of: Option<String>,
+    pub trust: &'a Trust,
 }
 
 /// Decides what the runtime is asked for.
@@ -55,6 +58,10 @@ pub(super) fn prepare(inputs: &Inputs<'_>, pod: &Pod, container: &Container) -> 
     let address = if is_host { inputs.address } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
     let host = inputs.shared.host(address);
     let mounts = launch::mounts(inputs.dir, pod, container, inputs.sources, host, &given)?;
+    check_sub_paths(pod, container, &mounts, inputs.trust)?;
+    for network in words(pod, NETWORKS) {
+        inputs.trust.check_network(network).map_err(LaunchError::Refused)?;
+    }
     let environment = env::build(pod, container, host, inputs.sources, given)?;
     let mut spec = spec(pod, container, &environment, &mounts);
     spec.name = name(inputs.dir, &container.name, inputs.number);
@@ -72,6 +79,7 @@ pub(super) fn prepare(inputs: &Inputs<'_>, pod: &Pod, container: &Container) -> 
         spec.network_of = Some(other.clone());
     }
     Ok(Launch {
+        network: None,
         program: PathBuf::new(),
         args: Vec::new(),
         env: spec.env.clone(),
@@ -125,7 +133,8 @@ fn spec(pod: &Pod, container: &Container, environment: &Environment, mounts: &Mo
             .map(|mount| Mount {
                 source: mount.source.clone(),
                 target: mount.path.to_string_lossy().into_owned(),
-                read_only: mount.read_only,
+                // As on a cluster: what the API holds is not for containers to change.
+                read_only: mount.read_only || !is_writable(pod, &mount.volume),
             })
             .collect(),
         hosts: hosts(&pod_spec.host_aliases.unwrap_or_default()),
@@ -144,6 +153,61 @@ fn spec(pod: &Pod, container: &Container, environment: &Environment, mounts: &Mo
     }
 }
 
+/// Whether containers write to the volume; the others are made from objects of the API.
+fn is_writable(pod: &Pod, volume: &str) -> bool {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.filter(|one| one.name == volume).any(|one| {
+        let claim = one.persistent_volume_claim.as_ref();
+        one.empty_dir.is_some()
+            || one.host_path.is_some()
+            || claim.is_some_and(|claim| claim.read_only != Some(true))
+    })
+}
+
+/// A link that a container put into a volume would lead the runtime, which often is root, to a file of the machine.
+fn check_sub_paths(
+    pod: &Pod,
+    container: &Container,
+    mounts: &Mounts,
+    trust: &Trust,
+) -> Result<(), LaunchError> {
+    let below = mounts.iter().filter(|mount| mount.source != mount.base && is_writable(pod, &mount.volume));
+    for mount in below {
+        let volume = &mount.volume;
+        if !trust.allows_shared_sub_paths()
+            && let Some(other) = runs_beside(pod, container, volume)
+        {
+            return Err(LaunchError::Refused(format!(
+                "container {other:?} can change volume {volume:?} while this one is started, so its subPath can't be trusted; give them volumes of their own, or mount the whole of it"
+            )));
+        }
+        let mut path = mount.base.clone();
+        for part in mount.source.strip_prefix(&mount.base).into_iter().flat_map(Path::components) {
+            path.push(part);
+            if path.is_symlink() {
+                return Err(LaunchError::Refused(format!(
+                    "subPath of volume {volume:?} leads over the link {}; name a file or directory",
+                    path.strip_prefix(&mount.base).unwrap_or(&path).display()
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Another container with this volume that may run while `container` is started.
+fn runs_beside<'a>(pod: &'a Pod, container: &Container, volume: &str) -> Option<&'a str> {
+    let spec = pod.spec.as_ref()?;
+    let inits = spec.init_containers.iter().flatten();
+    let is_init = inits.clone().any(|init| init.name == container.name);
+    let sidecars = inits.filter(|init| Role::of_init(init) == Role::Sidecar);
+    let mains = spec.containers.iter().filter(|_| !is_init);
+    let mut beside = sidecars.chain(mains).filter(|other| other.name != container.name);
+    beside
+        .find(|other| other.volume_mounts.iter().flatten().any(|mount| mount.name == volume))
+        .map(|other| other.name.as_str())
+}
+
 fn hosts(aliases: &[k8s_openapi::api::core::v1::HostAlias]) -> Vec<(String, IpAddr)> {
     aliases
         .iter()
@@ -155,6 +219,11 @@ fn hosts(aliases: &[k8s_openapi::api::core::v1::HostAlias]) -> Vec<(String, IpAd
 fn words<'a>(pod: &'a Pod, annotation: &str) -> impl Iterator<Item = &'a str> {
     let text = pod.annotations().get(annotation).map(String::as_str).unwrap_or_default();
     text.split(',').map(str::trim).filter(|word| !word.is_empty())
+}
+
+/// Whether the pod asks for networks of the runtime by name.
+pub(super) fn names_networks(pod: &Pod) -> bool {
+    words(pod, NETWORKS).next().is_some()
 }
 
 fn networks(pod: &Pod) -> Vec<Attachment> {
@@ -252,5 +321,55 @@ mod tests {
             spec.ports,
             [PortSpec { port: 53, protocol: Protocol::Udp, host: "0.0.0.0:5353".parse().unwrap() }]
         );
+    }
+
+    #[test]
+    fn a_hostname_is_no_longer_than_a_label() {
+        let long = format!("{}-tail", "a".repeat(62));
+        let pod: Pod = serde_json::from_value(json!({"metadata": {"name": long}})).unwrap();
+        assert_eq!(launch::hostname(&pod), "a".repeat(62), "cut to 63, without what can't end a name");
+    }
+
+    #[test]
+    fn a_sub_path_leads_over_no_link_and_is_not_raced() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().join("v");
+        std::fs::create_dir_all(base.join("real/deep")).unwrap();
+        std::os::unix::fs::symlink("/etc", base.join("real/link")).unwrap();
+        let mount = |below: &str| {
+            Mounts::new(vec![super::super::mounts::Mount {
+                path: "/m".into(),
+                volume: "v".into(),
+                source: base.join(below),
+                base: base.clone(),
+                read_only: false,
+            }])
+        };
+        let pod = |volume: Value, others: Value| -> Pod {
+            let mut containers =
+                vec![json!({"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/m"}]})];
+            containers.extend(others.as_array().cloned().unwrap_or_default());
+            serde_json::from_value(json!({"spec": {"volumes": [volume], "containers": containers}})).unwrap()
+        };
+        let scratch = pod(json!({"name": "v", "emptyDir": {}}), json!([]));
+        let check = |pod: &Pod, below: &str| {
+            check_sub_paths(pod, &pod.spec.as_ref().unwrap().containers[0], &mount(below), &Trust::default())
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(check(&scratch, "real/deep"), Ok(()));
+        assert_eq!(check(&scratch, "not/there"), Ok(()));
+        assert!(check(&scratch, "real/link/passwd").unwrap_err().contains("over the link real/link"));
+        let files = pod(json!({"name": "v", "configMap": {"name": "m"}}), json!([]));
+        assert_eq!(check(&files, "real/link"), Ok(()), "these links are the node's own");
+        let beside = json!([{"name": "other", "volumeMounts": [{"name": "v", "mountPath": "/all"}]}]);
+        let raced = pod(json!({"name": "v", "emptyDir": {}}), beside);
+        assert!(check(&raced, "real/deep").unwrap_err().contains("\"other\" can change volume \"v\""));
+    }
+
+    #[test]
+    fn a_network_is_a_name_and_no_mode() {
+        for mode in ["host", "none", "container:abc", "ns:/proc/1/ns/net", "slirp4netns"] {
+            assert!(Trust::default().check_network(mode).unwrap_err().contains("is not the name"), "{mode}");
+        }
     }
 }

@@ -87,6 +87,8 @@ pub(super) struct TrackedContainer {
     pub stop: Option<Stop>,
     /// Watches the process and runs its probes.
     pub tasks: Vec<AbortHandle>,
+    /// A runtime was asked for a container: there may be one, also if it never came to a start.
+    pub used_runtime: bool,
     /// The next end was asked for by a change of the spec: no delay, no crash.
     pub replaced: bool,
 }
@@ -107,6 +109,7 @@ impl TrackedContainer {
             stop: None,
             tasks: Vec::new(),
             replaced: false,
+            used_runtime: false,
         };
         let mut numbers = Attempt::numbers(&dir.container(name))?;
         numbers.sort_unstable();
@@ -132,6 +135,7 @@ impl TrackedContainer {
                 tracked.ready = before.is_some_and(|status| status.ready);
                 tracked.started = before.is_some_and(|status| status.started == Some(true));
             }
+            tracked.used_runtime = instance.launch.runtime_container.is_some();
             tracked.run = Some(Run { instance, number, exit });
         }
         if let Some((number, instance)) = next()?
@@ -144,11 +148,6 @@ impl TrackedContainer {
 
     pub(super) fn is_running(&self) -> bool {
         self.run.as_ref().is_some_and(|run| run.exit.is_none())
-    }
-
-    /// Whether it last ran as a container of a runtime.
-    pub(super) fn is_runtime_container(&self) -> bool {
-        self.run.as_ref().is_some_and(|run| run.instance.launch.runtime_container.is_some())
     }
 
     pub(super) fn exit(&self) -> Option<&Exit> {

@@ -1,6 +1,7 @@
 //! Volumes as directories: what each holds is decided here (pure), written by [`atomic`], linked into containers by `mounts`.
 
 pub(super) mod atomic;
+pub(super) mod claims;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -8,6 +9,7 @@ use k8s_openapi::api::core::v1::{
     DownwardAPIVolumeFile, KeyToPath, Pod, ServiceAccountTokenProjection, Volume, VolumeProjection,
 };
 
+use self::claims::{Claims, Unusable};
 use super::{
     fields::{self, Host},
     sources::{Kind, Sources},
@@ -30,8 +32,10 @@ pub(super) enum VolumeError {
     BadPath { volume: String, path: String },
     #[error("MountVolume.SetUp failed for volume {volume:?} : {message}")]
     Field { volume: String, message: String },
+    #[error("MountVolume.SetUp failed for volume {volume:?} : {}", why.told(claim))]
+    Claim { volume: String, claim: String, why: Unusable },
     #[error(
-        "MountVolume.SetUp failed for volume {volume:?} : this kind of volume is not offered here; use configMap, secret, emptyDir, projected, downwardAPI or hostPath"
+        "MountVolume.SetUp failed for volume {volume:?} : this kind of volume is not offered here; use configMap, secret, emptyDir, persistentVolumeClaim, projected, downwardAPI or hostPath"
     )]
     Unsupported { volume: String },
 }
@@ -55,6 +59,8 @@ pub(super) enum Content {
     Empty,
     /// A directory of the machine.
     Host(PathBuf),
+    /// The directory of a claim.
+    Claim(PathBuf),
 }
 
 /// Everything that volumes are made from.
@@ -62,6 +68,7 @@ pub(super) struct Inputs<'a> {
     pub pod: &'a Pod,
     pub host: Host<'a>,
     pub sources: &'a Sources,
+    pub claims: &'a Claims,
     /// ServiceAccount tokens by volume and path, made beforehand.
     pub tokens: &'a BTreeMap<(String, String), String>,
     pub ca: &'a str,
@@ -75,6 +82,13 @@ pub(super) fn content(volume: &Volume, inputs: &Inputs<'_>) -> Result<Content, V
         return Ok(Content::Empty);
     } else if let Some(host) = &volume.host_path {
         return Ok(Content::Host(PathBuf::from(&host.path)));
+    } else if let Some(source) = &volume.persistent_volume_claim {
+        return match inputs.claims.get(&source.claim_name) {
+            Ok(path) => Ok(Content::Claim(path.to_owned())),
+            Err(why) => {
+                Err(VolumeError::Claim { volume: volume.name.clone(), claim: source.claim_name.clone(), why })
+            }
+        };
     } else if let Some(source) = &volume.config_map {
         writer.source(
             Kind::ConfigMap,
@@ -252,7 +266,9 @@ mod tests {
         };
         let tokens = BTreeMap::from([(("v".to_owned(), "token".to_owned()), "secret-token".to_owned())]);
         let volume: Volume = serde_json::from_value(volume).unwrap();
-        content(&volume, &Inputs { pod: &pod, host, sources, tokens: &tokens, ca: "PEM" })
+        let claims =
+            Claims::default().with("data", Ok("/claims/data".into())).with("new", Err(Unusable::Unbound));
+        content(&volume, &Inputs { pod: &pod, host, sources, claims: &claims, tokens: &tokens, ca: "PEM" })
     }
 
     fn files(content: Content) -> Vec<(String, String, u32)> {
@@ -295,6 +311,19 @@ mod tests {
             content_of(json!({"name": "v", "nfs": {"server": "s", "path": "/"}}), &sources),
             Err(VolumeError::Unsupported { .. })
         ));
+    }
+
+    #[test]
+    fn a_claim_is_a_directory_once_it_is_bound() {
+        let of = |claim: &str| {
+            let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": claim}});
+            content_of(volume, &Sources::default())
+        };
+        assert_eq!(of("data"), Ok(Content::Claim("/claims/data".into())));
+        for (claim, word) in [("new", "not bound yet"), ("gone", r#"persistentvolumeclaim "gone" not found"#)]
+        {
+            assert!(of(claim).unwrap_err().to_string().contains(word), "{claim}");
+        }
     }
 
     #[test]

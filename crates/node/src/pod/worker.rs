@@ -2,6 +2,7 @@
 //! It keeps nothing that the API and the disk do not have, so a crash of the node at any point is just another start.
 
 mod drive;
+mod network;
 mod probes;
 mod report;
 mod terminate;
@@ -17,6 +18,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use self::network::Networks;
 use super::{
     Shared,
     probe::Report,
@@ -25,6 +27,9 @@ use super::{
     tracked::{Role, TrackedContainer},
 };
 use crate::{config::OnShutdown, layout::PodDir, pod::mounts::Mounts, process::Exit};
+
+/// How long a container may take to end after its grace period.
+const KILL_PATIENCE: Duration = Duration::from_secs(7);
 
 /// What the API says about the pod.
 #[derive(Clone, Debug)]
@@ -67,7 +72,9 @@ struct Volumes {
 pub(super) struct Worker {
     shared: Arc<Shared>,
     dir: PodDir,
-    /// The pod's own.
+    /// The one of this machine that the pod has.
+    own_address: IpAddr,
+    /// Where the pod is reached: there, or where the runtime has put its containers.
     address: IpAddr,
     /// As the API has it.
     pod: Arc<Pod>,
@@ -78,6 +85,7 @@ pub(super) struct Worker {
     containers: Vec<TrackedContainer>,
     tokens: Tokens,
     volumes: Volumes,
+    networks: Networks,
     wake_tx: mpsc::Sender<Wake>,
     wake_rx: mpsc::Receiver<Wake>,
     reported: Option<PodStatus>,
@@ -95,7 +103,7 @@ impl Worker {
             (pod.namespace().unwrap_or_default(), pod.name_any(), pod.uid().unwrap_or_default());
         let dir = PodDir::new(&shared.config.data_dir, &namespace, &name, &uid);
         dir.create()?;
-        let address = address_of(&shared, &dir, &pod)?;
+        let own_address = address_of(&shared, &dir, &pod)?;
         let (wake_tx, wake_rx) = mpsc::channel(64);
         let mut containers = Vec::new();
         if let Some(spec) = &pod.spec {
@@ -118,13 +126,11 @@ impl Worker {
                 )?);
             }
         }
-        // A container that runs has an address of its own, given by its runtime.
-        let mut running = containers.iter().filter(|tracked: &&TrackedContainer| tracked.is_running());
-        let address = running.find_map(|tracked| tracked.run.as_ref()?.instance.address()).unwrap_or(address);
         let mut worker = Self {
             shared,
             dir,
-            address,
+            own_address,
+            address: own_address,
             reported: pod.status.clone(),
             pod,
             effective: None,
@@ -132,16 +138,24 @@ impl Worker {
             containers,
             tokens: Tokens::default(),
             volumes: Volumes { ready: false, stale: true, retry_at: None, failures: 0 },
+            networks: Networks::default(),
             wake_tx,
             wake_rx,
             start_time: Timestamp::now(),
             not_runnable: None,
             released: false,
         };
+        worker.address = worker.address_of_running().unwrap_or(own_address);
         for index in 0..worker.containers.len() {
             worker.watch_exit(index);
         }
         Ok(worker)
+    }
+
+    /// A container that runs has an address of its own, given by its runtime.
+    fn address_of_running(&self) -> Option<IpAddr> {
+        let mut running = self.containers.iter().filter(|tracked| tracked.is_running());
+        running.find_map(|tracked| tracked.run.as_ref()?.instance.address())
     }
 
     /// Runs until the pod is gone, or the node stops.
@@ -155,11 +169,12 @@ impl Worker {
         loop {
             let timer = self.sync(&mut adopted).await;
             if self.gone && !self.containers.iter().any(TrackedContainer::is_running) {
+                self.detach().await;
                 if let Err(error) = self.dir.remove() {
                     tracing::warn!(path = %self.dir.path().display(), error = &error as &dyn Error, "cannot remove a pod's directory");
                 }
                 self.shared.addresses.release(&self.dir.uid);
-                if self.containers.iter().any(TrackedContainer::is_runtime_container) {
+                if self.containers.iter().any(|tracked| tracked.used_runtime) {
                     self.shared.containers.remove_pod(&self.dir.uid).await;
                 }
                 return;
@@ -329,28 +344,37 @@ impl Worker {
 
     /// Leaves the pod in the API; what happens to its processes is for the configuration to say.
     async fn shut_down(mut self) {
-        let OnShutdown::StopPods(limit) = self.shared.config.on_shutdown else {
+        if self.shared.config.on_shutdown == OnShutdown::LeavePods {
             return;
-        };
-        let deadline = Instant::now() + limit.min(self.grace());
-        for index in 0..self.containers.len() {
-            self.stop(index, deadline);
         }
-        let all_ended = async {
-            while self.containers.iter().any(TrackedContainer::is_running) {
-                match self.wake_rx.recv().await {
-                    Some(Wake::Exited { container, exit, .. }) => {
-                        if let Some(tracked) = self.containers.get_mut(container) {
-                            tracked.ended(exit);
-                        }
+        let cut_short = self.shared.config.cut_short.clone();
+        let mut deadline = Instant::now() + self.grace();
+        self.stop_all(deadline);
+        while self.containers.iter().any(TrackedContainer::is_running) {
+            tokio::select! {
+                wake = self.wake_rx.recv() => {
+                    if let Some(Wake::Exited { container, exit, .. }) = wake
+                        && let Some(tracked) = self.containers.get_mut(container)
+                    {
+                        tracked.ended(exit);
                     }
-                    Some(Wake::Probed { .. } | Wake::HookFailed { .. }) => {}
-                    None => return,
+                }
+                () = cut_short.cancelled(), if deadline > Instant::now() => {
+                    deadline = Instant::now();
+                    self.stop_all(deadline);
+                }
+                () = sleep_until(deadline + KILL_PATIENCE) => {
+                    tracing::warn!(pod = %self.dir.path().display(), "a container did not end in time; the next start adopts it");
+                    return;
                 }
             }
-        };
-        if tokio::time::timeout_at(deadline + Duration::from_secs(7), all_ended).await.is_err() {
-            tracing::warn!(pod = %self.dir.path().display(), "a container did not end in time; the next start adopts it");
+        }
+        self.detach().await;
+    }
+
+    fn stop_all(&mut self, deadline: Instant) {
+        for index in 0..self.containers.len() {
+            self.stop(index, deadline);
         }
     }
 }

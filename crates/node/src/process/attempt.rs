@@ -36,6 +36,9 @@ pub(crate) struct Launch {
     /// Changes when the container's spec changes in a way that needs a restart.
     pub spec_hash: String,
     pub restart_count: i32,
+    /// The network namespace to run in, if it is not the machine's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<PathBuf>,
     /// A container of a runtime in place of a process of this machine.
     // The alias is what earlier versions wrote, whose shims may still run.
     #[serde(default, alias = "guest", skip_serializing_if = "Option::is_none")]

@@ -7,6 +7,11 @@ use causeway_containers::{
 use causeway_node::LogOptions;
 use causeway_testkit::eventually;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
+    core::GroupVersionKind,
+};
 use serde_json::{Value, json};
 
 use crate::world::{World, is_ready, phase, restarts, waiting};
@@ -201,5 +206,88 @@ async fn containers_of_a_pod_share_a_network() {
     assert!(!all[0].networks.is_empty());
     assert_eq!(all[1].network_mode, format!("container:{}", all[0].name));
     world.delete_pod("pair", 0).await;
+    world.finish().await;
+}
+
+/// The runtime makes the container, does not say that it has started it, and the shim is gone before it does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_container_that_never_came_to_a_start_goes_with_its_pod() {
+    let fake = runtime();
+    let world = World::start_with(Some(fake.choice())).await;
+    fake.fault(Operation::StartContainer, Fault::Hang, 1);
+    world.create::<Pod>(pod("web", json!({}))).await;
+    eventually("there is a container", async || {
+        if fake.containers().is_empty() { Err("none".to_owned()) } else { Ok(()) }
+    })
+    .await;
+    let record = eventually("the shim is on record", async || {
+        let text = std::fs::read_to_string(world.attempt("web", "main", 0).join("record.json"));
+        text.ok().and_then(|text| serde_json::from_str::<Value>(&text).ok()).ok_or("none")
+    })
+    .await;
+    let shim = record["shim"]["pid"].as_i64().unwrap() as i32;
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(shim).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+    world
+        .pod("web", "the pod says that it was not started", |pod| {
+            waiting(pod).is_some_and(|(reason, _)| reason == "RunContainerError")
+        })
+        .await;
+    world.delete_pod("web", 0).await;
+    eventually("the container is gone with the pod", async || {
+        let left = fake.containers();
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+    })
+    .await;
+    world.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_that_becomes_a_process_has_its_own_address_again() {
+    let fake = runtime();
+    let world = World::start_with(Some(fake.choice())).await;
+    let forever = json!({"command": ["/bin/sh", "-c", "while :; do sleep 0.1; done"]});
+    world.create::<Pod>(pod("web", forever)).await;
+    let up = world.pod("web", "the container is ready", is_ready).await;
+    assert!(up.status.unwrap().pod_ip.unwrap().starts_with("10.99."));
+    let image = json!({"spec": {"containers": [{"name": "main", "image": "example.test/own:1"}]}});
+    world.api::<Pod>().patch("web", &PatchParams::default(), &Patch::Strategic(image)).await.unwrap();
+    world
+        .pod("web", "the process is reached where it is", |pod| {
+            let address = pod.status.as_ref().and_then(|status| status.pod_ip.clone()).unwrap_or_default();
+            is_ready(pod) && restarts(pod) == 1 && address.starts_with("127.")
+        })
+        .await;
+    world.delete_pod("web", 0).await;
+    world.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_joins_the_networks_of_its_namespace_only() {
+    let fake = runtime();
+    let world = World::start_with(Some(fake.choice())).await;
+    world.distrust().await;
+    world.create::<Pod>(pod("web", json!({}))).await;
+    let stuck = world.pod("web", "the pod says why", |pod| waiting(pod).is_some()).await;
+    let (_, message) = waiting(&stuck).unwrap();
+    assert!(
+        message.contains("no ContainerNetwork of namespace default is the network \"blue\""),
+        "{message}"
+    );
+    world.delete_pod("web", 0).await;
+
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("causeway.dev", "v1alpha1", "ContainerNetwork"));
+    let networks = Api::<DynamicObject>::default_namespaced_with(world.client.clone(), &kind);
+    let network =
+        DynamicObject::new("app", &kind).data(json!({"spec": {"mode": "existing", "networkName": "blue"}}));
+    networks.create(&PostParams::default(), &network).await.unwrap();
+    let status = Patch::Merge(json!({"status": {"networkName": "blue"}}));
+    networks.patch_status("app", &PatchParams::default(), &status).await.unwrap();
+    world.create::<Pod>(pod("second", json!({}))).await;
+    world.pod("second", "the pod is ready", is_ready).await;
+    world.delete_pod("second", 0).await;
     world.finish().await;
 }

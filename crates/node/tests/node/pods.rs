@@ -394,6 +394,12 @@ async fn sidecars_start_first_and_end_last() {
     spec["spec"]["initContainers"] = json!([sidecar]);
     world.create::<Pod>(spec).await;
     world.pod("pair", "the pod is ready", is_ready).await;
+    // A container without a probe is ready before its first line has run.
+    eventually("both have begun", async || match fs::read_to_string(&order).unwrap() {
+        said if said == "side\nmain\n" => Ok(()),
+        said => Err(said),
+    })
+    .await;
     world.delete_pod("pair", 10).await;
     eventually("the pod is gone", async || {
         let pod = world.api::<Pod>().get_opt("pair").await.unwrap();
@@ -401,5 +407,27 @@ async fn sidecars_start_first_and_end_last() {
     })
     .await;
     assert_eq!(fs::read_to_string(&order).unwrap(), "side\nmain\nmain-end\nside-end\n");
+    world.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_that_can_not_be_set_up_says_so_and_is_tried_again() {
+    let world = World::start().await;
+    let in_the_way = world.data_dir().join("pods/default/stuck");
+    fs::create_dir_all(in_the_way.parent().unwrap()).unwrap();
+    fs::write(&in_the_way, "").unwrap();
+    world.create::<Pod>(pod("stuck", FOREVER, json!({}))).await;
+    eventually("an Event tells why", async || {
+        let events = world.api::<Event>().list(&ListParams::default()).await.unwrap();
+        let told = events.iter().any(|event| {
+            event.reason.as_deref() == Some("FailedCreatePodSandBox")
+                && event.message.as_deref().is_some_and(|text| text.contains("can't be set up in"))
+        });
+        told.then_some(()).ok_or("none")
+    })
+    .await;
+    fs::remove_file(&in_the_way).unwrap();
+    world.pod("stuck", "it runs once it can", is_ready).await;
+    world.delete_pod("stuck", 0).await;
     world.finish().await;
 }

@@ -6,10 +6,13 @@ use causeway_containers::Choice;
 use causeway_node::{CommandPolicy, Config, LogOptions, LogReader, Node, OnShutdown, ShimCommand};
 use causeway_testkit::{Cluster, eventually};
 use futures::StreamExt;
-use k8s_openapi::{NamespaceResourceScope, api::core::v1::Pod};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::core::v1::{Namespace, Pod},
+};
 use kube::{
     Api, Client, Resource,
-    api::{DeleteParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -41,8 +44,30 @@ impl World {
             cluster,
             node: None,
         };
+        if world.containers.is_some() {
+            world.trust().await;
+        }
         world.start_node();
         world
+    }
+
+    /// Trusts the namespace of the tests with this machine.
+    async fn trust(&self) {
+        self.label(json!("privileged")).await;
+    }
+
+    /// Takes that back.
+    pub(crate) async fn distrust(&self) {
+        self.label(Value::Null).await;
+    }
+
+    async fn label(&self, level: Value) {
+        let labels = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": level}}});
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        namespaces
+            .patch("default", &PatchParams::default(), &Patch::Merge(labels))
+            .await
+            .expect("a namespace can be labelled");
     }
 
     pub(crate) fn start_node(&mut self) {
@@ -52,7 +77,7 @@ impl World {
         config.shim = ShimCommand { program: env!("CARGO_BIN_EXE_pod-shim").into(), args: Vec::new() };
         config.containers.clone_from(&self.containers);
         config.backoff_base = Duration::from_millis(400);
-        config.on_shutdown = OnShutdown::StopPods(Duration::from_secs(5));
+        config.on_shutdown = OnShutdown::StopPods;
         let (client, shutdown) = (self.client.clone(), CancellationToken::new());
         let node = Node::new(config).expect("the node's directory is usable");
         let stop = shutdown.clone();
@@ -82,6 +107,13 @@ impl World {
 
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.dir.path().join("node")
+    }
+
+    /// The directory of one attempt of a container; made up until there is one.
+    pub(crate) fn attempt(&self, pod: &str, container: &str, number: u32) -> PathBuf {
+        let pods = self.data_dir().join("pods/default").join(pod);
+        let uid = std::fs::read_dir(&pods).ok().and_then(|mut uids| Some(uids.next()?.ok()?.path()));
+        uid.unwrap_or(pods).join("containers").join(container).join(number.to_string())
     }
 
     pub(crate) fn path(&self, name: &str) -> String {

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 pub const XDS_SOCKET: &str = "xds.sock";
 /// Where that Envoy shows its state.
 pub const ADMIN_SOCKET: &str = "admin.sock";
+/// Where its workers say that they run.
+pub const ANSWERS_SOCKET: &str = "answers.sock";
 
 /// Where somebody listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub struct Start<'a> {
     pub xds: Address,
     /// Where it shows its state.
     pub admin: Address,
+    /// Where its workers say that they run, to whoever connects.
+    pub answers: Option<Address>,
     /// Whether it asks for changes, or for the state of the world.
     pub delta: bool,
     /// Connections at a time over all listeners: what discovery has no word for.
@@ -49,7 +53,7 @@ pub struct Start<'a> {
 
 /// The start configuration as Envoy reads it.
 pub fn bootstrap(start: &Start<'_>) -> Value {
-    let Start { node, xds, admin, delta, connection_limit } = start;
+    let Start { node, xds, admin, answers, delta, connection_limit } = start;
     let discovery = json!({ "resource_api_version": "V3", "ads": {} });
     let http2 = json!({
         "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
@@ -88,6 +92,20 @@ pub fn bootstrap(start: &Start<'_>) -> Value {
         // What an operator changes through the admin door holds until the next start.
         "layered_runtime": { "layers": [{ "name": "admin", "admin_layer": {} }] },
     });
+    if let Some(answers) = answers {
+        made["static_resources"]["listeners"] = json!([{
+            "name": "answers",
+            "address": answers.to_json(),
+            "ignore_global_conn_limit": true,
+            "filter_chains": [{ "filters": [{
+                "name": "envoy.filters.network.direct_response",
+                "typed_config": {
+                    "@type": "type.googleapis.com/envoy.extensions.filters.network.direct_response.v3.Config",
+                    "response": { "inline_string": "here\n" },
+                },
+            }] }],
+        }]);
+    }
     if let Some(limit) = connection_limit {
         made["overload_manager"] = json!({ "resource_monitors": [{
             "name": "envoy.resource_monitors.global_downstream_max_connections",
@@ -107,7 +125,7 @@ mod tests {
 
     fn made(xds: Address, delta: bool, connection_limit: Option<u32>) -> Value {
         let admin = Address::Tcp("127.0.0.1:9901".parse().unwrap());
-        bootstrap(&Start { node: "edge", xds, admin, delta, connection_limit })
+        bootstrap(&Start { node: "edge", xds, admin, answers: None, delta, connection_limit })
     }
 
     #[test]

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Service;
 use super::references;
 use super::valid::{Backend, Valid};
 use crate::endpoints::{self, PortRef, Protocol};
-use crate::services::Services;
+use crate::services::{ServiceRef, Services};
 
 /// What stands behind one backend.
 #[derive(Default)]
@@ -15,34 +15,53 @@ pub(super) struct Resolved {
     pub(super) message: Option<String>,
 }
 
+impl Resolved {
+    fn none(message: String) -> Self {
+        Self { endpoints: Vec::new(), message: Some(message) }
+    }
+}
+
+/// A port of a Service.
+pub(super) struct Wanted<'a> {
+    pub(super) service: &'a ServiceRef,
+    pub(super) port: u16,
+    pub(super) protocol: Protocol,
+}
+
+/// What is behind a backend of the spec, if the proxy may use it.
 pub(super) fn resolve(proxy: &Valid, backend: &Backend, services: &Services) -> Resolved {
-    let Some(why) = services.unread(&backend.service.namespace) else {
-        return found(proxy, backend, services);
+    if !services.permit(references::users(&proxy.namespace), &backend.service) {
+        return Resolved::none(references::refusal(&proxy.namespace, &backend.service, services));
+    }
+    let protocol = if backend.is_udp { Protocol::Udp } else { Protocol::Tcp };
+    behind(&Wanted { service: &backend.service, port: backend.target_port, protocol }, services)
+}
+
+/// What is behind a port of a Service that may be used.
+pub(super) fn behind(wanted: &Wanted<'_>, services: &Services) -> Resolved {
+    let namespace = &wanted.service.namespace;
+    let Some(why) = services.unread(namespace) else {
+        return found(wanted, services);
     };
-    let endpoints = found(proxy, backend, services).endpoints;
+    let endpoints = found(wanted, services).endpoints;
     let which = if endpoints.is_empty() { "none are known" } else { "the last known are used" };
-    let message = format!("endpoints in namespace {}: {which}; {why}", backend.service.namespace);
+    let message = format!("endpoints in namespace {namespace}: {which}; {why}");
     Resolved { endpoints, message: Some(message) }
 }
 
-fn found(proxy: &Valid, backend: &Backend, services: &Services) -> Resolved {
-    let none = |message: String| Resolved { endpoints: Vec::new(), message: Some(message) };
-    let at = &backend.service;
-    if !services.permit(references::users(&proxy.namespace), at) {
-        return none(references::refusal(&proxy.namespace, at));
-    }
+fn found(wanted: &Wanted<'_>, services: &Services) -> Resolved {
+    let none = Resolved::none;
+    let at = wanted.service;
     let Some(service) = services.get(at) else {
-        return none(format!(
-            "there is no Service {at}: create it, or correct targetService and targetNamespace"
-        ));
+        return none(format!("there is no Service {at}: create it, or correct its name and namespace"));
     };
     if service.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("ExternalName") {
         return none(format!(
             "Service {at} is of type ExternalName and has no endpoints: use one with a selector"
         ));
     }
-    let protocol = if backend.is_udp { Protocol::Udp } else { Protocol::Tcp };
-    let (word, number) = (protocol.as_str(), backend.target_port);
+    let (protocol, number) = (wanted.protocol, wanted.port);
+    let word = protocol.as_str();
     let port = endpoints::find_port(service, protocol, PortRef::Number(number));
     let (endpoints, remark) = if let Some(port) = port {
         (endpoints::behind_port(service, port, services.slices(at)), None)
@@ -51,7 +70,7 @@ fn found(proxy: &Valid, backend: &Backend, services: &Services) -> Resolved {
         let ports = port_list(service);
         if direct.is_empty() {
             return none(format!(
-                "Service {at} has no {word} port {number}; its ports are {ports}: correct targetPort"
+                "Service {at} has no {word} port {number}; its ports are {ports}: write one of them"
             ));
         }
         let remark = format!(

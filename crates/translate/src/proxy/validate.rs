@@ -16,7 +16,7 @@ use kube::ResourceExt;
 
 use super::valid::Valid;
 
-pub use network::bare_address;
+pub use network::{bare_address, with_prefix};
 
 /// Port of `/healthz` and `/ready` on the pod's address.
 pub const HEALTH_PORT: u16 = 8080;
@@ -89,9 +89,7 @@ impl Findings<'_> {
     fn proxy(&mut self, proxy: &ProxyServer) -> Option<Valid> {
         let (name, spec) = (proxy.name_any(), &proxy.spec);
         let addresses = self.addresses(spec);
-        if spec.backends.is_empty() {
-            self.add("spec.backends", "is empty: name at least one Service to forward to");
-        }
+        self.attachment(&spec.network_config);
         let connections = spec.connection_limit.and_then(|limit| self.limit("spec.connectionLimit", limit));
         let connections_per_source =
             spec.connections_per_source.and_then(|limit| self.limit("spec.connectionsPerSource", limit));
@@ -111,7 +109,7 @@ impl Findings<'_> {
         Some(Valid {
             namespace: proxy.namespace().unwrap_or_default(),
             addresses,
-            is_attached: spec.network_config.network_attachment_name.is_some(),
+            main_port: spec.port,
             listeners,
             backends: backends.into_iter().map(|(backend, _)| backend).collect(),
             limits: ir::Limits { connections, connections_per_source, ..ir::Limits::default() },

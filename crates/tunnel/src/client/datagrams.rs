@@ -1,4 +1,4 @@
-//! A tunnel of datagrams on the container's end: each client is a session, a flow of its own on a link, until it has
+//! A tunnel of datagrams on the client end: each client is a session, a flow of its own on a link, until it has
 //! been silent for too long.
 
 use std::collections::HashMap;
@@ -13,17 +13,18 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::ContainerEnd;
-use super::entrance::{ACCEPT_PAUSE, may_enter, open_on_a_link, settings};
+use super::ClientEnd;
+use super::entrance::{ACCEPT_PAUSE, enter, open_on_a_link, settings};
 use crate::control::Listen;
-use crate::counters::{OpenStream, Tally};
+use crate::places::Place;
+use crate::tally::Tally;
 
 /// The largest datagram fits.
 const BUFFER: usize = 64 << 10;
 
 /// Takes the datagrams of one tunnel.
 pub(super) async fn receive(
-    end: Arc<ContainerEnd>,
+    end: Arc<ClientEnd>,
     socket: UdpSocket,
     rules: watch::Receiver<Listen>,
     tally: Arc<Tally>,
@@ -46,37 +47,43 @@ pub(super) async fn receive(
             tokio::spawn(watch_over(flow.clone(), place, sessions.clone(), source, cut.clone()));
             Some(flow)
         });
-        match flow {
-            // What there is no room for is lost, as datagrams are.
-            Some(flow) => drop(flow.send(&buffer[..count])),
-            None => tally.refused(),
+        // What there is no room for is lost, as datagrams are.
+        if let Some(flow) = flow {
+            flow.send(&buffer[..count]);
         }
     }
 }
 
 fn open(
-    end: &ContainerEnd,
+    end: &ClientEnd,
     rules: &Listen,
     tally: &Arc<Tally>,
     socket: &Arc<UdpSocket>,
     source: SocketAddr,
-) -> Option<(Arc<Flow>, OpenStream)> {
-    let place = (rules.open && may_enter(rules, source.ip())).then(|| tally.enter(rules.max_streams))??;
+) -> Option<(Arc<Flow>, Place)> {
+    if !rules.open {
+        tally.refused();
+        return None;
+    }
+    let place = enter(end, rules, tally, source.ip())?;
     let flow = open_on_a_link(end, rules, source, |link, request| {
         let socket = socket.clone();
         // The kernel is asked directly: what it does not take at once is lost, as datagrams are.
         let sink = Box::new(move |datagram: &[u8]| {
             let _ = sendto(&socket, datagram, SendFlags::DONTWAIT, &source);
         });
-        link.open_flow(request, settings(rules, tally), sink)
-    })?;
-    Some((Arc::new(flow), place))
+        link.open_flow(request, settings(rules, tally, source), sink)
+    });
+    if flow.is_none() {
+        tally.refused();
+    }
+    Some((Arc::new(flow?), place))
 }
 
 /// Waits for a session's end and forgets it.
 async fn watch_over(
     flow: Arc<Flow>,
-    _place: OpenStream,
+    _place: Place,
     sessions: Arc<Sessions>,
     client: SocketAddr,
     cut: CancellationToken,

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use causeway_base::lock::lock;
 use causeway_base::report::chain;
-use causeway_link::{Connection, Handler, IdentityError, Incoming, Renewal, Stream, token};
+use causeway_link::{Connection, Handler, IdentityError, Incoming, Renewal, Stream};
 use tokio::io::split;
 use tokio::sync::oneshot;
 use tokio::time::{interval, timeout};
-use tokio_util::sync::CancellationToken;
 
-use super::ContainerEnd;
-use crate::control::{self, PATIENCE, ToContainer, ToHost, VERSION, messages, receive, send};
+use super::ClientEnd;
+use crate::control::{self, PATIENCE, ToClient, ToHost, VERSION, messages, receive, send};
 use crate::driven::Driven;
 
 /// How often ports are tried that could not be had.
@@ -37,7 +36,7 @@ enum Ended {
 }
 
 /// Does what the host says until the connection ends.
-pub(super) async fn run(end: &Arc<ContainerEnd>, connection: Connection) {
+pub(super) async fn run(end: &Arc<ClientEnd>, connection: Connection) {
     let (stream_tx, stream_rx) = oneshot::channel();
     let handler = Arc::new(ControlStream(Mutex::new(Some(stream_tx))));
     let _link = Driven::start(connection, handler, &end.tasks, |_| ());
@@ -58,34 +57,37 @@ impl Handler for ControlStream {
     }
 }
 
-async fn serve(end: &Arc<ContainerEnd>, stream_rx: oneshot::Receiver<Stream>) -> Result<Infallible, Ended> {
+async fn serve(end: &Arc<ClientEnd>, stream_rx: oneshot::Receiver<Stream>) -> Result<Infallible, Ended> {
     let stream = timeout(PATIENCE, stream_rx).await.ok().and_then(Result::ok).ok_or(Ended::Silent)?;
     let (mut input, mut output) = split(stream);
     let hello = timeout(PATIENCE, receive(&mut input)).await.map_err(|_| Ended::Silent)??;
-    let ToContainer::Hello { version } = hello else { return Err(Ended::Greeting) };
-    let session = token()?;
-    send(&mut output, &ToHost::Welcome { version: VERSION, session: session.clone() }).await?;
+    let ToClient::Hello { version, session } = hello else { return Err(Ended::Greeting) };
     if version != VERSION {
+        send(&mut output, &ToHost::Welcome { version: VERSION, session: String::new() }).await?;
         return Err(Ended::Version(version));
     }
-    let turn = Turn { end: end.clone(), over: end.begin(session.clone()), session };
+    let turn = end.begin(session)?;
+    send(&mut output, &ToHost::Welcome { version: VERSION, session: turn.session.clone() }).await?;
     tracing::info!("the host is connected");
     let mut messages = messages(input);
     let mut changed = end.changed.subscribe();
     changed.mark_changed();
     let mut retry = interval(RETRY);
     let mut renewal = None;
+    let mut limited = Vec::new();
     loop {
         let said = tokio::select! {
             message = messages.next() => heed(end, message?, &mut renewal)?,
             _ = changed.changed() => Some(report(end)),
             _ = retry.tick() => {
-                if end.entrances.retry(end) {
+                let (had, now) = (end.entrances.retry(end), end.entrances.limited());
+                if had || limited != now {
+                    limited = now;
                     end.changed.send_replace(());
                 }
                 None
             }
-            () = turn.over.cancelled() => return Err(Ended::Replaced),
+            () = turn.control.cancelled() => return Err(Ended::Replaced),
         };
         if let Some(said) = said {
             send(&mut output, &said).await?;
@@ -95,48 +97,39 @@ async fn serve(end: &Arc<ContainerEnd>, stream_rx: oneshot::Receiver<Stream>) ->
 
 /// Does what one message says; gives the answer, if it has one.
 fn heed(
-    end: &Arc<ContainerEnd>,
-    message: ToContainer,
+    end: &Arc<ClientEnd>,
+    message: ToClient,
     renewal: &mut Option<Renewal>,
 ) -> Result<Option<ToHost>, Ended> {
     match message {
-        ToContainer::Carry { tunnels } => {
+        ToClient::Carry { tunnels } => {
             end.entrances.apply(end, tunnels);
             end.changed.send_replace(());
         }
-        ToContainer::Gate { tunnel, open } => {
+        ToClient::Gate { tunnel, open } => {
             end.entrances.gate(end, tunnel, open);
             end.changed.send_replace(());
         }
-        ToContainer::Renew => {
+        ToClient::Renew => {
             let (pem, waiting) = lock(&end.identity).request()?;
             *renewal = Some(waiting);
             return Ok(Some(ToHost::Request { pem }));
         }
-        ToContainer::Certificate { pem } => {
+        ToClient::Certificate { pem } => {
             if let Some(waiting) = renewal.take() {
                 end.renewed(waiting.signed(pem))?;
                 tracing::info!("the identity was renewed");
             }
         }
-        ToContainer::Hello { .. } => return Err(Ended::Greeting),
+        ToClient::Hello { .. } => return Err(Ended::Greeting),
     }
     Ok(None)
 }
 
-fn report(end: &ContainerEnd) -> ToHost {
-    ToHost::Report { links: end.usable_links(), tunnels: end.entrances.report() }
-}
-
-/// The session in charge; gives up its place when it ends, however it ends.
-struct Turn {
-    end: Arc<ContainerEnd>,
-    session: String,
-    over: CancellationToken,
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.end.finish(&self.session);
+fn report(end: &ClientEnd) -> ToHost {
+    ToHost::Report {
+        links: end.usable_links(),
+        tunnels: end.entrances.report(),
+        limited: end.entrances.limited(),
     }
 }

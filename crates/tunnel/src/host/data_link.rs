@@ -1,4 +1,4 @@
-//! The host's data links to the container, made again whenever they break.
+//! The host's data links to the client end, made again whenever they break.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::HostEnd;
 use super::open::Streams;
 use super::session::{BACKOFF, Ended};
 use crate::driven::Driven;
-use crate::{CONTAINER, host_identity};
+use crate::{CLIENT, host_identity};
 
 /// Keeps one data link for as long as the session lasts. When it is renewed, a new one takes the place of the old
 /// before the old one leaves, and the old one ends with its last stream.
@@ -60,14 +60,14 @@ pub(super) async fn keep(
 async fn connect(end: &Arc<HostEnd>, address: SocketAddr, session: &str) -> Result<Driven, Ended> {
     // A fresh key for every connection.
     let identity = host_identity(&end.authority)?;
-    let connection = dial(address, &identity, CONTAINER, session.as_bytes())
+    let connection = dial(address, &identity, CLIENT, session.as_bytes())
         .await
         .map_err(|source| Ended::Connect { address, source })?;
     let handler = Arc::new(Streams(Arc::downgrade(end)));
     Ok(Driven::start(connection, handler, &end.tasks, |link| Registered::new(end, link)))
 }
 
-/// A link that the host's end knows of; forgotten however its task ends.
+/// A link that the host end knows of; forgotten however its task ends.
 struct Registered {
     end: Arc<HostEnd>,
     link: Arc<Link>,
@@ -76,6 +76,7 @@ struct Registered {
 impl Registered {
     fn new(end: &Arc<HostEnd>, link: &Arc<Link>) -> Self {
         lock(&end.links).push(link.clone());
+        end.links_changed();
         Self { end: end.clone(), link: link.clone() }
     }
 }
@@ -83,5 +84,6 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         lock(&self.end.links).retain(|known| !Arc::ptr_eq(known, &self.link));
+        self.end.links_changed();
     }
 }

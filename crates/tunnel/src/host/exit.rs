@@ -1,26 +1,32 @@
 //! A tunnel's way out on the host: knows the service's endpoints, and whether anybody answers there, so that the
-//! container can refuse clients instead of keeping them waiting.
+//! client end can refuse clients instead of keeping them waiting. It looks by itself, again and again: a service that
+//! died is not to be found out by a client.
 
+use std::collections::HashSet;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use causeway_base::backoff::{Backoff, spread};
 use causeway_base::lock::lock;
 use causeway_ir::tunnel::{Tunnel, TunnelProtocol};
+use rustix::io::Errno;
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
-use super::{HostEnd, TunnelState};
+use super::{HostEnd, TunnelState, listening};
 use crate::control::{Listen, Listener};
-use crate::counters::Tally;
+use crate::tally::Tally;
 
 /// How many endpoints one stream tries.
 const TRIES: usize = 3;
-/// The pauses between probes of a service that does not answer.
-const FIRST_PROBE: Duration = Duration::from_millis(100);
-const LAST_PROBE: Duration = Duration::from_secs(1);
+/// The pauses between looks at a service that does not answer.
+const PROBE: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
+/// The pause between looks at one that does. Streams that get their answer are as good as a look.
+const CHECK: Duration = Duration::from_secs(3);
 
 /// A tunnel as it is asked for, and where its streams go.
 #[derive(Debug)]
@@ -42,6 +48,14 @@ impl Wanted {
     }
 }
 
+/// Why a stream could not be connected.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) text: String,
+    /// This process lacks something; that says nothing of the service.
+    pub(super) is_own: bool,
+}
+
 /// One tunnel's way out.
 pub(super) struct Exit {
     pub(super) tally: Arc<Tally>,
@@ -49,6 +63,8 @@ pub(super) struct Exit {
     state: Mutex<State>,
     /// The target to begin with.
     turn: AtomicUsize,
+    /// There is reason to look soon.
+    doubt: Arc<Notify>,
 }
 
 struct State {
@@ -56,39 +72,38 @@ struct State {
     fault: Option<String>,
     /// When somebody answered last.
     answered: Option<Instant>,
-    /// Whether a task probes until somebody answers.
-    probing: bool,
+    /// Targets for datagrams where nobody listens.
+    deaf: HashSet<SocketAddr>,
 }
 
 impl Exit {
-    /// A new tunnel: nobody is known to answer until the first probe.
+    /// A new tunnel: nobody is known to answer until the first look.
     pub(super) fn start(end: &Arc<HostEnd>, tunnel: Tunnel) -> Arc<Self> {
-        let fault = match tunnel.protocol {
-            TunnelProtocol::Tcp => Some("not tried yet".to_owned()),
-            // Whether anybody takes datagrams can't be known.
-            TunnelProtocol::Udp => None,
-        };
         let exit = Arc::new(Self {
             tally: Arc::default(),
             wanted: watch::channel(Arc::new(Wanted::new(tunnel))).0,
-            state: Mutex::new(State { fault, answered: None, probing: false }),
+            state: Mutex::new(State {
+                fault: Some("not tried yet".to_owned()),
+                answered: None,
+                deaf: HashSet::new(),
+            }),
             turn: AtomicUsize::new(0),
+            doubt: Arc::default(),
         });
-        exit.probe(end, Duration::ZERO);
+        let (this, end) = (Arc::downgrade(&exit), Arc::downgrade(end));
+        tokio::spawn(watch_over(this, end, exit.follow(), exit.doubt.clone()));
         exit
     }
 
     /// The tunnel is asked for in another shape; new streams follow at once.
-    pub(super) fn change(self: &Arc<Self>, end: &Arc<HostEnd>, tunnel: Tunnel) {
-        let old = self.wanted();
-        if old.tunnel == tunnel {
-            return;
+    pub(super) fn change(&self, tunnel: Tunnel) {
+        let (old, new) = (self.wanted(), Wanted::new(tunnel));
+        if old.targets != new.targets {
+            // What the old ones said does not count for the new ones.
+            lock(&self.state).answered = None;
         }
-        let new = Wanted::new(tunnel);
-        let moved = old.targets != new.targets;
-        self.wanted.send_replace(Arc::new(new));
-        if moved {
-            self.probe(end, Duration::ZERO);
+        if old.tunnel != new.tunnel {
+            self.wanted.send_replace(Arc::new(new));
         }
     }
 
@@ -101,13 +116,13 @@ impl Exit {
         self.wanted.subscribe()
     }
 
-    /// What the container is told.
+    /// What the client end is told.
     pub(super) fn listen(&self) -> Listen {
         let wanted = self.wanted();
         Listen::new(&wanted.tunnel, lock(&self.state).fault.is_none() && !wanted.targets.is_empty())
     }
 
-    /// How the tunnel stands, given what the container says of its port.
+    /// How the tunnel stands, given what the client end says of its port.
     pub(super) fn state(&self, listener: Option<&Result<Listener, String>>) -> TunnelState {
         let Listener { port, open } = match listener {
             None => return TunnelState::Pending,
@@ -115,25 +130,27 @@ impl Exit {
             Some(Ok(listener)) => *listener,
         };
         match &lock(&self.state).fault {
-            _ if self.wanted().targets.is_empty() => TunnelState::NoTargets { port },
+            _ if self.wanted().targets.is_empty() => TunnelState::NoEndpoints { port },
             Some(error) => TunnelState::Unreachable { port, error: error.clone() },
             None if open => TunnelState::Listening { port },
-            // The container has still to hear that somebody answers.
+            // The client end has still to hear that somebody answers.
             None => TunnelState::Pending,
         }
     }
 
-    /// The next target for datagrams.
+    /// The next target for datagrams: one where somebody listens, as far as is known.
     pub(super) fn next_target(&self, wanted: &Wanted) -> Option<SocketAddr> {
-        let turn = self.turn.fetch_add(1, Relaxed);
-        wanted.targets.get(turn % wanted.targets.len().max(1)).copied()
+        let (targets, turn) = (&wanted.targets, self.turn.fetch_add(1, Relaxed));
+        let in_turn = || (0..targets.len()).map(|offset| targets[(turn + offset) % targets.len()]);
+        let state = lock(&self.state);
+        in_turn().find(|target| !state.deaf.contains(target)).or_else(|| in_turn().next())
     }
 
     /// Connects to one of the targets.
-    pub(super) async fn connect(&self, wanted: &Wanted) -> Result<TcpStream, String> {
+    pub(super) async fn connect(&self, wanted: &Wanted) -> Result<TcpStream, Failure> {
         let targets = &wanted.targets;
         let first = self.turn.fetch_add(1, Relaxed);
-        let mut error = "there is no endpoint".to_owned();
+        let mut failure = Failure { text: "there is no endpoint".to_owned(), is_own: false };
         for offset in 0..targets.len().min(TRIES) {
             let target = targets[(first + offset) % targets.len()];
             match causeway_link::connect(target, wanted.tunnel.connect_timeout.get()).await {
@@ -141,87 +158,149 @@ impl Exit {
                     lock(&self.state).answered = Some(Instant::now());
                     return Ok(socket);
                 }
-                Err(failed) => error = format!("{target}: {failed}"),
+                Err(error) => {
+                    failure = Failure { text: format!("{target}: {error}"), is_own: is_own(&error) };
+                }
             }
         }
-        Err(error)
+        Err(failure)
     }
 
-    /// A stream that began to connect at `began` found nobody. That says nothing if somebody has answered since.
-    pub(super) fn found_fault(self: &Arc<Self>, end: &Arc<HostEnd>, began: Instant, error: String) {
-        self.tally.failed(error.clone());
-        let fresh = {
-            let mut state = lock(&self.state);
-            if state.answered.is_some_and(|answered| answered >= began) {
-                return;
-            }
-            state.fault.replace(error).is_none()
-        };
-        if fresh {
-            end.changed();
-        }
-        self.probe(end, FIRST_PROBE);
-    }
-
-    /// Has a task probe until somebody answers; one is enough.
-    fn probe(self: &Arc<Self>, end: &Arc<HostEnd>, pause: Duration) {
-        if self.wanted().tunnel.protocol == TunnelProtocol::Udp {
+    /// A stream that began to connect at `began` found nobody. That says nothing if somebody has answered since, or if
+    /// it failed for want of something here.
+    pub(super) fn found_fault(&self, end: &HostEnd, began: Instant, failure: Failure) {
+        self.tally.failed(failure.text.clone());
+        let mut state = lock(&self.state);
+        if failure.is_own || state.answered.is_some_and(|answered| answered >= began) {
             return;
         }
-        if !std::mem::replace(&mut lock(&self.state).probing, true) {
-            tokio::spawn(probe(Arc::downgrade(self), Arc::downgrade(end), self.follow(), pause));
+        let is_news = state.fault.replace(failure.text).is_none();
+        drop(state);
+        if is_news {
+            self.doubt.notify_one();
+            end.changed();
         }
     }
 
-    /// Takes what a probe of `tried` found; says whether that is the end of probing.
-    fn probed(&self, tried: &Arc<Wanted>, fault: Option<String>) -> bool {
-        let mut state = lock(&self.state);
-        // Nothing follows from what was tried if something else is wanted by now.
-        if Arc::ptr_eq(&self.wanted.borrow(), tried) {
-            state.probing = fault.is_some();
-            state.fault = fault;
+    /// The host of a target for datagrams said that nobody listens there.
+    pub(super) fn is_deaf(&self, target: SocketAddr) {
+        if lock(&self.state).deaf.insert(target) {
+            self.doubt.notify_one();
         }
-        !state.probing
+    }
+
+    /// Looks whether anybody answers: why not, if nobody does. None if nothing can be said.
+    async fn look(&self, end: &HostEnd, wanted: &Wanted) -> Option<Result<(), String>> {
+        if wanted.targets.is_empty() {
+            return Some(Ok(()));
+        }
+        match wanted.tunnel.protocol {
+            TunnelProtocol::Tcp => match self.connect(wanted).await {
+                Ok(_) => Some(Ok(())),
+                Err(failure) if failure.is_own => None,
+                Err(failure) => Some(Err(failure.text)),
+            },
+            TunnelProtocol::Udp => {
+                let known = lock(&self.state).deaf.clone();
+                let deaf = listening::deaf(&wanted.targets, &known, &end.bound_ports).await;
+                let mut state = lock(&self.state);
+                // What clients were told meanwhile counts too.
+                let since: Vec<_> = state.deaf.difference(&known).copied().collect();
+                state.deaf = deaf;
+                state.deaf.extend(since);
+                let fault = wanted
+                    .targets
+                    .iter()
+                    .all(|target| state.deaf.contains(target))
+                    .then(|| format!("{}: nobody listens there for datagrams", wanted.targets[0]));
+                drop(state);
+                Some(fault.map_or(Ok(()), Err))
+            }
+        }
+    }
+
+    /// Whether a stream got its answer just now; the last look is longer ago.
+    fn is_sure(&self) -> bool {
+        let state = lock(&self.state);
+        state.fault.is_none() && state.answered.is_some_and(|answered| answered.elapsed() < CHECK / 2)
+    }
+
+    /// Takes what a look at `tried` that began at `began` found; says whether anybody answers and whether that is news.
+    fn looked(&self, tried: &Arc<Wanted>, began: Instant, mut found: Result<(), String>) -> (bool, bool) {
+        let mut state = lock(&self.state);
+        if state.answered.is_some_and(|answered| answered >= began) {
+            // A stream has found somebody since, perhaps where the look did not.
+            found = Ok(());
+        }
+        let is_well = found.is_ok();
+        // Nothing follows from what was tried if something else is wanted by now.
+        if !Arc::ptr_eq(&self.wanted.borrow(), tried) {
+            return (is_well, false);
+        }
+        let fault = found.err();
+        let is_news = state.fault != fault;
+        state.fault = fault;
+        (is_well, is_news)
     }
 }
 
-/// Probes until somebody answers or the tunnel is gone.
-async fn probe(
+/// Whether a connect failed for want of something in this process or on this host.
+fn is_own(error: &io::Error) -> bool {
+    const OWN: [Errno; 5] = [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL, Errno::NOBUFS, Errno::NOMEM];
+    Errno::from_io_error(error).is_some_and(|errno| OWN.contains(&errno))
+}
+
+/// Looks again and again until the tunnel is gone: seldom while all is well, often while it is not.
+async fn watch_over(
     exit: Weak<Exit>,
     end: Weak<HostEnd>,
     mut wanted: watch::Receiver<Arc<Wanted>>,
-    mut pause: Duration,
+    doubt: Arc<Notify>,
 ) {
+    let mut retries = PROBE.retries();
+    let mut pause = Duration::ZERO;
     loop {
-        tokio::select! {
-            () = sleep(pause) => {}
+        let is_due = tokio::select! {
+            () = sleep(pause) => true,
             changed = wanted.changed() => {
                 if changed.is_err() {
                     return;
                 }
+                true
             }
+            () = doubt.notified() => false,
+        };
+        if !is_due {
+            // Soon, and not at once: whoever failed was the first of many.
+            retries.reset();
+            pause = retries.next_delay();
+            continue;
         }
         let tried = wanted.borrow_and_update().clone();
-        let Some(this) = exit.upgrade() else { return };
-        let fault = if tried.targets.is_empty() {
-            None
-        } else {
-            tokio::select! {
-                connected = this.connect(&tried) => connected.err(),
+        let (Some(this), Some(end)) = (exit.upgrade(), end.upgrade()) else { return };
+        if !this.is_sure() {
+            let began = Instant::now();
+            let found = tokio::select! {
+                found = this.look(&end, &tried) => found,
                 _ = wanted.changed() => {
                     // What the old targets would have said does not matter any more.
                     wanted.mark_changed();
                     continue;
                 }
+            };
+            if let Some(found) = found {
+                let (is_well, is_news) = this.looked(&tried, began, found);
+                if is_news {
+                    end.changed();
+                }
+                if !is_well {
+                    pause = retries.next_delay();
+                    continue;
+                }
             }
-        };
-        let Some(end) = end.upgrade() else { return };
-        let over = this.probed(&tried, fault);
-        end.changed();
-        if over {
-            return;
         }
-        pause = (pause * 2).clamp(FIRST_PROBE, LAST_PROBE);
+        retries.reset();
+        pause = spread(CHECK);
     }
 }
 
@@ -235,6 +314,19 @@ mod tests {
 
     fn tunnel(endpoints: Vec<Endpoint>) -> Tunnel {
         Tunnel { endpoints, ..Tunnel::new(1, Name::parse("web").expect("a name")) }
+    }
+
+    fn failure(errno: Errno) -> Failure {
+        let error = io::Error::from(errno);
+        Failure { text: error.to_string(), is_own: is_own(&error) }
+    }
+
+    /// Waits until the client end would be told that the tunnel is open, or that it is not.
+    async fn until_open(end: &HostEnd, exit: &Exit, open: bool) {
+        let mut changed = end.changed.subscribe();
+        while exit.listen().open != open {
+            changed.changed().await.expect("the end is there");
+        }
     }
 
     #[test]
@@ -256,15 +348,51 @@ mod tests {
         let before = Instant::now();
         let address = listener.local_addr().expect("an address");
         let exit = Exit::start(&end, tunnel(vec![Endpoint::new(address)]));
-        exit.connect(&exit.wanted()).await.expect("somebody answers");
-        let mut changed = end.changed.subscribe();
-        while !exit.listen().open {
-            changed.changed().await.expect("the end is there");
-        }
-        exit.found_fault(&end, before, "took too long".to_owned());
+        until_open(&end, &exit, true).await;
+        exit.found_fault(&end, before, failure(Errno::TIMEDOUT));
         assert!(exit.listen().open, "somebody has answered since");
-        assert_eq!(exit.tally.snapshot().last_error.as_deref(), Some("took too long"));
-        exit.found_fault(&end, Instant::now(), "refused".to_owned());
+        assert!(exit.tally.snapshot().last_error.is_some());
+        exit.found_fault(&end, Instant::now(), failure(Errno::MFILE));
+        assert!(exit.listen().open, "it was not the service that lacked something");
+        exit.found_fault(&end, Instant::now(), failure(Errno::CONNREFUSED));
         assert!(!exit.listen().open, "nobody has answered since");
+        until_open(&end, &exit, true).await;
+    }
+
+    #[tokio::test]
+    async fn nor_does_a_look_that_failed_while_a_stream_was_answered() {
+        let (listener, end) = (TcpListener::bind("127.0.0.1:0").await.expect("a port"), silent_end());
+        let address = listener.local_addr().expect("an address");
+        let exit = Exit::start(&end, tunnel(vec![Endpoint::new(address)]));
+        until_open(&end, &exit, true).await;
+        let began = Instant::now();
+        exit.connect(&exit.wanted()).await.expect("a stream is answered");
+        let found = exit.looked(&exit.wanted(), began, Err("three others time out".to_owned()));
+        assert_eq!((found, exit.listen().open), ((true, false), true));
+    }
+
+    #[tokio::test]
+    async fn a_service_that_dies_is_noticed_without_a_client() {
+        let (listener, end) = (TcpListener::bind("127.0.0.1:0").await.expect("a port"), silent_end());
+        let address = listener.local_addr().expect("an address");
+        let exit = Exit::start(&end, tunnel(vec![Endpoint::new(address)]));
+        until_open(&end, &exit, true).await;
+        drop(listener);
+        until_open(&end, &exit, false).await;
+        let _again = TcpListener::bind(address).await.expect("the same port");
+        until_open(&end, &exit, true).await;
+    }
+
+    #[tokio::test]
+    async fn so_is_one_for_datagrams() {
+        let (socket, end) = (tokio::net::UdpSocket::bind("127.0.0.1:0").await.expect("a port"), silent_end());
+        let address = socket.local_addr().expect("an address");
+        let datagrams = Tunnel { protocol: TunnelProtocol::Udp, ..tunnel(vec![Endpoint::new(address)]) };
+        let exit = Exit::start(&end, datagrams);
+        until_open(&end, &exit, true).await;
+        drop(socket);
+        until_open(&end, &exit, false).await;
+        let _again = tokio::net::UdpSocket::bind(address).await.expect("the same port");
+        until_open(&end, &exit, true).await;
     }
 }

@@ -4,9 +4,8 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use causeway_ir::tunnel::{Port, Tunnel};
+use causeway_ir::tunnel::{Port, Tunnel, TunnelState};
 use causeway_ir::{Limit, Period};
-use causeway_tunnel::host::TunnelState;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
@@ -150,6 +149,40 @@ async fn a_service_that_dies_is_noticed_by_the_next_client() {
     pair.state(1, |state| matches!(state, TunnelState::Unreachable { .. })).await;
     within("a refusal", async { while TcpStream::connect(("127.0.0.1", port)).await.is_ok() {} }).await;
     assert!(pair.host.counters(1).expect("counted").refused >= 1);
+}
+
+/// As HTTP servers do that refuse a request for its size.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_survives_a_server_that_closes_on_unread_input() {
+    const ANSWER: usize = 20_000;
+    let pair = Pair::start().await;
+    let listener = TcpListener::bind(any()).await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                stream.read_exact(&mut [0; 1000]).await.ok();
+                stream.write_all(&vec![7; ANSWER]).await.ok();
+            });
+        }
+    });
+    let port = pair.carry(vec![tunnel(1, &[address])]).await;
+    for size in [100_000, 1_000_000] {
+        for turn in 0..50 {
+            let (mut read, mut write) = dial(port).await.into_split();
+            let writing = tokio::spawn(async move {
+                // It is reset at some point.
+                write.write_all(&vec![1; size]).await.ok();
+                write
+            });
+            let (mut got, mut piece) = (0, [0; 4096]);
+            while let Ok(count @ 1..) = within("the answer", read.read(&mut piece)).await {
+                got += count;
+            }
+            assert_eq!(got, ANSWER, "turn {turn} of {size}");
+            drop(writing.await);
+        }
+    }
 }
 
 /// A listener that has no room for one more: the kernel drops what knocks.

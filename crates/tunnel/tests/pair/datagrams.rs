@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use causeway_ir::Period;
-use causeway_ir::tunnel::{Tunnel, TunnelProtocol};
+use causeway_ir::tunnel::{Tunnel, TunnelProtocol, TunnelState};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
@@ -109,24 +109,33 @@ async fn a_silent_session_ends_and_the_client_gets_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_comes_late_answers_the_same_client() {
+async fn a_service_that_goes_is_missed_and_answers_the_same_client_when_it_comes_again() {
     let pair = Pair::start().await;
-    let free = UdpSocket::bind(any()).await.expect("a port").local_addr().expect("an address");
-    let port = pair.carry(vec![datagrams(free)]).await;
+    let there = UdpSocket::bind(any()).await.expect("a port");
+    let address = there.local_addr().expect("an address");
+    let port = pair.carry(vec![datagrams(address)]).await;
     let client = client(port).await;
-    client.send(b"too early").await.expect("sends");
-    let late = UdpSocket::bind(free).await.expect("the same port");
-    client.send(b"hello").await.expect("sends");
-    let mut buffer = [0; 64];
-    within("the datagram", async {
-        loop {
-            let (count, _) = late.recv_from(&mut buffer).await.expect("receives");
-            if &buffer[..count] == b"hello" {
-                break;
+    let heard = async |socket: &UdpSocket, word: &[u8]| {
+        let mut buffer = [0; 64];
+        within("the datagram", async {
+            loop {
+                let (count, _) = socket.recv_from(&mut buffer).await.expect("receives");
+                if &buffer[..count] == word {
+                    break;
+                }
             }
-        }
-    })
-    .await;
+        })
+        .await;
+    };
+    client.send(b"hello").await.expect("sends");
+    heard(&there, b"hello").await;
+    drop(there);
+    pair.state(1, |state| matches!(state, TunnelState::Unreachable { .. })).await;
+    client.send(b"too early").await.expect("sends");
+    let again = UdpSocket::bind(address).await.expect("the same port");
+    client.send(b"again").await.expect("sends");
+    heard(&again, b"again").await;
+    assert_eq!(pair.listening(1).await, port);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use causeway_tunnel::host::{Host, LinkState, Options};
+use causeway_ir::tunnel::LinkState;
+use causeway_tunnel::host::{Host, Options};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 

@@ -4,8 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use causeway_tunnel::host::{Host, LinkState, Options};
-use causeway_tunnel::{Authority, Identity, container_identity, host_identity};
+use causeway_ir::tunnel::LinkState;
+use causeway_tunnel::host::{Host, Options};
+use causeway_tunnel::{Authority, Identity, client_identity, host_identity};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -76,7 +77,7 @@ async fn only_the_pairs_host_is_heard() {
     let nobody = stranger(&pair.authority, None);
     let foreign = stranger(&pair.authority, Some(&host_identity(&other).expect("keys")));
     // The container's own key must not do for the host's.
-    let disguised = stranger(&pair.authority, Some(&container_identity(&pair.authority).expect("keys")));
+    let disguised = stranger(&pair.authority, Some(&client_identity(&pair.authority).expect("keys")));
     for address in [pair.container.control, pair.container.data] {
         assert!(!is_heard(&nobody, address).await, "no certificate");
         assert!(!is_heard(&foreign, address).await, "another authority's certificate");
@@ -149,7 +150,7 @@ async fn an_end_of_another_version_is_told_so() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_of_another_version_is_named_as_the_reason() {
     let authority = Authority::new().expect("keys");
-    let pem = container_identity(&authority).expect("keys").to_pem();
+    let pem = client_identity(&authority).expect("keys").to_pem();
     let chain = vec![CertificateDer::from_pem_slice(pem.as_bytes()).expect("a certificate")];
     let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).expect("a key");
     let config =

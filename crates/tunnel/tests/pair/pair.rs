@@ -4,11 +4,11 @@ use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use causeway_ir::tunnel::{Tunnel, TunnelId};
+use causeway_ir::tunnel::{LinkState, Tunnel, TunnelId, TunnelState};
 use causeway_ir::{Endpoint, Name};
 use causeway_tunnel::client::{self, Client};
-use causeway_tunnel::host::{Host, LinkState, Options, Status, TunnelState};
-use causeway_tunnel::{Authority, container_identity};
+use causeway_tunnel::host::{Host, Options, Status};
+use causeway_tunnel::{Authority, client_identity};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -25,7 +25,7 @@ pub fn any() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()
 }
 
-/// The container's end, until it is dropped.
+/// The client end, until it is dropped.
 pub struct Container {
     pub control: SocketAddr,
     pub data: SocketAddr,
@@ -35,7 +35,7 @@ pub struct Container {
 
 impl Container {
     pub async fn start(authority: &Authority, control: SocketAddr, data: SocketAddr) -> Self {
-        let identity = container_identity(authority).expect("keys");
+        let identity = client_identity(authority).expect("keys");
         let client = within("binding", async {
             loop {
                 let options = client::Options { control, data, identity: identity.clone(), save_to: None };

@@ -6,7 +6,7 @@ use causeway_ir::Limit;
 use causeway_ir::tunnel::Tunnel;
 use causeway_link::{Credentials, Handler, Incoming, Link, Listener, Settings, Stream};
 use causeway_tunnel::host::{Host, Options};
-use causeway_tunnel::{Authority, container_identity};
+use causeway_tunnel::{Authority, client_identity};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
@@ -23,7 +23,7 @@ impl Handler for Taking {
 }
 
 fn settings() -> Settings {
-    Settings { idle_timeout: PATIENCE, traffic: Arc::default() }
+    Settings { idle_timeout: PATIENCE, traffic: Arc::default(), client: None }
 }
 
 async fn say(stream: &mut Stream, text: &str) {
@@ -43,7 +43,7 @@ async fn data_link(
     authority: &Authority,
     host: impl FnOnce(Options) -> Host,
 ) -> (Host, Arc<Link>, Vec<Stream>) {
-    let identity = container_identity(authority).expect("keys");
+    let identity = client_identity(authority).expect("keys");
     let credentials = Credentials::new(&identity).expect("fits");
     let mut control = Listener::bind(any(), credentials.clone()).await.expect("a port");
     let mut data = Listener::bind(any(), credentials).await.expect("a port");

@@ -12,7 +12,7 @@ pub(super) fn build(check: &HealthCheck) -> core::HealthCheck {
     let tcp = match check.kind {
         HealthCheckKind::Tcp => TcpHealthCheck::default(),
         HealthCheckKind::Tls => TcpHealthCheck {
-            send: Some(text(&probe_hello::bytes())),
+            send: Some(text(&probe_hello::bytes(check.server_name.as_deref()))),
             receive: vec![text(probe_hello::ANSWER)],
             ..TcpHealthCheck::default()
         },

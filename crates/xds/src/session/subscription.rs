@@ -157,6 +157,23 @@ impl Subscription {
         }
     }
 
+    /// What the client has although it has not asked yet.
+    pub(super) fn remember(&mut self, resources: impl Iterator<Item = Arc<Resource>>) {
+        for resource in resources {
+            self.unchecked.insert(resource.name.clone());
+            self.known.insert(resource.name.clone(), Known::Sent(resource));
+        }
+    }
+
+    /// What was sent to the client and acknowledged.
+    pub(super) fn sent_and_taken(&self) -> Vec<Arc<Resource>> {
+        let sent = self.known.values().filter_map(|known| match known {
+            Known::Sent(resource) => Some(Arc::clone(resource)),
+            Known::Told(_) | Known::Absent => None,
+        });
+        sent.collect()
+    }
+
     /// Takes the answer to the response under way, if it is that; the names that the client now has anew.
     pub(super) fn answer(&mut self, nonce: &str, error: Option<String>) -> Vec<String> {
         let Some(answered) = self.in_flight.take_if(|sent| sent.nonce == nonce) else { return Vec::new() };

@@ -363,3 +363,33 @@ fn a_client_that_asks_again_is_sent_it_again() {
     client.ask(Kind::Endpoints, &["a"], "", None);
     assert_eq!(names(&client.sends(&first)), ["a"]);
 }
+
+#[test]
+fn a_client_of_the_state_of_the_world_that_comes_again_keeps_its_clusters_until_its_listeners_have_gone() {
+    let before = snapshot(&Snapshot::default(), &one_route("a", "{name: a}"));
+    let mut client = Client::new(false);
+    client.settle(&before, &["a"]);
+    // The stream breaks, and the plan changes before the next one.
+    let after = snapshot(&before, &one_route("b", "{name: b}"));
+    let had = client.session.clusters();
+    let mut client = Client::new(false);
+    client.session.remember(had, &after);
+    client.ask(Kind::Cluster, &[], "", None);
+    let names = |response: &Response| -> Vec<String> {
+        response.resources.iter().map(|resource| resource.name.clone()).collect()
+    };
+    let clusters = client.sends(&after);
+    assert_eq!(names(&clusters), ["a", "b"], "the old one is still used");
+    client.ask(Kind::Endpoints, &["a", "b"], "", None);
+    client.acknowledge(&clusters, &[]);
+    let endpoints = client.sends(&after);
+    client.acknowledge(&endpoints, &["a", "b"]);
+    client.ask(Kind::Listener, &[], "", None);
+    let listeners = client.sends(&after);
+    assert_eq!(listeners.kind, Kind::Listener);
+    client.acknowledge(&listeners, &[]);
+    let last = client.sends(&after);
+    assert_eq!((last.kind, names(&last)), (Kind::Cluster, vec!["b".to_owned()]));
+    client.acknowledge(&last, &[]);
+    client.is_silent(&after);
+}

@@ -77,7 +77,7 @@ fn refuses_bad_metadata_in_kubernetes_words() {
             "configmaps",
             json!({"name": "a", "namespace": "n", "ownerReferences": [
             {"apiVersion": "v1", "kind": "Pod", "name": "x"}]}),
-            "metadata.ownerReferences[0].uid: Required value: must not be empty",
+            "metadata.ownerReferences.uid: Invalid value: \"\": must not be empty",
         ),
     ];
     for (plural, meta, want) in cases {

@@ -44,9 +44,18 @@ pub(crate) fn node(object: &Value, now: Timestamp) -> Vec<Value> {
         address("InternalIP").into(),
         address("ExternalIP").into(),
         or(text(info, "osImage"), "<unknown>").into(),
-        or(text(info, "kernelVersion"), "<unknown>").into(),
+        kernel(info).into(),
         or(text(info, "containerRuntimeVersion"), "<unknown>").into(),
     ]
+}
+
+/// With the processor that it is for.
+fn kernel(info: &Value) -> String {
+    match (text(info, "kernelVersion"), text(info, "architecture")) {
+        ("", _) => "<unknown>".to_owned(),
+        (version, "") => version.to_owned(),
+        (version, architecture) => format!("{version} ({architecture})"),
+    }
 }
 
 fn node_status(node: &Value) -> String {

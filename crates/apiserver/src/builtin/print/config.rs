@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{AGE, NAME, age, col, name};
-use crate::builtin::json::{entries, items, text};
+use crate::builtin::json::{entries, text};
 use crate::resource::ColumnDef;
 
 const DATA: ColumnDef = col("Data", "string", "How many entries there are.");
@@ -22,9 +22,8 @@ pub(crate) fn secret(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(object), text(object, "type").into(), entries(object, "data").count().into(), age(object, now)]
 }
 
-pub(crate) const SERVICE_ACCOUNT: &[ColumnDef] =
-    &[NAME, col("Secrets", "string", "How many Secrets the account lists."), AGE];
+pub(crate) const SERVICE_ACCOUNT: &[ColumnDef] = &[NAME, AGE];
 
 pub(crate) fn service_account(object: &Value, now: Timestamp) -> Vec<Value> {
-    vec![name(object), items(object, "secrets").len().into(), age(object, now)]
+    vec![name(object), age(object, now)]
 }

@@ -87,7 +87,7 @@ fn shows_what_kubectl_users_know() {
         ("endpointslices", json!({"addressType": "IPv4"}), vec!["IPv4", "<unset>", "<unset>"]),
         ("configmaps", json!({"data": {"a": "", "b": ""}, "binaryData": {"c": ""}}), vec!["3"]),
         ("secrets", json!({"type": "Opaque", "data": {"a": ""}}), vec!["Opaque", "1"]),
-        ("serviceaccounts", json!({}), vec!["0"]),
+        ("serviceaccounts", json!({}), vec![]),
         ("namespaces", json!({"status": {"phase": "Active"}}), vec!["Active"]),
         ("leases", json!({"spec": {"holderIdentity": "me"}}), vec!["me"]),
         ("networkpolicies", json!({"spec": {"podSelector": {}}}), vec!["<none>"]),

@@ -182,3 +182,15 @@ fn refuses_bad_endpoints_in_kubernetes_words() {
     );
     assert!(errors(&EndpointSlice, &slice("IPv4", "127.0.0.1"), None).is_empty(), "pods are local processes");
 }
+
+/// The address is the server's, so it is the family that is to blame.
+#[test]
+fn a_family_that_is_not_there_is_named() {
+    let mut service = made(json!({"ipFamilies": ["IPv6"], "ports": [{"port": 80}]}));
+    service["spec"]["clusterIP"] = "10.0.0.7".into();
+    service["spec"]["clusterIPs"] = json!(["10.0.0.7"]);
+    assert_eq!(
+        errors(&Service, &service, None),
+        ["spec.ipFamilies[0]: Invalid value: \"IPv6\": not configured on this cluster"]
+    );
+}

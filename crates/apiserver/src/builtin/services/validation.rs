@@ -152,8 +152,14 @@ fn addresses(spec: &Value, errors: &mut Errors) {
             && let Some(family) = families.get(i)
             && (*family == "IPv6") != ip.contains(':')
         {
-            let detail = format!("expected an {family} value as indicated by `ipFamilies[{i}]`");
-            errors.invalid(at.clone(), *ip, detail);
+            // The server gives out IPv4 addresses, so this one need not be the writer's.
+            if *family == "IPv6" {
+                let at = format!("spec.ipFamilies[{i}]");
+                errors.invalid(at, *family, "not configured on this cluster");
+            } else {
+                let detail = format!("expected an {family} value as indicated by `ipFamilies[{i}]`");
+                errors.invalid(at.clone(), *ip, detail);
+            }
         }
         errors.complain(&at, *ip, complaints);
     }

@@ -4,14 +4,9 @@ use super::*;
 use crate::store::GroupResource;
 
 fn stored(name: &str, revision: u64) -> Arc<Stored> {
-    let value =
-        json!({"metadata": {"name": name, "labels": {"a": "b"}, "resourceVersion": revision.to_string()}});
-    Arc::new(Stored {
-        key: Key::new(&GroupResource::new("example.dev", "things"), "default", name),
-        revision,
-        json: value.to_string().into(),
-        labels: crate::object::labels(&value),
-    })
+    let value = json!({"kind": "Thing", "metadata": {"name": name, "labels": {"a": "b"}}});
+    let key = Key::new(&GroupResource::new("example.dev", "things"), "default", name);
+    Arc::new(Stored::new(key, value, revision))
 }
 
 fn put(name: &str, revision: u64) -> Arc<Change> {
@@ -26,54 +21,49 @@ fn names(objects: &[Stored]) -> Vec<(String, u64)> {
     objects.iter().map(|o| (o.key.name.to_string(), o.revision)).collect()
 }
 
-/// A log with three groups, and where each ends.
-fn log(path: &Path) -> Vec<u64> {
+/// A store with three groups.
+fn fill(path: &Path) {
     let (mut disk, _, _) = Disk::open(path).unwrap();
-    let mut ends = vec![disk.end];
     for (changes, revision) in
         [(vec![put("a", 2), put("b", 3)], 3), (vec![put("c", 4)], 4), (vec![delete("a", 5)], 5)]
     {
         disk.commit(&changes, revision).unwrap();
-        ends.push(disk.end);
     }
-    ends
 }
 
 #[test]
 fn what_was_committed_is_there_after_a_reopen() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store.log");
-    log(&path);
+    fill(&path);
     let (_, revision, objects) = Disk::open(&path).unwrap();
     assert_eq!((revision, names(&objects)), (5, vec![("b".into(), 3), ("c".into(), 4)]));
     assert_eq!(objects[0].labels["a"], "b");
 }
 
 #[test]
-fn a_log_cut_at_any_byte_keeps_every_group_that_was_whole() {
+fn damage_is_told_with_the_ways_out() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store.log");
-    let ends = log(&path);
-    let whole = std::fs::read(&path).unwrap();
-    for cut in ends[0]..=ends[3] {
-        std::fs::write(&path, &whole[..cut as usize]).unwrap();
-        let (disk, revision, _) = Disk::open(&path).unwrap();
-        let groups = ends.iter().filter(|end| **end <= cut).count() - 1;
-        assert_eq!(revision, [1, 3, 4, 5][groups], "cut at {cut}");
-        assert_eq!(disk.end, ends[groups], "the next group overwrites what was cut");
+    fill(&path);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[40] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let error = Disk::open(&path).err().expect("what was acknowledged is not dropped").to_string();
+    for said in [path.to_str().unwrap(), "damaged at byte 16", "copy", "truncate -s 16"] {
+        assert!(error.contains(said), "{said} in {error}");
     }
 }
 
 #[test]
-fn damage_before_whole_groups_is_refused_not_forgotten() {
+fn a_store_without_marks_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store.log");
-    let ends = log(&path);
+    fill(&path);
     let mut bytes = std::fs::read(&path).unwrap();
-    bytes[ends[1] as usize + 30] ^= 1;
+    bytes[15] = 1;
     std::fs::write(&path, &bytes).unwrap();
-    let error = Disk::open(&path).err().unwrap().to_string();
-    assert!(error.contains(&format!("damaged at byte {}", ends[1])) && error.contains("copy"), "{error}");
+    assert_eq!(Disk::open(&path).unwrap().1, 5);
 }
 
 #[test]
@@ -84,9 +74,9 @@ fn a_rewrite_keeps_the_objects_and_drops_the_history() {
     for revision in 2..600 {
         disk.commit(&[put("a", revision)], revision).unwrap();
     }
-    let before = disk.end;
+    let before = disk.journal.size();
     disk.rewrite(599, &[stored("a", 599)]).unwrap();
-    assert!(disk.end < before / 100, "{before} to {}", disk.end);
+    assert!(disk.journal.size() < before / 100, "{before} to {}", disk.journal.size());
     disk.commit(&[put("b", 600)], 600).unwrap();
     drop(disk);
     let (_, revision, objects) = Disk::open(&path).unwrap();
@@ -110,7 +100,7 @@ fn a_second_holder_and_an_unknown_format_are_told_apart() {
     let (held, _, _) = Disk::open(&path).unwrap();
     assert!(matches!(Disk::open(&path), Err(OpenError::InUse { .. })));
     drop(held);
-    let mut header = *HEADER;
+    let mut header = FORM.header;
     header[15] = 9;
     std::fs::write(&path, header).unwrap();
     let error = Disk::open(&path).err().unwrap().to_string();

@@ -8,10 +8,25 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
 use serde_json::Value;
 
+use super::stage::Stage;
+use super::steps::Steps;
 use crate::parts::output;
 
 /// For pods to start and conditions to change; nothing waits this long when all is well.
 pub(super) const TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Starts the stage's control plane as a step of the demo; `args` follow `up`.
+pub(super) async fn start_control_plane(
+    steps: &mut Steps,
+    stage: &mut Stage,
+    args: &[String],
+) -> anyhow::Result<Client> {
+    let step = async {
+        let client = stage.start(args).await?;
+        Ok((client, vec![format!("KUBECONFIG={}", stage.kubeconfig().display())]))
+    };
+    steps.run("A control plane on this machine: Kubernetes API, operator, node", step).await
+}
 
 /// Applies resources in order; with `show`, prints each one before.
 pub(super) async fn apply_all(client: &Client, objects: &[Value], show: bool) -> anyhow::Result<()> {
@@ -21,7 +36,14 @@ pub(super) async fn apply_all(client: &Client, objects: &[Value], show: bool) ->
         }
         let parsed: DynamicObject = serde_json::from_value(object.clone())?;
         let types = parsed.types.clone().context("a manifest has no kind")?;
-        let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types)?);
+        let kind = GroupVersionKind::try_from(&types)?;
+        let resource = match types.kind.as_str() {
+            // Its plural has hyphens.
+            "NetworkAttachmentDefinition" => {
+                ApiResource::from_gvk_with_plural(&kind, "network-attachment-definitions")
+            }
+            _ => ApiResource::from_gvk(&kind),
+        };
         let api: Api<DynamicObject> = match parsed.namespace() {
             Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
             None => Api::all_with(client.clone(), &resource),

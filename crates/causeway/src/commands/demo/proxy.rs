@@ -2,8 +2,8 @@
 //! that moves while a connection is open and others keep coming. Certificates are checked end to end, so the proxy can't
 //! have terminated TLS.
 
-mod manifests;
-mod tls_client;
+pub(super) mod manifests;
+pub(super) mod tls_client;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,11 +18,10 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::json;
 
-use super::CommonArgs;
-use super::cluster::{TIMEOUT, apply_all, poll};
-use super::control_plane::ControlPlane;
+use super::cluster::{TIMEOUT, apply_all, poll, start_control_plane};
+use super::stage::Stage;
 use super::steps::Steps;
-use crate::parts::output;
+use super::{CommonArgs, Play};
 use manifests::{NAMESPACE, PORT, PROXY, SERVER_IP};
 use tls_client::TlsClient;
 
@@ -35,34 +34,31 @@ pub(super) struct Args {
     #[arg(long, value_name = "PATH")]
     envoy: Option<PathBuf>,
     #[command(flatten)]
-    common: CommonArgs,
+    pub(super) common: CommonArgs,
 }
 
-pub(super) async fn run(args: Args) -> anyhow::Result<()> {
-    let mut steps = Steps::default();
-    let mut up_args = Vec::new();
-    if let Some(envoy) = &args.envoy {
-        up_args.push("--program".to_owned());
-        up_args.push(format!("{}={}", causeway_api::names::ENVOY_IMAGE, envoy.display()));
+impl Play for Args {
+    const NAME: &'static str = "proxy";
+    type Scene = ();
+
+    async fn play(&self, steps: &mut Steps, stage: &mut Stage) -> anyhow::Result<()> {
+        let mut up_args = Vec::new();
+        if let Some(envoy) = &self.envoy {
+            up_args.push("--program".to_owned());
+            up_args.push(format!("{}={}", causeway_api::names::ENVOY_IMAGE, envoy.display()));
+        }
+        let client = start_control_plane(steps, stage, &up_args).await?;
+        play(steps, self, &client).await
     }
-    let plane = ControlPlane::start(&mut steps, &up_args).await?;
-    let played = play(&mut steps, &args, &plane.client).await;
-    if played.is_err() {
-        let log = plane.stop().await?;
-        eprintln!("the control plane's log is {}", log.display());
-        return played;
+
+    fn hints(&self) -> Vec<String> {
+        vec![format!("kubectl -n {NAMESPACE} get proxyserver,deployment,pod")]
     }
-    if args.common.keep {
-        output::line(format_args!(
-            "still running; try\n  export KUBECONFIG={}",
-            plane.kubeconfig().display()
-        ));
-        output::line(format_args!("  kubectl -n {NAMESPACE} get proxyserver,deployment,pod\nCtrl-C ends it"));
-        tokio::signal::ctrl_c().await?;
+
+    /// Its pods end with the control plane.
+    async fn close(&self, _: &mut Steps, (): ()) -> anyhow::Result<()> {
+        Ok(())
     }
-    plane.remove().await?;
-    output::line("all gone; everything above was checked");
-    Ok(())
 }
 
 async fn play(steps: &mut Steps, args: &Args, client: &Client) -> anyhow::Result<()> {
@@ -71,7 +67,7 @@ async fn play(steps: &mut Steps, args: &Args, client: &Client) -> anyhow::Result
 
     steps
         .run("Three TLS services, each with its own certificate: shop, shop-v2, blog", async {
-            let mut objects = vec![manifests::namespace()];
+            let mut objects = vec![manifests::namespace(args.envoy.is_some())];
             for (name, host) in [("shop", "shop"), ("shop-v2", "shop"), ("blog", "blog")] {
                 objects.extend(manifests::tls_service(name, &format!("{host}.demo.test"), &authority)?);
             }
@@ -125,16 +121,13 @@ async fn play(steps: &mut Steps, args: &Args, client: &Client) -> anyhow::Result
         .run("What Kubernetes says of it", async {
             let api: Api<ProxyServer> = Api::namespaced(client.clone(), NAMESPACE);
             let status = api.get(PROXY).await?.status.unwrap_or_default();
-            let backends = status.backends.iter().map(|b| {
-                format!(
-                    "{}: {} ready endpoints, {} connections",
-                    b.name,
-                    b.ready_endpoints,
-                    b.connections.unwrap_or_default()
-                )
-            });
-            let seen: Vec<_> = backends.collect();
-            ensure!(seen.len() == 2, "status.backends has {} entries, not 2", seen.len());
+            let (ready, all) = (status.ready_backends.unwrap_or(0), status.backend_count.unwrap_or(0));
+            ensure!(
+                (ready, all) == (2, 2),
+                "the status counts {ready} of {all} backends as ready, not 2 of 2"
+            );
+            let seen =
+                vec![format!("{ready} of {all} backends are ready; connections and bytes are metrics")];
             Ok(((), seen))
         })
         .await

@@ -3,16 +3,49 @@
 use std::time::Instant;
 
 use anyhow::Context;
+use serde::Serialize;
 
+use crate::parts::answer::Answer;
 use crate::parts::output;
+use crate::parts::paint::{Paint, Tone};
 
-/// Counts the steps.
-#[derive(Default)]
+/// The answer of a demo: every step that was played.
+#[derive(Serialize)]
 pub(super) struct Steps {
-    count: usize,
+    demo: &'static str,
+    /// Whether every step did what it says.
+    pub(super) passed: bool,
+    /// What did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<String>,
+    #[serde(rename = "steps")]
+    played: Vec<Step>,
+    /// Whether each is told while it is played.
+    #[serde(skip)]
+    told: bool,
+}
+
+#[derive(Serialize)]
+struct Step {
+    title: String,
+    /// What was seen, each checked.
+    seen: Vec<String>,
+    seconds: f64,
 }
 
 impl Steps {
+    /// None yet; those to come are told as they are played, or only at the end.
+    pub(super) fn new(demo: &'static str, told: bool) -> Self {
+        Self { demo, passed: false, error: None, played: Vec::new(), told }
+    }
+
+    /// Says something to people.
+    pub(super) fn tell(&self, line: impl std::fmt::Display) {
+        if self.told {
+            output::line(line);
+        }
+    }
+
     /// Prints a step's title, runs it, and prints the lines that it returns.
     ///
     /// # Errors
@@ -22,14 +55,24 @@ impl Steps {
         title: &str,
         step: impl Future<Output = anyhow::Result<(T, Vec<String>)>>,
     ) -> anyhow::Result<T> {
-        self.count += 1;
-        output::line(format_args!("{}. {title}", self.count));
+        let number = self.played.len() + 1;
+        self.tell(format_args!("{number}. {title}"));
         let start = Instant::now();
-        let (value, lines) = step.await.with_context(|| format!("step {} failed: {title}", self.count))?;
-        for line in lines {
-            output::line(format_args!("   ✓ {line}"));
+        let (value, seen) = step.await.with_context(|| format!("step {number} failed: {title}"))?;
+        let seconds = start.elapsed().as_secs_f64();
+        let mark = Paint::of_stdout().tint(Tone::Good, "✓");
+        for line in &seen {
+            self.tell(format_args!("   {mark} {line}"));
         }
-        output::line(format_args!("   {:.1} s\n", start.elapsed().as_secs_f64()));
+        self.tell(format_args!("   {seconds:.1} s\n"));
+        self.played.push(Step { title: title.to_owned(), seen, seconds });
         Ok(value)
+    }
+}
+
+impl Answer for Steps {
+    /// The steps were told already.
+    fn text(&self, _: Paint) -> String {
+        "all gone; everything above was checked".to_owned()
     }
 }

@@ -15,7 +15,9 @@ use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket, lookup_host};
 
+use crate::parts::answer::{Answer, FormatArg};
 use crate::parts::output;
+use crate::parts::paint::Paint;
 use crate::parts::termination::Termination;
 
 /// How long one round may take.
@@ -43,10 +45,16 @@ struct Report {
 }
 
 /// Checks once; an error says what is wrong.
-pub(super) async fn once(target: &str, udp: bool) -> anyhow::Result<()> {
+pub(super) async fn once(target: &str, udp: bool, format: FormatArg) -> anyhow::Result<()> {
     let took = round(target, udp).await?;
-    output::line(format_args!("{target} echoes: {LINES} lines came back in {} ms", took.as_millis()));
-    Ok(())
+    let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    format.print(&Report { target: target.to_owned(), passed: 1, millis, ..Report::default() })
+}
+
+impl Answer for Report {
+    fn text(&self, _: Paint) -> String {
+        format!("{} echoes: {LINES} lines came back in {} ms", self.target, self.millis)
+    }
 }
 
 /// Checks until told to stop, and answers HTTP with what was found: 200 if the last round passed, else 503.
@@ -161,14 +169,14 @@ mod tests {
             buffer[0] ^= 1;
             stream.write_all(&buffer[..length]).await.unwrap();
         });
-        let error = once(&target, false).await.unwrap_err();
+        let error = round(&target, false).await.unwrap_err();
         assert_eq!(format!("{error:#}"), "line 1 came back changed");
     }
 
     #[tokio::test]
     async fn nobody_there_is_an_error_that_names_the_address() {
         let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-        let error = format!("{:#}", once(&gone.to_string(), false).await.unwrap_err());
+        let error = format!("{:#}", round(&gone.to_string(), false).await.unwrap_err());
         assert!(error.starts_with(&format!("can't connect to {gone}")), "{error}");
     }
 }

@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
+use causeway_agent::BoundedListener;
 use causeway_engine::handover::{Claim, Handed, Purpose};
 use causeway_engine::{Handle, admin};
 use causeway_ir::{Listener, Plan};
 use tokio::net::{TcpListener, UnixListener};
 
-use crate::parts::{output, unix_socket};
+use crate::parts::output::Output;
+use crate::parts::unix_socket;
 
 /// Where metrics and state are shown: never beyond this machine.
 pub(super) enum AdminSocket {
@@ -62,8 +64,8 @@ impl AdminSocket {
         }
     }
 
-    pub(super) fn start(self, handle: Handle) -> anyhow::Result<Admin> {
-        output::line(format_args!("admin on {}", self.shown()));
+    pub(super) fn start(self, handle: Handle, out: Output) -> anyhow::Result<Admin> {
+        out.line(format_args!("admin on {}", self.shown()));
         let (socket, at) = match &self {
             Self::Tcp(listener, at) => (listener.as_fd(), at.clone()),
             Self::Unix(listener, path) => (listener.as_fd(), path.display().to_string()),
@@ -72,8 +74,10 @@ impl AdminSocket {
         let router = admin::with_logging(admin::router(handle), Arc::new(crate::parts::logging::change));
         let serving = async {
             let served = match self {
-                Self::Tcp(listener, _) => axum::serve(listener, router).await,
-                Self::Unix(listener, _) => axum::serve(listener, router).await,
+                Self::Tcp(listener, _) => {
+                    axum::serve(BoundedListener::new(listener), admin::guarded(router)).await
+                }
+                Self::Unix(listener, _) => axum::serve(BoundedListener::new(listener), router).await,
             };
             if let Err(error) = served {
                 tracing::warn!(%error, "admin is no longer served");

@@ -7,6 +7,7 @@ use anyhow::Context;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
+use causeway_agent::BoundedListener;
 use causeway_controllers::framework::health::Health;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
@@ -29,13 +30,11 @@ pub(super) async fn serve(
     let live = health.clone();
     let router = Router::new()
         .route("/metrics", get(async move || metrics(&registry)))
-        .route(
-            "/healthz",
-            get(async move || answer(if live.is_live() { Vec::new() } else { vec!["stopped".into()] })),
-        )
+        .route("/healthz", get(async move || answer(live.dead())))
         .route("/readyz", get(async move || answer(health.missing())));
     let stop = async move { shutdown.cancelled().await };
-    if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(stop).await {
+    if let Err(error) = axum::serve(BoundedListener::new(listener), router).with_graceful_shutdown(stop).await
+    {
         tracing::warn!(%error, "metrics and health are no longer served");
     }
 }

@@ -1,15 +1,23 @@
 //! What carries a proxy's traffic: our own engine, or an Envoy beside this process that is fed by xDS.
 
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::Context;
 use causeway_agent::{Runner, Snapshot, changes_of};
-use causeway_engine::{AccessLog, Engine, Handle, Options};
-use causeway_ir::{Plan, Problem};
+use causeway_engine::admin::{METRICS_TYPE, metrics_text};
+use causeway_engine::handover::{Handed, Purpose};
+use causeway_engine::{ClusterStatus, Engine, Handle, Options};
+use causeway_ir::Plan;
+use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio::sync::{Mutex, watch};
 
 use super::envoy::Envoy;
+use crate::parts::plan_check::in_words;
 
 /// Either of the two.
 pub(crate) enum Carrier {
@@ -22,22 +30,38 @@ pub(crate) struct Native {
     handle: Handle,
     /// Gone once it was drained.
     engine: Mutex<Option<Engine>>,
+    /// All that it was asked for listened before, so it carries traffic though a newer plan asks for a port that can't be had.
+    carried: AtomicBool,
 }
 
 impl Native {
     pub(crate) fn start(
         plan_rx: watch::Receiver<Option<Arc<Plan>>>,
-        workers: usize,
-        access_log: AccessLog,
+        options: &Options,
+        inherited: Vec<Handed>,
     ) -> anyhow::Result<Self> {
-        let engine =
-            Engine::start(plan_rx, &Options { workers, access_log }).context("can't start the engine")?;
-        Ok(Self { handle: engine.handle(), engine: Mutex::new(Some(engine)) })
+        let engine = Engine::start_with(plan_rx, options, inherited).context("can't start the engine")?;
+        Ok(Self {
+            handle: engine.handle(),
+            engine: Mutex::new(Some(engine)),
+            carried: AtomicBool::new(false),
+        })
     }
 
     /// For its admin paths.
     pub(crate) fn handle(&self) -> Handle {
         self.handle.clone()
+    }
+
+    /// A pod that carried everything once is not given up for what an edit adds: its status says what is missing.
+    fn missing(&self) -> Vec<String> {
+        let status = self.handle.status();
+        let missing = status.missing();
+        if missing.is_empty() {
+            self.carried.store(true, Ordering::Relaxed);
+        }
+        let carries = !status.draining && status.listeners.iter().any(|listener| listener.error.is_none());
+        if carries && self.carried.load(Ordering::Relaxed) { Vec::new() } else { missing }
     }
 
     fn snapshot(&self) -> Snapshot<Plan> {
@@ -49,9 +73,50 @@ impl Native {
         Snapshot {
             plan: status.plan,
             listening,
-            refused: status.refused.map(|(_, problems)| words(&problems)),
+            refused: status.refused.map(|(_, problems)| in_words(&problems)),
             trouble: (!failed.is_empty()).then(|| failed.join("; ")),
-            connections: self.handle.clusters().into_iter().map(|c| (c.name.to_string(), c.active)).collect(),
+            healthy: self.healthy(),
+            ..Snapshot::default()
+        }
+    }
+
+    /// The endpoints that take connections, of the clusters that are checked.
+    fn healthy(&self) -> HashMap<String, usize> {
+        let Some(plan) = self.handle.status().plan else { return HashMap::new() };
+        let checked: HashSet<_> =
+            plan.clusters.iter().filter(|c| c.health_check.is_some()).map(|c| &c.name).collect();
+        if checked.is_empty() {
+            return HashMap::new();
+        }
+        let clusters = self.handle.clusters().into_iter().filter(|cluster| checked.contains(&cluster.name));
+        let healthy =
+            |cluster: &ClusterStatus| cluster.endpoints.iter().filter(|e| e.ready && e.healthy).count();
+        clusters.map(|cluster| (cluster.name.to_string(), healthy(&cluster))).collect()
+    }
+}
+
+impl Carrier {
+    /// Waits until traffic passes.
+    pub(super) async fn serves(&self) {
+        let mut changes = self.changes();
+        while !self.missing().is_empty() && changes.next().await.is_some() {}
+    }
+
+    /// Copies of the sockets that a successor can use: those that are not on this pod's own address.
+    pub(super) async fn sockets(&self, pod_ip: IpAddr) -> Vec<Handed> {
+        let Self::Native(native) = self else { return Vec::new() };
+        let mut sockets = native.handle.sockets().await;
+        sockets.retain(
+            |handed| matches!(&handed.purpose, Purpose::Listener { bind, .. } if bind.ip() != pod_ip),
+        );
+        sockets
+    }
+
+    /// A successor has those sockets and serves.
+    pub(super) async fn leave_datagrams(&self, pod_ip: IpAddr) {
+        let left: Vec<_> = self.sockets(pod_ip).await.into_iter().map(|handed| handed.purpose).collect();
+        if let Self::Native(native) = self {
+            native.handle.leave_datagrams(&left);
         }
     }
 }
@@ -61,7 +126,7 @@ impl Runner for Carrier {
 
     fn missing(&self) -> Vec<String> {
         match self {
-            Self::Native(native) => native.handle.status().missing(),
+            Self::Native(native) => native.missing(),
             Self::Envoy(envoy) => envoy.missing(),
         }
     }
@@ -76,7 +141,29 @@ impl Runner for Carrier {
     fn changes(&self) -> BoxStream<'static, ()> {
         match self {
             Self::Native(native) => changes_of(native.handle.watch()),
-            Self::Envoy(envoy) => changes_of(envoy.watch()),
+            Self::Envoy(envoy) => envoy.changes(),
+        }
+    }
+
+    fn spec_refused(&self) {
+        if let Self::Native(native) = self {
+            native.handle.count_refused();
+        }
+    }
+
+    async fn metrics(&self) -> Option<(&'static str, String)> {
+        match self {
+            Self::Native(native) => Some((METRICS_TYPE, metrics_text(&native.handle)?)),
+            Self::Envoy(envoy) => Some(("text/plain; version=0.0.4", envoy.metrics().await?)),
+        }
+    }
+
+    fn drain_limit(&self) -> Duration {
+        match self {
+            Self::Native(native) => {
+                native.handle.status().plan.map(|plan| plan.drain_timeout).unwrap_or_default()
+            }
+            Self::Envoy(envoy) => envoy.drain_limit(),
         }
     }
 
@@ -90,9 +177,4 @@ impl Runner for Carrier {
             Self::Envoy(envoy) => envoy.drain().await,
         }
     }
-}
-
-/// What is wrong with a plan, in one line.
-pub(super) fn words(problems: &[Problem]) -> String {
-    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use causeway_agent::BoundedListener;
 use causeway_engine::Handle;
-use causeway_engine::admin::{router, with_logging};
+use causeway_engine::admin::{guarded, router, with_logging};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::Semaphore;
@@ -24,6 +25,13 @@ pub(super) async fn bind(address: IpAddr, port: u16, flag: &str) -> anyhow::Resu
         .with_context(|| format!("can't listen on {at}; choose another port with {flag}"))
 }
 
+/// The same on the pod's address, for that network alone.
+pub(super) fn bind_pod(address: IpAddr, port: u16, flag: &str) -> anyhow::Result<TcpListener> {
+    let at = SocketAddr::new(address, port);
+    causeway_agent::listen_on_pod_network(at)
+        .with_context(|| format!("can't listen on {at}; choose another port with {flag}"))
+}
+
 /// Where state is shown: on one machine each pod has a loopback address of its own.
 pub(super) fn loopback(pod: IpAddr) -> IpAddr {
     if pod.is_loopback() { pod } else { Ipv4Addr::LOCALHOST.into() }
@@ -31,7 +39,7 @@ pub(super) fn loopback(pod: IpAddr) -> IpAddr {
 
 pub(super) async fn admin(listener: TcpListener, handle: Handle) {
     let router = with_logging(router(handle), Arc::new(crate::parts::logging::change));
-    if let Err(error) = axum::serve(listener, router).await {
+    if let Err(error) = axum::serve(BoundedListener::new(listener), guarded(router)).await {
         tracing::warn!(%error, "admin is no longer served");
     }
 }

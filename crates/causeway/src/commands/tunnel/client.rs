@@ -1,4 +1,4 @@
-//! The end in the container.
+//! The client end.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -9,8 +9,8 @@ use causeway_tunnel::Identity;
 use causeway_tunnel::client::{self, Client};
 use tokio_util::sync::CancellationToken;
 
+use crate::parts::output;
 use crate::parts::termination::Termination;
-use crate::parts::{open_files, output};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -36,7 +36,6 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
     })?;
     let identity = Identity::from_pem(&pem)
         .with_context(|| format!("{} is not an identity", args.identity.display()))?;
-    open_files::raise_limit();
     let options =
         client::Options { control: args.control, data: args.data, identity, save_to: Some(args.identity) };
     let client = Client::bind(options).await?;

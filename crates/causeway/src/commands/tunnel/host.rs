@@ -11,19 +11,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use causeway_controllers::containers::tunnel::host::files;
-use causeway_controllers::containers::tunnel::host::protocol::{Order, Status};
-use causeway_ir::tunnel::TunnelPlan;
+use causeway_ir::tunnel::protocol::{Order, Status};
+use causeway_ir::tunnel::{TunnelPlan, files};
 use causeway_tunnel::host::{self, Host};
-use tokio::net::UnixListener;
+use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use self::connection::Asked;
 use self::directory::HostDirectory;
+use self::output::Output;
 use super::{keys, plan};
-use crate::parts::open_files;
+use crate::parts::plan_file::{Stamp, stamp};
 use crate::parts::termination::Termination;
 
 /// How long streams may go on after a signal.
@@ -34,6 +34,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const FIGURES: Duration = Duration::from_secs(5);
 /// Looks without the directory before it is given up.
 const GONE_AFTER: u32 = 3;
+/// After a connection that could not be taken, for want of descriptors: the next could not be either.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// Requests that wait; operators wait for the answer.
 const QUEUE: usize = 16;
 
@@ -49,9 +51,10 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
     // no operator's session.
     let _ = rustix::process::setsid();
     let directory = HostDirectory::take(&args.dir)?;
-    open_files::raise_limit();
     let path = directory.path().join(files::PLAN);
-    let first = plan::read(&path)?;
+    // Before the file is read, so that no change of it is missed.
+    let seen = stamp(&path);
+    let first = plan::read_given(&path)?;
     let authority = keys::read_authority(&first.authority)?;
     let mut process = Process {
         options: host::Options::new(([127, 0, 0, 1], 0).into(), ([127, 0, 0, 1], 0).into(), authority),
@@ -62,12 +65,18 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
     };
     process.follow(&first);
     let listener = process.directory.listen()?;
-    let drain = process.serve(listener, path).await?;
+    let drain = process.serve(listener, path, seen).await?;
     if let Some(host) = process.host {
         host.drain(drain).await;
     }
     process.directory.leave();
     Ok(())
+}
+
+/// An operator's connection; none is taken before the time.
+async fn accept(listener: &UnixListener, from: Instant) -> std::io::Result<UnixStream> {
+    sleep_until(from).await;
+    Ok(listener.accept().await?.0)
 }
 
 struct Process {
@@ -83,15 +92,21 @@ struct Process {
 
 impl Process {
     /// Serves until it is to end; how long streams may go on then.
-    async fn serve(&mut self, listener: UnixListener, path: PathBuf) -> anyhow::Result<Duration> {
+    async fn serve(
+        &mut self,
+        listener: UnixListener,
+        path: PathBuf,
+        mut seen: Option<Stamp>,
+    ) -> anyhow::Result<Duration> {
         let (asked_tx, mut asked_rx) = mpsc::channel::<Asked>(QUEUE); // connections → process
         let mut termination = Termination::listen()?;
         let mut hang_up = signal(SignalKind::hangup()).context("can't listen for signals")?;
         let (mut look, mut figures) = (interval(LOOK), interval(FIGURES));
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         figures.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut seen = directory::stamp(&path);
+        let mut output = Output::open(self.directory.path());
         let mut missing = 0;
+        let mut accept_from = Instant::now();
         loop {
             let mut states = self.host.as_ref().map(Host::status);
             if let Some(states) = &mut states {
@@ -105,11 +120,14 @@ impl Process {
                 }
             };
             tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => {
+                accepted = accept(&listener, accept_from) => match accepted {
+                    Ok(stream) => {
                         tokio::spawn(connection::serve(stream, self.status_tx.subscribe(), asked_tx.clone()));
                     }
-                    Err(error) => tracing::warn!(%error, "can't take an operator's connection"),
+                    Err(error) => {
+                        tracing::warn!(%error, "can't take an operator's connection");
+                        accept_from = Instant::now() + ACCEPT_PAUSE;
+                    }
                 },
                 // There is always a sender: the one above.
                 Some(asked) = asked_rx.recv() => {
@@ -126,7 +144,7 @@ impl Process {
                     if let Some(drain) = end {
                         return Ok(drain);
                     }
-                    seen = directory::stamp(&path);
+                    seen = stamp(&path);
                     self.read(&path);
                 }
                 () = changed => {}
@@ -137,8 +155,8 @@ impl Process {
                         tracing::warn!("the directory is gone, so no operator can find this end any more");
                         return Ok(DRAIN);
                     }
-                    output::bound(self.directory.path());
-                    let now = directory::stamp(&path);
+                    output.bound();
+                    let now = stamp(&path);
                     // A file that is gone for a moment is being replaced.
                     if now.is_some() && now != seen {
                         seen = now;
@@ -152,7 +170,7 @@ impl Process {
     }
 
     fn read(&mut self, path: &std::path::Path) {
-        match plan::read(path) {
+        match plan::read_given(path) {
             Ok(plan) => {
                 self.plan_error = None;
                 self.follow(&plan);

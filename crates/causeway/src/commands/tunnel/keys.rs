@@ -2,26 +2,40 @@
 
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use causeway_base::file;
-use causeway_controllers::containers::tunnel::host::files;
-use causeway_tunnel::{Authority, container_identity};
+use causeway_ir::tunnel::files;
+use causeway_tunnel::{Authority, client_identity};
+use serde::Serialize;
 
-use crate::parts::output;
+use crate::parts::answer::Answer;
+use crate::parts::paint::Paint;
 
 /// Makes an authority and an identity of it; keys that are in use are never overwritten.
-pub(super) fn make_pair(dir: &Path) -> anyhow::Result<()> {
+pub(super) fn make_pair(dir: &Path) -> anyhow::Result<Pair> {
     std::fs::create_dir_all(dir).with_context(|| format!("can't make {}", dir.display()))?;
     let authority = Authority::new()?;
-    let identity = container_identity(&authority)?;
-    for (name, pem) in [(files::AUTHORITY, authority.to_pem()), (files::IDENTITY, identity.to_pem())] {
-        let path = dir.join(name);
-        write_new(&path, &pem).with_context(|| format!("can't write {}", path.display()))?;
-        output::line(path.display());
+    let identity = client_identity(&authority)?;
+    let (authority_path, identity_path) = (dir.join(files::AUTHORITY), dir.join(files::IDENTITY));
+    for (path, pem) in [(&authority_path, authority.to_pem()), (&identity_path, identity.to_pem())] {
+        write_new(path, &pem).with_context(|| format!("can't write {}", path.display()))?;
     }
-    Ok(())
+    Ok(Pair { authority: authority_path, identity: identity_path })
+}
+
+/// The files of a pair.
+#[derive(Debug, Serialize)]
+pub(super) struct Pair {
+    authority: PathBuf,
+    identity: PathBuf,
+}
+
+impl Answer for Pair {
+    fn text(&self, _: Paint) -> String {
+        format!("{}\n{}", self.authority.display(), self.identity.display())
+    }
 }
 
 /// Makes a fresh identity of the directory's authority, which is made if there is none.
@@ -38,7 +52,7 @@ pub(super) fn issue_identity(dir: &Path) -> anyhow::Result<()> {
         Err(error) => return Err(error).with_context(|| format!("can't read {}", path.display())),
     };
     let path = dir.join(files::IDENTITY);
-    let identity = container_identity(&authority)?;
+    let identity = client_identity(&authority)?;
     file::replace(&path, file::PRIVATE, identity.to_pem().as_bytes())
         .with_context(|| format!("can't write {}", path.display()))
 }

@@ -5,12 +5,30 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use causeway_ir::tunnel::TunnelPlan;
 
-/// Reads a plan, YAML or JSON. Paths in it are relative to the file.
+use crate::parts::plan_file;
+
+/// Reads a plan that a person wrote, YAML or JSON. Paths in it are relative to the file.
 pub(super) fn read(path: &Path) -> anyhow::Result<TunnelPlan> {
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("can't read the plan {}", path.display()))?;
-    let mut plan: TunnelPlan = serde_saphyr::from_str(&text)
-        .with_context(|| format!("{} is not the plan of a host end", path.display()))?;
+    read_with(path, |text| {
+        plan_file::parse(path, text)?.with_context(|| {
+            format!("{} is empty, which is not a plan: write at least authority and dial", path.display())
+        })
+    })
+}
+
+/// Reads a plan that an operator wrote, which may be of another version.
+pub(super) fn read_given(path: &Path) -> anyhow::Result<TunnelPlan> {
+    read_with(path, |text| {
+        TunnelPlan::of_any_version(text)
+            .with_context(|| format!("{} is not the plan of a host end", path.display()))
+    })
+}
+
+fn read_with(
+    path: &Path,
+    parse: impl FnOnce(&str) -> anyhow::Result<TunnelPlan>,
+) -> anyhow::Result<TunnelPlan> {
+    let mut plan = parse(&plan_file::of_file(path)?)?;
     let problems = plan.validate();
     if !problems.is_empty() {
         let said: Vec<_> = problems.iter().map(ToString::to_string).collect();
@@ -42,7 +60,23 @@ mod tests {
         let tunnel = &plan.tunnels[0];
         assert_eq!((tunnel.protocol, tunnel.port), (TunnelProtocol::Udp, Port::Fixed(53)));
         assert_eq!((tunnel.endpoints.len(), tunnel.idle_timeout()), (1, Duration::from_secs(5)));
+        let json = serde_json::to_string(&plan).unwrap().replacen('{', r#"{"tomorrow":1,"#, 1);
+        std::fs::write(&path, &json).unwrap();
+        assert_eq!(read_given(&path).unwrap(), plan);
+        assert!(
+            format!("{:#}", read(&path).unwrap_err()).contains("tomorrow"),
+            "a person's mistake is named"
+        );
         std::fs::write(&path, text.replace("id: 1", "id: 0")).unwrap();
         assert!(read(&path).unwrap_err().to_string().contains("tunnels[0].id"));
+        for (half, words) in [
+            ("", "is empty, which is not a plan"),
+            ("authority: pair/authority.pem\ntunnels:\n", ":2: tunnels: there is no value"),
+            ("authority: a\ndataLinks: 2\n", ":2: dataLinks: there is no such field"),
+        ] {
+            std::fs::write(&path, half).unwrap();
+            let error = read(&path).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
     }
 }

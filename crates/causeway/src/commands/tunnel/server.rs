@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use causeway_ir::tunnel::TunnelPlan;
-use causeway_tunnel::host::{self, Host, LinkState, TunnelState};
+use causeway_ir::tunnel::{LinkState, TunnelPlan, TunnelState};
+use causeway_tunnel::host::{self, Host};
 
 use super::{keys, plan};
+use crate::parts::output;
 use crate::parts::plan_file::Follower;
-use crate::parts::{open_files, output};
 
 /// How long streams may go on after the server was told to end.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -23,17 +23,17 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<()> {
+    // Before the file is read, so that no change of it is missed.
+    let mut follower = Follower::new(&args.config)?;
     let plan = plan::read(&args.config)?;
     let dial = plan.dial.with_context(|| {
         format!("{} does not say where the client listens: write dial", args.config.display())
     })?;
-    open_files::raise_limit();
     let authority = keys::read_authority(&plan.authority)?;
     let host = Host::start(host::Options::new(dial.control, dial.data, authority));
     host.carry(plan.tunnels.clone());
     let mut names = names(&plan);
     let mut status = host.status();
-    let mut follower = Follower::new(&args.config)?;
     loop {
         tokio::select! {
             _ = status.changed() => announce(&status.borrow_and_update(), &names),
@@ -50,7 +50,9 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
                         host.carry(plan.tunnels);
                     }
                     Err(error) => {
-                        eprintln!("causeway: the file is refused; what was there before runs on: {error:#}");
+                        output::note(format_args!(
+                            "causeway: the file is refused; what was there before runs on: {error:#}"
+                        ));
                     }
                 }
             }
@@ -65,18 +67,30 @@ fn names(plan: &TunnelPlan) -> BTreeMap<u32, String> {
     plan.tunnels.iter().map(|tunnel| (tunnel.id, tunnel.name.to_string())).collect()
 }
 
+/// What to do about an attempt that can't succeed by itself.
+fn advice(error: &str) -> &'static str {
+    // Authorities have one name, so that of another is taken for the own one until the signature is looked at.
+    if error.contains("BadSignature") || error.contains("UnknownIssuer") {
+        "; the client's identity is of another authority: give the client the one that `causeway tunnel keys` made beside \
+         this plan's authority"
+    } else {
+        ""
+    }
+}
+
 fn announce(status: &host::Status, names: &BTreeMap<u32, String>) {
     output::line(match &status.link {
         LinkState::Up => "link up".to_owned(),
         LinkState::Connecting { attempt, error } => {
-            format!("link down, attempt {attempt}: {}", error.as_deref().unwrap_or("connecting"))
+            let error = error.as_deref().unwrap_or("connecting");
+            format!("link down, attempt {attempt}: {error}{}", advice(error))
         }
     });
     for (id, state) in &status.tunnels {
         let state = match state {
             TunnelState::Pending => "pending".to_owned(),
             TunnelState::Listening { port } => format!("listening on port {port}"),
-            TunnelState::NoTargets { port } => format!("port {port} refuses: there is no endpoint"),
+            TunnelState::NoEndpoints { port } => format!("port {port} refuses: there is no endpoint"),
             TunnelState::Unreachable { port, error } => format!("port {port} refuses: {error}"),
             TunnelState::Failed { error } => format!("failed: {error}"),
         };

@@ -1,5 +1,6 @@
 //! The node in this process: what it is called, which programs stand for images, and how it is started.
 
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -7,22 +8,27 @@ use std::sync::Arc;
 use anyhow::Context;
 use causeway_api::names;
 use causeway_apiserver::Server;
-use causeway_base::file;
-use causeway_node::{Config, ImageProgram, Node};
+use causeway_base::{file, well_known::MACHINE_ADDRESS};
+use causeway_node::{CommandPolicy, Config, ImageProgram, Node};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 use super::logs::PodLogFiles;
-use super::{Args, Task};
+use super::{Args, Stop, Task};
 use crate::parts::own_program;
 
-pub(super) fn start(
+/// The subcommands that pods of Causeway's own image may run: data planes, whose arguments and objects say what they
+/// carry and no more. All others act for whoever runs this machine.
+const IN_PODS: [&str; 5] = ["proxy", "dns", "dhcp", "echo", "version"];
+
+pub(super) async fn start(
     tasks: &mut JoinSet<Task>,
     server: &Arc<Server>,
     dir: &Path,
     kubeconfig: &Path,
+    api: SocketAddr,
     args: &Args,
-    shutdown: &CancellationToken,
+    stop: &Stop,
 ) -> anyhow::Result<()> {
     let node_dir = dir.join("node");
     let mut config = Config::new(name(), &node_dir, own_program::path()?);
@@ -30,14 +36,48 @@ pub(super) fn start(
     kubeconfig.clone_into(&mut config.kubeconfig);
     args.programs.clone_into(&mut config.programs);
     config.containers = args.container_runtime.choice();
+    config.commands = CommandPolicy::Subcommands(&IN_PODS);
+    config.cut_short = stop.cut_short.clone();
+    config.attached_api = serve_attached(tasks, server, api).await?;
     config.ca_path = dir.join("pki").join("ca.crt");
     file::create_private_dir(&dir.join("pki"))?;
     file::replace(&config.ca_path, 0o644, server.ca_pem().as_bytes())
         .with_context(|| format!("can't write {}", config.ca_path.display()))?;
     server.set_pod_logs(Arc::new(PodLogFiles::new(&node_dir)));
-    let (node, client, stop) = (Node::new(config)?, server.client(), shutdown.clone());
-    tasks.spawn(async move { ("node", node.run(client, stop).await.map_err(anyhow::Error::from)) });
+    let (node, client) = (Node::new(config)?, server.client());
+    let (shutdown, stopped) = (stop.pods.clone(), stop.pods_stopped.clone().drop_guard());
+    tasks.spawn(async move {
+        let ended = node.run(client, shutdown).await.map_err(anyhow::Error::from);
+        drop(stopped);
+        ("node", ended)
+    });
     Ok(())
+}
+
+/// Serves the API to pods that have a network namespace of their own, which do not reach this machine's 127.0.0.1. None if
+/// the port is taken there.
+async fn serve_attached(
+    tasks: &mut JoinSet<Task>,
+    server: &Arc<Server>,
+    api: SocketAddr,
+) -> anyhow::Result<Option<SocketAddr>> {
+    let address = SocketAddr::from((MACHINE_ADDRESS, api.port()));
+    if api.ip().is_unspecified() {
+        return Ok(Some(address));
+    }
+    let listener = match TcpListener::bind(address).await {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::debug!(%error, %address, "pods can't be attached to networks");
+            return Ok(None);
+        }
+    };
+    let serving = server.serve(listener, &[MACHINE_ADDRESS.to_string()])?;
+    tasks.spawn(async move {
+        serving.await;
+        ("API server for attached pods", Ok(()))
+    });
+    Ok(Some(address))
 }
 
 /// Reads `IMAGE=PATH`. A program that is missing is refused here, not when a pod needs it much later.

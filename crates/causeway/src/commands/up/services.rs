@@ -10,8 +10,6 @@ use causeway_node::services::{self, Listeners};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::parts::open_files;
-
 /// How long open connections may go on after shutdown.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -50,7 +48,6 @@ impl fmt::Display for Services {
 
 /// Makes Services work until `shutdown`.
 pub(super) async fn run(client: kube::Client, node: &str, shutdown: CancellationToken) -> anyhow::Result<()> {
-    open_files::raise_limit();
     let (plan_tx, plan_rx) = watch::channel(None); // node → engine
     let (listeners_tx, listeners_rx) = watch::channel(Listeners::new()); // engine → node
     let engine = Engine::start(plan_rx, &Options::default())?;

@@ -17,7 +17,7 @@ enum Node {
 
 impl Lines {
     pub(super) fn of(text: &str) -> Self {
-        Self(serde_saphyr::from_str_with_options(text, super::options()).ok())
+        Self(serde_saphyr::from_str_with_options(text, super::shape::options()).ok())
     }
 
     /// The line of a field like `listeners[0].bind`, or of what it would be in if it is not written.

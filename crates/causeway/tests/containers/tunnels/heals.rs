@@ -9,10 +9,13 @@ use causeway_containers::{
 };
 use causeway_testkit::eventually;
 use kube::api::{Patch, PatchParams};
+use rustix::process::Signal;
 use serde_json::json;
 
 use super::servers::{Conversation, ask};
-use super::world::{NETWORK, World, answers, is_running, kill, port, to, tunnel};
+use super::world::{
+    NETWORK, World, answers, descriptors, is_running, kill, limit_descriptors, port, signal, to, tunnel,
+};
 use crate::testbed::BOTH;
 
 #[tokio::test]
@@ -153,12 +156,121 @@ async fn a_host_end_that_does_not_answer_is_no_reason_to_wait_for_ever_at_the_en
     let world = World::start(Kind::Docker).await;
     world.create_proxy("lab", &[]).await;
     let process = world.ready("lab").await.server_proxy_process_id.unwrap();
-    let pid = rustix::process::Pid::from_raw(i32::try_from(process).unwrap()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    signal(process, Signal::STOP);
     world.delete_proxy("lab").await;
     world.proxy_gone("lab").await;
     assert!(!is_running(process));
     world.end().await;
+}
+
+#[tokio::test]
+async fn a_host_end_that_hangs_when_it_is_to_be_adopted_is_told_of_and_left_alone() {
+    let mut world = World::start(Kind::Docker).await;
+    world.create_proxy("lab", &[]).await;
+    let process = world.ready("lab").await.server_proxy_process_id.unwrap();
+    world.bed.stop_operator().await;
+    signal(process, Signal::STOP);
+    world.bed.start_operator();
+    let message = world.condition("lab", ConditionType::LinkUp, "False", "Disconnected").await;
+    assert!(message.contains(&format!("process {process}, does not answer")), "{message}");
+    world.condition("lab", ConditionType::Ready, "False", "Disconnected").await;
+    signal(process, Signal::CONT);
+    assert_eq!(world.ready("lab").await.server_proxy_process_id, Some(process));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_host_end_without_descriptors_is_adopted_when_it_has_some() {
+    let mut world = World::start(Kind::Docker).await;
+    let _web = world.server("web").await;
+    world.create_proxy("lab", &[to("web")]).await;
+    let before = world.ready("lab").await;
+    let (process, through) = (before.server_proxy_process_id.unwrap(), port(&tunnel(&before, "web")));
+    let mut open = Conversation::begin(through).await;
+    limit_descriptors(process, descriptors(process) + 4);
+    let mut crowd = Vec::new();
+    while let Ok(stream) = Conversation::try_begin(through).await {
+        crowd.push(stream);
+    }
+    world.bed.stop_operator().await;
+    let last = eventually("the descriptor of the operator's connection is taken", async || {
+        Conversation::try_begin(through).await
+    });
+    crowd.push(last.await);
+    world.bed.start_operator();
+    world.condition("lab", ConditionType::LinkUp, "False", "Disconnected").await;
+    open.goes_on().await;
+    drop(crowd);
+    assert_eq!(world.ready("lab").await.server_proxy_process_id, Some(process));
+    open.goes_on().await;
+    let output = std::fs::metadata(world.bed.directory().join("default/lab/host.log")).unwrap().len();
+    assert!(output < 100_000, "{output} bytes of output");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_host_end_that_somebody_else_ended_is_started_again_with_its_plan() {
+    let world = World::start(Kind::Docker).await;
+    let _web = world.server("web").await;
+    world.create_proxy("lab", &[to("web")]).await;
+    let before = world.ready("lab").await;
+    // As `causeway down --all` on the same directory does.
+    causeway_controllers::containers::tunnel::end_all(world.bed.directory()).await.unwrap();
+    let after = world
+        .status("lab", "another host end", |now| {
+            let process = now.server_proxy_process_id;
+            process.is_some() && process != before.server_proxy_process_id
+        })
+        .await;
+    assert_eq!(after.client_proxy_container_id, before.client_proxy_container_id);
+    world.ready("lab").await;
+    answers(port(&tunnel(&before, "web")), "web").await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_directory_that_can_not_be_taken_over_is_told_of() {
+    let world = World::start(Kind::Docker).await;
+    let owner = world.bed.directory().join("default/lab/owner");
+    std::fs::create_dir_all(&owner).unwrap();
+    world.create_proxy("lab", &[]).await;
+    let message = world.condition("lab", ConditionType::Ready, "False", "NotReady").await;
+    assert!(message.contains("default/lab/owner"), "{message}");
+    std::fs::remove_dir(&owner).unwrap();
+    world.ready("lab").await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_namesake_of_a_proxy_that_was_deleted_by_force_keeps_what_is_its_own() {
+    for kind in BOTH {
+        let world = World::start(kind).await;
+        let _web = world.server("web").await;
+        let old = world.create_proxy("lab", &[to("web")]).await;
+        let before = world.ready("lab").await;
+        let process = before.server_proxy_process_id.unwrap();
+        // Its end waits for a stream, and somebody does not wait for its end.
+        let open = Conversation::begin(port(&tunnel(&before, "web"))).await;
+        world.delete_proxy("lab").await;
+        let patch = json!({ "metadata": { "finalizers": null } });
+        world.proxies().patch("lab", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+        world.proxy_gone("lab").await;
+        let new = world.create_proxy("lab", &[to("web")]).await;
+        drop(open);
+        let status = world.ready("lab").await;
+        eventually("nothing of the old one is left", async || {
+            world.container(&old).is_none() && !is_running(process)
+        })
+        .await;
+        let directory = world.bed.directory().join("default/lab");
+        assert_eq!(std::fs::read_to_string(directory.join("owner")).ok(), new.metadata.uid);
+        for file in ["authority.pem", "plan.json", "host.json", "host.sock", "host.lock"] {
+            assert!(directory.join(file).exists(), "{file}");
+        }
+        assert_ne!(status.server_proxy_process_id, Some(process));
+        answers(port(&tunnel(&status, "web")), "web").await;
+        world.end().await;
+    }
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use causeway_api::{TunnelProxyState, TunnelState, conditions::ConditionType, names};
 use causeway_containers::{Kind, fake::Operation, labels};
+use causeway_testkit::eventually;
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -104,7 +105,7 @@ async fn the_end_of_a_proxy_leaves_nothing() {
         assert!(world.slices_of("web-in").await.is_empty());
         is_silent(through).await;
         let control = u16::try_from(status.client_proxy_control_port.unwrap()).unwrap();
-        assert_eq!(connections_to(control), 0, "the host's end does not dial any more");
+        assert_eq!(connections_to(control), 0, "the host end does not dial any more");
         assert!(!is_running(status.server_proxy_process_id.unwrap()), "the host end is gone");
         let directory = world.bed.directory().join("default/lab");
         let mut left: Vec<_> =
@@ -139,15 +140,21 @@ async fn a_tunnel_carries_traffic_and_says_where() {
         assert_eq!(slices[0].owner_references()[0].uid, object.uid().unwrap());
         assert_ne!(port(&web_tunnel), web.port);
         assert_eq!(ask(port(&web_tunnel)).await.unwrap(), "web");
-        let figures = world
-            .status("lab", "the bytes are counted", |now| {
-                let one = tunnel(now, "web");
-                one.bytes_to_server >= Some(100_000) && one.bytes_to_client >= Some(100_000)
+        let of_web = r#"{namespace="default",proxy="lab",tunnel="web"}"#;
+        for figure in ["bytes_to_host", "bytes_to_containers"] {
+            let series = format!("causeway_tunnel_{figure}_total{of_web} ");
+            eventually(&format!("{figure} are counted"), async || {
+                let counted =
+                    world.bed.metrics().lines().find_map(|line| line.strip_prefix(&series)?.parse().ok());
+                counted.is_some_and(|bytes: u64| bytes >= 100_000)
             })
             .await;
+        }
+        let after = world.proxies().get("lab").await.unwrap();
         assert_eq!(
-            figures.tunnel_configuration_version, status.tunnel_configuration_version,
-            "figures are no change of the configuration"
+            after.resource_version(),
+            object.resource_version(),
+            "figures are no change of the object"
         );
         world.bed.told("lab", "TunnelReady").await;
         world.end().await;
@@ -220,6 +227,10 @@ async fn a_server_that_goes_and_comes_back_takes_its_tunnel_along() {
         let waiting = world.tunnel("lab", "web", TunnelState::NotReady).await;
         assert!(waiting.error_message.unwrap().contains("no ready endpoint"));
         assert!(waiting.client_proxy_addresses.is_empty());
+        let path = world.bed.directory().join("default/lab/journal.log");
+        let why = "tunnel web: Service default/web has no ready endpoint";
+        eventually("the journal says why", async || std::fs::read_to_string(&path).unwrap().contains(why))
+            .await;
         world.no_slices_of("web-in").await;
         is_silent(port(&before)).await;
         world.running("lab").await;

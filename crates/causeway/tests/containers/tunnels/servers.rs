@@ -84,11 +84,17 @@ pub struct Conversation {
 
 impl Conversation {
     pub async fn begin(port: u16) -> Self {
-        let mut stream = BufReader::new(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap());
+        Self::try_begin(port).await.unwrap()
+    }
+
+    pub async fn try_begin(port: u16) -> io::Result<Self> {
+        let mut stream = BufReader::new(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?);
         let mut name = String::new();
-        stream.read_line(&mut name).await.unwrap();
-        assert!(!name.is_empty());
-        Self { stream, said: 0 }
+        stream.read_line(&mut name).await?;
+        if name.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(Self { stream, said: 0 })
     }
 
     /// Whatever is said next comes back.

@@ -27,6 +27,7 @@ use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
+use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -309,6 +310,24 @@ pub fn is_running(pid: i64) -> bool {
 
 /// Ends a process as a crash would.
 pub fn kill(pid: i64) {
-    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    signal(pid, Signal::KILL);
+}
+
+pub fn signal(process: i64, signal: Signal) {
+    rustix::process::kill_process(pid(process), signal).unwrap();
+}
+
+fn pid(process: i64) -> Pid {
+    Pid::from_raw(i32::try_from(process).unwrap()).unwrap()
+}
+
+/// How many descriptors a process has.
+pub fn descriptors(process: i64) -> u64 {
+    std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().count() as u64
+}
+
+/// From now on a process may have no more descriptors than this.
+pub fn limit_descriptors(process: i64, most: u64) {
+    let limit = Rlimit { current: Some(most), maximum: Some(most) };
+    prlimit(Some(pid(process)), Resource::Nofile, limit).unwrap();
 }

@@ -1,7 +1,7 @@
 //! What to do about a network. Pure: from what is asked for and what the runtime has.
 
 use causeway_api::{ContainerNetwork, NetworkMode};
-use causeway_containers::{Network, NetworkSpec, labels};
+use causeway_containers::{Network, NetworkSpec, Subnet, labels};
 
 use super::{
     KIND, key,
@@ -39,12 +39,29 @@ pub(crate) fn desired(valid: &Valid, existing: Option<ExistingNetwork>) -> Actio
             NetworkMode::Cleanup => Action::None,
         };
     };
+    // Whatever its name: on the host's own network every port of a container is one of the host.
+    if matches!(network.driver.as_str(), "host" | "null") && valid.mode != NetworkMode::Cleanup {
+        return Action::Refuse(format!(
+            "{name} is not a network that containers share (its driver is {}): choose another networkName",
+            network.driver
+        ));
+    }
+    if let Some(subnet) = valid.subnet.as_ref().map(ToString::to_string)
+        && !network.subnets.iter().any(|known| known.range == subnet)
+        && !matches!(ownership, Ownership::Orphan)
+    {
+        let has: Vec<_> = network.subnets.iter().map(|known| known.range.as_str()).collect();
+        return Action::Refuse(format!(
+            "network {name} exists with {} and not with spec.subnet {subnet}: remove it, or leave subnet out",
+            has.join(" and ")
+        ));
+    }
     match (valid.mode, ownership) {
         (NetworkMode::Persistent | NetworkMode::Existing, _) | (NetworkMode::Session, Ownership::Own) => {
             Action::Keep(network)
         }
         (NetworkMode::Session, Ownership::Orphan) => Action::Replace(network),
-        (NetworkMode::Session, Ownership::Foreign) => Action::Refuse(format!(
+        (NetworkMode::Session, Ownership::Kept | Ownership::Foreign) => Action::Refuse(format!(
             "network {name} exists and was not made for this object, which would remove it in the end: use it with mode existing or persistent, or choose another networkName"
         )),
         (NetworkMode::Session, Ownership::Other { name: other, .. }) => Action::Refuse(format!(
@@ -53,7 +70,10 @@ pub(crate) fn desired(valid: &Valid, existing: Option<ExistingNetwork>) -> Actio
         (NetworkMode::Cleanup, Ownership::Other { name: other, .. }) => Action::Refuse(format!(
             "network {name} is not removed because ContainerNetwork {other} wants it: delete that one first"
         )),
-        (NetworkMode::Cleanup, Ownership::Own | Ownership::Orphan | Ownership::Foreign) => {
+        (NetworkMode::Cleanup, Ownership::Foreign) => Action::Refuse(format!(
+            "network {name} was not made by this control plane, so it is not removed: who owns it removes it in the runtime, with `network rm {name}`"
+        )),
+        (NetworkMode::Cleanup, Ownership::Own | Ownership::Orphan | Ownership::Kept) => {
             Action::Remove(network)
         }
     }
@@ -74,7 +94,14 @@ pub(crate) fn network_spec(object: &ContainerNetwork, valid: &Valid, instance: &
     if valid.mode == NetworkMode::Persistent {
         labels.insert(labels::PERSISTENT.to_owned(), "true".to_owned());
     }
-    NetworkSpec { name: valid.name.clone(), ipv6: valid.ipv6, labels, ..NetworkSpec::default() }
+    let subnets = valid.subnet.iter().map(|range| Subnet { range: range.to_string(), gateway: None });
+    NetworkSpec {
+        name: valid.name.clone(),
+        ipv6: valid.ipv6,
+        subnets: subnets.collect(),
+        labels,
+        ..NetworkSpec::default()
+    }
 }
 
 #[cfg(test)]
@@ -83,7 +110,7 @@ mod tests {
     use crate::containers::network::fixture::{existing, of_other_object};
 
     fn action(mode: NetworkMode, existing: Option<ExistingNetwork>) -> Action {
-        desired(&Valid { name: "blue".into(), mode, ipv6: false }, existing)
+        desired(&Valid { name: "blue".into(), mode, ipv6: false, subnet: None }, existing)
     }
 
     #[test]
@@ -112,7 +139,8 @@ mod tests {
         let mut kept = of_other_object();
         kept.network.labels.insert(labels::PERSISTENT.into(), "true".into());
         kept.set_orphaned();
-        assert!(matches!(action(NetworkMode::Session, Some(kept)), Action::Refuse(_)));
+        assert!(matches!(action(NetworkMode::Session, Some(kept.clone())), Action::Refuse(_)));
+        assert!(matches!(action(NetworkMode::Cleanup, Some(kept)), Action::Remove(_)));
     }
 
     #[test]
@@ -125,12 +153,37 @@ mod tests {
     }
 
     #[test]
-    fn clean_up_takes_all_but_what_another_object_wants() {
-        assert!(matches!(action(NetworkMode::Cleanup, Some(existing(&[]))), Action::Remove(_)));
+    fn clean_up_takes_what_causeway_made_here_and_no_other_object_wants() {
+        let Action::Refuse(why) = action(NetworkMode::Cleanup, Some(existing(&[]))) else { panic!() };
+        assert!(why.contains("was not made by this control plane"), "{why}");
+        let elsewhere = [(labels::OWNER, "x"), (labels::KIND, KIND), (labels::INSTANCE, "elsewhere")];
+        assert!(matches!(action(NetworkMode::Cleanup, Some(existing(&elsewhere))), Action::Refuse(_)));
         assert!(matches!(action(NetworkMode::Cleanup, Some(of_other_object())), Action::Refuse(_)));
         let mut left = of_other_object();
         left.set_orphaned();
         assert!(matches!(action(NetworkMode::Cleanup, Some(left)), Action::Remove(_)));
+    }
+
+    #[test]
+    fn a_network_of_the_host_or_of_another_range_is_refused() {
+        for driver in ["host", "null"] {
+            let mut host = existing(&[]);
+            host.network.driver = driver.into();
+            assert!(matches!(action(NetworkMode::Existing, Some(host)), Action::Refuse(_)), "{driver}");
+        }
+        let valid = Valid {
+            name: "blue".into(),
+            mode: NetworkMode::Persistent,
+            ipv6: false,
+            subnet: Some("172.30.0.0/24".parse().unwrap()),
+        };
+        let mut there = existing(&[]);
+        let of = |range: &str| vec![Subnet { range: range.into(), gateway: None }];
+        there.network.subnets = of("172.31.0.0/16");
+        let Action::Refuse(why) = desired(&valid, Some(there.clone())) else { panic!() };
+        assert!(why.contains("172.31.0.0/16") && why.contains("172.30.0.0/24"), "{why}");
+        there.network.subnets = of("172.30.0.0/24");
+        assert!(matches!(desired(&valid, Some(there)), Action::Keep(_)));
     }
 
     #[test]

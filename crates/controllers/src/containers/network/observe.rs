@@ -24,7 +24,9 @@ pub(crate) enum Ownership {
     Other { uid: String, name: String },
     /// An object of ours that is gone.
     Orphan,
-    /// Not Causeway, or an object of ours that meant it to stay.
+    /// An object of ours that is gone and meant it to stay.
+    Kept,
+    /// Nobody of ours.
     Foreign,
 }
 
@@ -59,7 +61,7 @@ impl ExistingNetwork {
     /// That object is gone.
     pub(crate) fn set_orphaned(&mut self) {
         let is_kept = self.network.labels.get(labels::PERSISTENT).is_some_and(|value| value == "true");
-        self.ownership = if is_kept { Ownership::Foreign } else { Ownership::Orphan };
+        self.ownership = if is_kept { Ownership::Kept } else { Ownership::Orphan };
     }
 }
 

@@ -3,8 +3,12 @@
 
 use causeway_api::{ContainerNetwork, NetworkMode};
 use causeway_ir::Problem;
+use ipnet::IpNet;
 use kube::ResourceExt;
 
+/// What runtimes list as networks and are none: the host's own, on which every port of a container is one of the host, and
+/// nothing.
+const NO_NETWORKS: [&str; 2] = ["host", "none"];
 /// The API's limit for names of networks.
 const NAME_LIMIT: usize = 128;
 
@@ -17,12 +21,13 @@ pub(crate) struct Valid {
     pub(crate) mode: NetworkMode,
     /// Whether IPv6 is asked for.
     pub(crate) ipv6: bool,
+    /// Its range of addresses; none leaves that to the runtime.
+    pub(crate) subnet: Option<IpNet>,
 }
 
 /// Reads a spec, or says what is wrong with it.
 pub(crate) fn validate(object: &ContainerNetwork) -> Result<Valid, Problem> {
-    let problem =
-        |message: &str| Problem { path: "spec.networkName".to_owned(), message: message.to_owned() };
+    let problem = |message: &str| at("networkName", message);
     let mode = object.spec.effective_mode();
     let name = match &object.spec.network_name {
         Some(name) => name.clone(),
@@ -40,7 +45,31 @@ pub(crate) fn validate(object: &ContainerNetwork) -> Result<Valid, Problem> {
             "a network's name has at most 128 letters, digits, underscores, dots and dashes, the first a letter or digit",
         ));
     }
-    Ok(Valid { name, mode, ipv6: object.spec.ipv6 })
+    if NO_NETWORKS.contains(&name.as_str()) {
+        return Err(problem(
+            "host and none are no networks that containers share: name another, or leave it out in mode session",
+        ));
+    }
+    let subnet = object.spec.subnet.as_deref().map(|text| subnet(text, object.spec.ipv6)).transpose()?;
+    Ok(Valid { name, mode, ipv6: object.spec.ipv6, subnet })
+}
+
+fn subnet(text: &str, ipv6: bool) -> Result<IpNet, Problem> {
+    let problem = |message: &str| at("subnet", message);
+    let subnet: IpNet = text.parse().map_err(|_| {
+        problem("must be a network in CIDR notation, for example 172.30.0.0/24 or fd00:30::/64")
+    })?;
+    if subnet.addr() != subnet.network() {
+        return Err(problem(&format!("has host bits set: write {}", subnet.trunc())));
+    }
+    if subnet.addr().is_ipv6() && !ipv6 {
+        return Err(problem("is of IPv6: set ipv6 to true as well"));
+    }
+    Ok(subnet)
+}
+
+fn at(field: &str, message: &str) -> Problem {
+    Problem { path: format!("spec.{field}"), message: message.to_owned() }
 }
 
 /// A name that this object always has and no other one ever.
@@ -96,5 +125,30 @@ mod tests {
         for name in ["", "-web", "a b", "a/b", "a,b", "é", &"n".repeat(129)] {
             assert!(validate(&object("web", spec(Some(name), NetworkMode::Session))).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn the_network_of_the_host_is_refused() {
+        for name in ["host", "none"] {
+            let problem = validate(&object("web", spec(Some(name), NetworkMode::Existing))).unwrap_err();
+            assert!(problem.to_string().contains("no networks that containers share"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn a_subnet_is_a_network_of_a_family_that_is_carried() {
+        let of = |subnet: &str, ipv6| {
+            let spec = ContainerNetworkSpec {
+                subnet: Some(subnet.into()),
+                ipv6,
+                ..spec(None, NetworkMode::Session)
+            };
+            validate(&object("web", spec)).map(|valid| valid.subnet.unwrap().to_string())
+        };
+        assert_eq!(of("172.30.0.0/24", false).unwrap(), "172.30.0.0/24");
+        assert_eq!(of("fd00:30::/64", true).unwrap(), "fd00:30::/64");
+        assert!(of("172.30.0.7/24", false).unwrap_err().to_string().contains("write 172.30.0.0/24"));
+        assert!(of("fd00:30::/64", false).unwrap_err().to_string().contains("set ipv6"));
+        assert_eq!(of("rubbish", false).unwrap_err().path, "spec.subnet");
     }
 }

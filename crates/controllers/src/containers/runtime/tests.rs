@@ -57,7 +57,7 @@ async fn a_runtime_that_comes_late_is_found_and_one_that_goes_is_waited_for() {
     fake.die();
     let told = |now: &Availability| unavailable(now) && now.to_string().contains("--container-runtime");
     let said = wait(&mut availability, told).await.to_string();
-    assert!(said.contains("went away") && said.contains("runtime.sock"), "{said}");
+    assert!(said.contains("can't be reached") && said.contains("runtime.sock"), "{said}");
     fake.restart();
     wait(&mut availability, found).await;
     let mut seen = Vec::new();

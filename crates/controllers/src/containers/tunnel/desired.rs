@@ -3,16 +3,14 @@
 pub(super) mod plan;
 pub(super) mod slices;
 
-use std::net::{IpAddr, SocketAddr};
-
 use causeway_api::conditions::Reason;
 use causeway_api::{ContainerNetworkTunnelProxy, Tunnel};
+use causeway_ir::Endpoint;
+use causeway_translate::endpoints::behind_port;
 use ipnet::IpNet;
-use k8s_openapi::api::core::v1::ServicePort;
-use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
 
-use super::observe::{Observed, server_of};
+use super::observe::{Observed, ObservedTunnel, server_of};
 use super::problem::Problem;
 use super::validate::{Network, Valid, ValidTunnel};
 
@@ -38,8 +36,8 @@ pub(crate) struct DesiredTunnel {
     pub(crate) allowed_sources: Vec<IpNet>,
     /// The port of the server's Service: the usual one for containers too.
     pub(crate) usual_port: Option<u16>,
-    /// Where the server listens.
-    pub(crate) endpoints: Vec<SocketAddr>,
+    /// Where the server listens: those that are ready, and those that are about to go and still answer.
+    pub(crate) endpoints: Vec<Endpoint>,
     /// The name that its port has in the client's Service.
     pub(crate) client_port_name: Option<String>,
     /// Why it can't carry anything at the moment.
@@ -49,24 +47,22 @@ pub(crate) struct DesiredTunnel {
 /// What is asked for by a spec that was checked, with the endpoints that were observed.
 pub(crate) fn desired(proxy: &ContainerNetworkTunnelProxy, valid: &Valid, observed: &Observed) -> Desired {
     let namespace = proxy.namespace().unwrap_or_default();
-    let slices = observed.tunnels.iter().map(|tunnel| tunnel.slices.as_slice());
-    let tunnels = proxy.spec.tunnels.iter().zip(&valid.tunnels).zip(slices);
+    let tunnels = proxy.spec.tunnels.iter().zip(&valid.tunnels).zip(&observed.tunnels);
     Desired {
         network: valid.network.clone(),
         aliases: proxy.spec.aliases.clone(),
         base_image: proxy.spec.base_image.clone(),
-        tunnels: tunnels.map(|((spec, valid), slices)| tunnel(&namespace, spec, valid, slices)).collect(),
+        tunnels: tunnels.map(|((spec, valid), observed)| tunnel(&namespace, spec, valid, observed)).collect(),
     }
 }
 
-fn tunnel(namespace: &str, spec: &Tunnel, valid: &ValidTunnel, slices: &[EndpointSlice]) -> DesiredTunnel {
+fn tunnel(namespace: &str, spec: &Tunnel, valid: &ValidTunnel, observed: &ObservedTunnel) -> DesiredTunnel {
     let port = valid.server_port.as_ref();
     let mut problem = valid.problem.clone();
     let mut endpoints = Vec::new();
-    if let (None, Some(port)) = (&problem, port) {
-        endpoints.extend(slices.iter().flat_map(|slice| ready_endpoints(slice, port)));
-        endpoints.sort_unstable();
-        endpoints.dedup();
+    if let (None, Some(port), Some(service)) = (&problem, port, &observed.server) {
+        endpoints = behind_port(service, port, &observed.slices);
+        endpoints.retain(|endpoint| endpoint.ready || endpoint.serving);
         if endpoints.is_empty() {
             let (namespace, name) = server_of(namespace, spec);
             let message = format!("Service {namespace}/{name} has no ready endpoint");
@@ -81,22 +77,6 @@ fn tunnel(namespace: &str, spec: &Tunnel, valid: &ValidTunnel, slices: &[Endpoin
         client_port_name: valid.client_port_name.clone(),
         problem,
     }
-}
-
-/// Where the ready endpoints of a slice serve this port.
-fn ready_endpoints(slice: &EndpointSlice, port: &ServicePort) -> Vec<SocketAddr> {
-    let same = |name: &Option<String>| {
-        name.as_deref().unwrap_or_default() == port.name.as_deref().unwrap_or_default()
-    };
-    let number =
-        slice.ports.iter().flatten().find(|candidate| same(&candidate.name)).and_then(|found| found.port);
-    let Some(number) = number.and_then(|number| u16::try_from(number).ok()) else { return Vec::new() };
-    let ready = slice.endpoints.iter().filter(|endpoint| {
-        endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true)
-    });
-    let addresses =
-        ready.flat_map(|endpoint| &endpoint.addresses).filter_map(|address| address.parse::<IpAddr>().ok());
-    addresses.map(|address| SocketAddr::new(address, number)).collect()
 }
 
 #[cfg(test)]

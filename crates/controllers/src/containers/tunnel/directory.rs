@@ -4,16 +4,17 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use causeway_base::file;
-use causeway_ir::tunnel::TunnelPlan;
+use causeway_ir::tunnel::{TunnelPlan, files};
 
-use super::host::files;
 use super::journal::{self, Journal};
 use super::ledger::Ledger;
 
-/// Directories of a namespace that are kept after their objects went.
+/// Directories of a namespace that are kept after their objects went, and for how long.
 const MOST_LEFT: usize = 256;
+const KEPT_FOR: Duration = Duration::from_hours(7 * 24);
 const LEDGER: &str = "ledger.json";
 
 /// Why a directory is of no use.
@@ -71,7 +72,7 @@ impl Directory {
     /// What is remembered, if anything is. A file that makes no sense is worth a warning and no more: only the ports
     /// that were used before are lost.
     pub(super) fn ledger(&self) -> Result<Option<Ledger>, Error> {
-        Ok(self.parse(LEDGER, self.read(LEDGER)?.as_deref()))
+        Ok(self.parse(LEDGER, self.read(LEDGER)?, |text| serde_json::from_str(text)))
     }
 
     /// Remembers.
@@ -81,7 +82,12 @@ impl Directory {
 
     /// The plan that the host end follows.
     pub(super) fn plan(&self) -> Result<Option<TunnelPlan>, Error> {
-        Ok(self.parse(files::PLAN, self.read(files::PLAN)?.as_deref()))
+        Ok(self.parse(files::PLAN, self.read(files::PLAN)?, TunnelPlan::of_any_version))
+    }
+
+    /// Whether the host end would find a plan: others end host ends too, and their plans with them.
+    pub(super) fn has_plan(&self) -> bool {
+        self.path.join(files::PLAN).exists()
     }
 
     /// Gives the host end another plan.
@@ -109,7 +115,7 @@ impl Directory {
             }
         }
         if let Some(namespace) = self.path.parent() {
-            clear_out(namespace, MOST_LEFT);
+            clear_out(namespace, MOST_LEFT, KEPT_FOR);
         }
         Ok(())
     }
@@ -123,8 +129,13 @@ impl Directory {
         }
     }
 
-    fn parse<T: serde::de::DeserializeOwned>(&self, name: &str, text: Option<&str>) -> Option<T> {
-        serde_json::from_str(text?)
+    fn parse<T>(
+        &self,
+        name: &str,
+        text: Option<String>,
+        read: impl FnOnce(&str) -> serde_json::Result<T>,
+    ) -> Option<T> {
+        read(&text?)
             .inspect_err(|error| {
                 let path = self.path.join(name);
                 tracing::warn!(path = %path.display(), %error, "a file can't be read and is written anew");
@@ -155,17 +166,34 @@ pub(super) fn owned(base: &Path) -> Vec<(String, String, String)> {
     found
 }
 
-/// Removes the oldest of a namespace's directories that objects have left, but for `most` of them. Names that are made up
-/// for each run would fill the disk otherwise; what can't be removed is tried with the next.
-fn clear_out(namespace: &Path, most: usize) {
+/// Removes what objects that are long gone have left below `base`.
+pub(super) fn forget_old(base: &Path) {
+    for namespace in fs::read_dir(base).into_iter().flatten().flatten() {
+        clear_out(&namespace.path(), MOST_LEFT, KEPT_FOR);
+        // One that is not empty stays.
+        let _ = fs::remove_dir(namespace.path());
+    }
+}
+
+/// Removes a namespace's directories that objects have left, but for the `most` that were used last, and within `time`.
+/// Names that are made up for each run would fill the disk otherwise; what can't be removed is tried with the next.
+fn clear_out(namespace: &Path, most: usize, time: Duration) {
     let Ok(directories) = fs::read_dir(namespace) else { return };
-    let left =
-        directories.flatten().map(|entry| entry.path()).filter(|path| !path.join(files::OWNER).exists());
-    let mut left: Vec<_> = left
-        .filter_map(|path| Some((fs::metadata(path.join("journal.log")).ok()?.modified().ok()?, path)))
-        .collect();
+    let left = directories
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir() && !path.join(files::OWNER).exists());
+    let used = |path: &Path| {
+        let found = fs::metadata(path.join("journal.log")).or_else(|_| fs::metadata(path));
+        found.and_then(|found| found.modified())
+    };
+    let mut left: Vec<_> = left.filter_map(|path| Some((used(&path).ok()?, path))).collect();
     left.sort_unstable();
-    for (_, path) in left.iter().take(left.len().saturating_sub(most)) {
+    let too_many = left.len().saturating_sub(most);
+    for (index, (used, path)) in left.iter().enumerate() {
+        if index >= too_many && used.elapsed().is_ok_and(|age| age <= time) {
+            break;
+        }
         if let Err(error) = fs::remove_dir_all(path) {
             tracing::warn!(path = %path.display(), %error, "can't remove what a tunnel proxy left");
         }
@@ -216,14 +244,20 @@ mod tests {
             let mut left = Directory::open(base.path(), "lab", name).unwrap();
             left.journal.say("ends");
             let age = std::time::SystemTime::now()
-                - std::time::Duration::from_secs(100 - u64::from(name.as_bytes()[0] - b'a'));
+                - Duration::from_secs(100 - u64::from(name.as_bytes()[0] - b'a'));
             fs::File::open(left.journal.path()).unwrap().set_modified(age).unwrap();
         }
-        clear_out(&base.path().join("lab"), 1);
-        let mut names: Vec<_> =
-            fs::read_dir(base.path().join("lab")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        names.sort();
-        assert_eq!(names, ["c", "web"], "the newest, and the one that an object uses");
+        let names = || {
+            let found = fs::read_dir(base.path().join("lab")).unwrap();
+            let mut names: Vec<_> = found.map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        clear_out(&base.path().join("lab"), 2, KEPT_FOR);
+        assert_eq!(names(), ["b", "c", "web"], "the newest, and the one that an object uses");
+        // "b" was used 99 seconds ago, "c" 98.
+        clear_out(&base.path().join("lab"), 9, Duration::from_millis(98_500));
+        assert_eq!(names(), ["c", "web"], "what is too old goes though there is room");
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::host::protocol::{LinkState, TunnelState};
-use super::state::{CarriedTunnel, Phase, RuntimeState, State};
+use causeway_ir::tunnel::{LinkState, TunnelState};
 
-/// Lines about everything that differs but for the figures.
+use super::state::{CarriedTunnel, Phase, QUIET_ATTEMPTS, RuntimeState, State};
+
+/// Lines about everything that differs.
 pub(crate) fn of(before: &State, now: &State) -> Vec<String> {
     let mut lines = Vec::new();
     if before.runtime != now.runtime {
@@ -22,17 +23,27 @@ pub(crate) fn of(before: &State, now: &State) -> Vec<String> {
         let word = if problem.is_permanent { "failed" } else { "trouble, trying again" };
         lines.push(format!("{word}: {}", problem.message));
     }
+    if let (true, Some(why)) = (before.halted != now.halted, &now.halted) {
+        lines.push(why.clone());
+    }
     if before.link != now.link && now.client.is_some() {
-        lines.push(match &now.link {
-            LinkState::Up => "the link is up".to_owned(),
-            LinkState::Connecting { attempt: 0, .. } => "the link is being made".to_owned(),
-            LinkState::Connecting { error, .. } => {
-                format!("the link is down: {}", error.as_deref().unwrap_or("connecting"))
-            }
-        });
+        lines.extend(link(&before.link, &now.link));
     }
     lines.extend(tunnels(&before.tunnels, &now.tunnels));
     lines
+}
+
+fn link(before: &LinkState, now: &LinkState) -> Option<String> {
+    match now {
+        LinkState::Up => Some("the link is up".to_owned()),
+        LinkState::Connecting { error: None, .. } => Some("the link is being made".to_owned()),
+        LinkState::Connecting { attempt, .. }
+            if *before != LinkState::Up && QUIET_ATTEMPTS.contains(attempt) =>
+        {
+            None
+        }
+        LinkState::Connecting { error: Some(error), .. } => Some(format!("the link is down: {error}")),
+    }
 }
 
 fn phase(now: &State) -> Option<String> {
@@ -66,7 +77,7 @@ fn tunnels(before: &BTreeMap<String, CarriedTunnel>, now: &BTreeMap<String, Carr
                 TunnelState::Listening { port } => format!("carries what comes to port {port}"),
                 TunnelState::Unreachable { port, error } => format!("refuses on port {port}: {error}"),
                 TunnelState::NoEndpoints { port } => {
-                    format!("refuses on port {port}: the server is not ready")
+                    format!("refuses on port {port}: there is nothing to lead to")
                 }
                 TunnelState::Failed { error } => format!("failed: {error}"),
             };
@@ -85,19 +96,27 @@ fn tunnels(before: &BTreeMap<String, CarriedTunnel>, now: &BTreeMap<String, Carr
 mod tests {
 
     use super::*;
-    use crate::containers::tunnel::host::protocol::Counters;
+    use crate::containers::tunnel::state::ClientState;
 
-    fn carrying(port: u16, streams: u64) -> State {
-        let counters = Counters { streams, ..Counters::default() };
-        let tunnel = CarriedTunnel { id: 1, state: TunnelState::Listening { port }, counters };
+    fn carrying(port: u16) -> State {
+        let tunnel = CarriedTunnel { id: 1, state: TunnelState::Listening { port } };
         State { tunnels: BTreeMap::from([("web".to_owned(), tunnel)]), ..State::default() }
     }
 
     #[test]
-    fn figures_alone_are_no_story() {
-        assert_eq!(of(&carrying(80, 1), &carrying(80, 2)), Vec::<String>::new());
-        assert_eq!(of(&State::default(), &carrying(80, 0)), ["tunnel web carries what comes to port 80"]);
-        assert_eq!(of(&carrying(80, 0), &carrying(81, 0)), ["tunnel web carries what comes to port 81"]);
+    fn a_tunnel_says_where_it_carries() {
+        assert_eq!(of(&State::default(), &carrying(80)), ["tunnel web carries what comes to port 80"]);
+        assert_eq!(of(&carrying(80), &carrying(81)), ["tunnel web carries what comes to port 81"]);
+    }
+
+    #[test]
+    fn the_first_attempts_to_reach_a_client_are_no_story() {
+        let client = ClientState { id: "c".into(), control_port: 1, data_port: 2, addresses: vec![] };
+        let at = |link| State { client: Some(client.clone()), link, ..State::default() };
+        let tried = |attempt| at(LinkState::Connecting { attempt, error: Some("tls handshake eof".into()) });
+        assert_eq!(of(&tried(1), &tried(2)), Vec::<String>::new());
+        assert_eq!(of(&at(LinkState::Up), &tried(1)), ["the link is down: tls handshake eof"], "it was up");
+        assert_eq!(of(&tried(5), &tried(6)), ["the link is down: tls handshake eof"], "it takes too long");
     }
 
     #[test]

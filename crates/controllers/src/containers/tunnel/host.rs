@@ -1,12 +1,10 @@
 //! The host end of a tunnel proxy, which is a process of its own: it outlives the operator, and the next operator adopts
-//! it. What both sides agree on is in [`protocol`] and [`files`]; the process itself is `causeway tunnel host`.
+//! it. What both sides agree on is in [`causeway_ir::tunnel`]; the process itself is `causeway tunnel host`.
 
 mod control;
 mod ending;
-pub mod files;
 mod follower;
 mod program;
-pub mod protocol;
 mod record;
 
 pub(super) use control::Control;

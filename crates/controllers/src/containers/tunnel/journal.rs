@@ -80,17 +80,17 @@ impl Journal {
 mod tests {
     use super::*;
 
-    fn journal(name: &str) -> Journal {
-        let directory = std::env::temp_dir().join(format!("causeway-journal-{}-{name}", std::process::id()));
-        let path = path(&directory, "lab", "web");
+    /// An empty one, in a directory that is there for as long as the test.
+    fn journal() -> (Journal, tempfile::TempDir) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = path(directory.path(), "lab", "web");
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let _ = std::fs::remove_file(&path);
-        Journal::new(path)
+        (Journal::new(path), directory)
     }
 
     #[test]
     fn every_line_has_its_time_and_nothing_is_said_twice_in_a_row() {
-        let mut journal = journal("lines");
+        let (mut journal, _directory) = journal();
         journal.say("building\nstep 1");
         journal.say("building\nstep 1");
         journal.say("started");
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn the_older_half_goes_when_it_is_too_long() {
-        let mut journal = journal("long");
+        let (mut journal, _directory) = journal();
         for n in 0..3000 {
             journal.say(&format!("{n} {}", "x".repeat(500)));
         }

@@ -1,16 +1,15 @@
-//! What the caches know of the objects that a tunnel proxy names: its network, the Services at both ends of its tunnels
+//! What is known of the objects that a tunnel proxy names: its network, the Services at both ends of its tunnels
 //! with the endpoints of the servers, and the grants that it needs to use them.
 
-use causeway_api::{ContainerNetwork, ContainerNetworkTunnelProxy, Tunnel};
-use causeway_base::well_known::SERVICE_NAME_LABEL;
+use causeway_api::{ContainerNetwork, ContainerNetworkTunnelProxy, Tunnel, names};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{ResourceExt, api::DynamicObject};
-use serde::de::DeserializeOwned;
 
-use crate::framework::children::{ChildKind, Children, typed};
-use crate::framework::kinds::{CONTAINER_NETWORK, ENDPOINT_SLICE, SERVICE};
-use crate::grants::{Grants, REFERENCE_GRANT};
+use super::services::Named;
+use crate::framework::children::{Children, typed};
+use crate::framework::kinds::CONTAINER_NETWORK;
+use crate::grants::{Grants, Users};
 
 /// The objects that a tunnel proxy names, as far as they exist.
 #[derive(Clone, Debug, Default)]
@@ -34,34 +33,35 @@ pub(crate) struct ObservedTunnel {
     pub(crate) client: Option<Service>,
 }
 
-/// Reads the caches.
+/// Who asks for consent in the name of the tunnel proxies of a namespace.
+pub(crate) fn users(namespace: &str) -> Users<'_> {
+    Users { group: names::GROUP, kind: "ContainerNetworkTunnelProxy", namespace }
+}
+
+/// Puts together what is known.
 pub(crate) fn observe(
     proxy: &ContainerNetworkTunnelProxy,
+    named: &Named,
+    grants: Option<Grants>,
     children: &Children,
-    require_grants: bool,
 ) -> Observed {
     let own = proxy.namespace().unwrap_or_default();
     let (namespace, name) = network_of(&own, &proxy.spec.container_network_name);
     Observed {
-        network: find(children, CONTAINER_NETWORK, namespace, name),
-        tunnels: proxy.spec.tunnels.iter().map(|tunnel| observe_tunnel(&own, tunnel, children)).collect(),
-        grants: require_grants.then(|| Grants::read(&children.all(REFERENCE_GRANT))),
+        network: children.get(CONTAINER_NETWORK, namespace, name).and_then(|network| typed(&network)),
+        tunnels: proxy.spec.tunnels.iter().map(|tunnel| observe_tunnel(&own, tunnel, named)).collect(),
+        grants,
     }
 }
 
-fn observe_tunnel(own: &str, tunnel: &Tunnel, children: &Children) -> ObservedTunnel {
+fn observe_tunnel(own: &str, tunnel: &Tunnel, named: &Named) -> ObservedTunnel {
     let (namespace, name) = server_of(own, tunnel);
     let (client_namespace, client_name) = client_of(own, tunnel);
-    let slices = children.labelled(ENDPOINT_SLICE, namespace, (SERVICE_NAME_LABEL, name));
     ObservedTunnel {
-        server: find(children, SERVICE, namespace, name),
-        slices: slices.iter().filter_map(|slice| typed(slice)).collect(),
-        client: find(children, SERVICE, client_namespace, client_name),
+        server: named.service(namespace, name).cloned(),
+        slices: named.slices_of(namespace, name).cloned().collect(),
+        client: named.service(client_namespace, client_name).cloned(),
     }
-}
-
-fn find<K: DeserializeOwned>(children: &Children, kind: ChildKind, namespace: &str, name: &str) -> Option<K> {
-    typed(&*children.get(kind, namespace, name)?)
 }
 
 /// Namespace and name of the ContainerNetwork that an object of the namespace `own` names.
@@ -79,21 +79,13 @@ pub(crate) fn client_of<'a>(own: &'a str, tunnel: &'a Tunnel) -> (&'a str, &'a s
     (tunnel.client_service_namespace.as_deref().unwrap_or(own), &tunnel.client_service_name)
 }
 
-/// Whether `object` is among what is observed for `proxy`.
+/// Whether `object`, a network or a grant, is among what is observed for `proxy`.
 pub(crate) fn is_observed(proxy: &ContainerNetworkTunnelProxy, object: &DynamicObject) -> bool {
     let own = proxy.namespace().unwrap_or_default();
     let there = object.namespace().unwrap_or_default();
     let name = object.name_any();
-    let is_service = |name: &str| {
-        proxy.spec.tunnels.iter().any(|tunnel| {
-            let service = (there.as_str(), name);
-            server_of(&own, tunnel) == service || client_of(&own, tunnel) == service
-        })
-    };
     let network = network_of(&own, &proxy.spec.container_network_name);
     match object.types.as_ref().map(|types| types.kind.as_str()) {
-        Some("Service") => is_service(&name),
-        Some("EndpointSlice") => object.labels().get(SERVICE_NAME_LABEL).is_some_and(|name| is_service(name)),
         Some("ContainerNetwork") => network == (there.as_str(), name.as_str()),
         Some("ReferenceGrant") => {
             let uses = |tunnel| server_of(&own, tunnel).0 == there || client_of(&own, tunnel).0 == there;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
-use causeway_ir::tunnel::TunnelId;
+use causeway_ir::tunnel::{LinkState, TunnelId, TunnelState};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::host::protocol::{Counters, LinkState, TunnelState};
 use super::problem::Problem;
 
 /// How a tunnel proxy stands.
@@ -23,12 +23,24 @@ pub(crate) struct State {
     pub(crate) image: Option<String>,
     /// The client's container, while it runs.
     pub(crate) client: Option<ClientState>,
+    /// Why nothing passes through that container although it is there, and what to do.
+    pub(crate) halted: Option<String>,
     /// The host end, while it runs.
     pub(crate) host: Option<HostState>,
     /// Whether both ends talk to each other.
     pub(crate) link: LinkState,
     /// What the link says of each tunnel, by name.
     pub(crate) tunnels: BTreeMap<String, CarriedTunnel>,
+}
+
+/// A client that was only just started does not answer the first attempts, which is nothing to tell anybody.
+pub(crate) const QUIET_ATTEMPTS: RangeInclusive<u32> = 1..=5;
+
+impl State {
+    /// Whether both ends talk to each other.
+    pub(crate) fn is_linked(&self) -> bool {
+        self.link == LinkState::Up && self.halted.is_none()
+    }
 }
 
 /// What a tunnel proxy is about to do.
@@ -93,8 +105,6 @@ pub(crate) struct CarriedTunnel {
     pub(crate) id: TunnelId,
     /// How it stands.
     pub(crate) state: TunnelState,
-    /// What it has carried.
-    pub(crate) counters: Counters,
 }
 
 impl CarriedTunnel {

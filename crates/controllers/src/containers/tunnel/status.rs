@@ -5,14 +5,14 @@ mod conditions;
 
 use causeway_api::conditions::{self as api, ConditionType, Reason, Status};
 use causeway_api::{
-    ContainerNetworkTunnelProxy, ContainerNetworkTunnelProxyStatus, TunnelProxyState, TunnelState,
-    TunnelStatus,
+    ContainerNetworkTunnelProxy, ContainerNetworkTunnelProxyStatus, TunnelProtocol, TunnelProxyState,
+    TunnelState, TunnelStatus,
 };
+use causeway_ir::tunnel as carried;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime};
 use k8s_openapi::jiff::Timestamp;
 
 use super::desired::{Desired, DesiredTunnel};
-use super::host::protocol::{self, LinkState};
 use super::state::{CarriedTunnel, Phase, State};
 use crate::framework::events::{Note, Severity};
 use crate::framework::finding::Finding;
@@ -28,6 +28,9 @@ const OWN_CONDITIONS: [ConditionType; 6] = [
     ConditionType::TunnelsReady,
     ConditionType::Deleting,
 ];
+
+/// So many ports are shown in a column; the status has them all.
+const MOST_PORTS: usize = 8;
 
 /// What a status is computed from.
 pub(crate) struct Input<'a> {
@@ -79,6 +82,8 @@ pub(crate) fn next(
         state: Some(proxy_state(state)),
         message,
         tunnel_configuration_version: Some(version(previous, &tunnels)),
+        client_proxy_address: client.and_then(|client| client.addresses.first()).map(ToString::to_string),
+        client_proxy_ports: ports(desired, &tunnels),
         tunnel_statuses: tunnels,
         client_proxy_container_image: state.image.clone(),
         client_proxy_container_id: client.map(|client| client.id.clone()),
@@ -114,7 +119,7 @@ pub(crate) fn deleting(
     let conditions = &mut next.conditions;
     api::set(conditions, ConditionType::Deleting, Status::True, reason, message.clone(), generation, &now);
     api::set(conditions, ConditionType::Ready, Status::False, reason, message.clone(), generation, &now);
-    let is_up = state.link == LinkState::Up;
+    let is_up = state.is_linked();
     let reason = Reason::DeletionInProgress;
     let ends = "it is being deleted";
     api::set(conditions, ConditionType::LinkUp, is_up.into(), reason, ends, generation, &now);
@@ -123,9 +128,33 @@ pub(crate) fn deleting(
     next.state = Some(proxy_state(state));
     next.message = Some(message);
     next.client_proxy_container_id = client.map(|client| client.id.clone());
+    next.client_proxy_ports = None;
     next.server_proxy_process_id = state.host.as_ref().map(|host| host.pid.into());
     next.server_proxy_startup_timestamp = state.host.as_ref().map(|host| MicroTime(host.since));
     next.tunnel_statuses.clear();
+    next.observed_generation = Some(generation);
+    next
+}
+
+/// The status of an object of an operator that does not use container runtimes: `why`, and what was known before.
+pub(crate) fn switched_off(
+    previous: &ContainerNetworkTunnelProxyStatus,
+    why: &str,
+    is_deleted: bool,
+    generation: i64,
+    now: Timestamp,
+) -> ContainerNetworkTunnelProxyStatus {
+    let mut next = previous.clone();
+    let now = whole_seconds(now);
+    let mut set = |kind, finding: Finding| finding.set(&mut next.conditions, kind, generation, &now);
+    set(ConditionType::RuntimeAvailable, Finding::no(Reason::RuntimeUnavailable, why));
+    set(ConditionType::Ready, Finding::no(Reason::RuntimeUnavailable, why));
+    if is_deleted {
+        let message = format!("what was made for it can't be removed: {why}");
+        set(ConditionType::Deleting, Finding::yes(Reason::CleanupFailed, message));
+    }
+    next.state.get_or_insert_default();
+    next.message = Some(why.to_owned());
     next.observed_generation = Some(generation);
     next
 }
@@ -137,9 +166,14 @@ pub(crate) fn notes(
 ) -> Vec<Note> {
     let changed = transitions(&previous.conditions, &next.conditions);
     // A condition that is not true yet because the proxy only just begins is no news.
+    // Nor is it news that a link which is down takes all tunnels along.
     let is_news = |condition: &&&_| {
         let condition: &Condition = condition;
-        condition.status != Status::Unknown.as_str() && condition.reason != Reason::Progressing.as_str()
+        let is_of_link = condition.type_ == ConditionType::TunnelsReady.as_str()
+            && condition.reason == Reason::Disconnected.as_str();
+        condition.status != Status::Unknown.as_str()
+            && condition.reason != Reason::Progressing.as_str()
+            && !is_of_link
     };
     let was_true =
         |kind: &str| previous.conditions.iter().any(|old| old.type_ == kind && old.status == "True");
@@ -160,9 +194,13 @@ pub(crate) fn notes(
         }
     };
     let mut notes: Vec<_> = changed.iter().filter(is_news).map(|condition| note(condition)).collect();
+    let is_linked = api::find(&next.conditions, ConditionType::LinkUp)
+        .is_some_and(|condition| condition.status == Status::True.as_str());
     for tunnel in &next.tunnel_statuses {
         let before = previous.tunnel_statuses.iter().find(|known| known.name == tunnel.name);
-        if before.and_then(|known| known.state) != tunnel.state {
+        let was = before.and_then(|known| known.state);
+        let is_said = is_linked || tunnel.state == Some(TunnelState::Failed);
+        if is_said && was != tunnel.state && (was.is_some() || tunnel.state != Some(TunnelState::NotReady)) {
             notes.extend(tunnel_note(tunnel));
         }
     }
@@ -190,7 +228,7 @@ fn proxy_state(state: &State) -> TunnelProxyState {
     match state.phase {
         Phase::Looking | Phase::Waiting | Phase::Ending | Phase::Gone => TunnelProxyState::Pending,
         Phase::BuildingImage => TunnelProxyState::BuildingImage,
-        Phase::Linked if state.link == LinkState::Up => TunnelProxyState::Running,
+        Phase::Linked if state.is_linked() => TunnelProxyState::Running,
         Phase::Starting | Phase::Linked => TunnelProxyState::Starting,
     }
 }
@@ -221,11 +259,9 @@ fn tunnel(
     state: &State,
     now: Timestamp,
 ) -> TunnelStatus {
-    let (tunnel_state, error) = judge(wanted, carried);
+    let (tunnel_state, error_message) = judge(wanted, carried, state);
     // While nothing is known of it, the last that was known stays: the port that it had, it gets again.
     let port = carried.and_then(CarriedTunnel::port).map(i32::from);
-    let number = |figure: u64| i64::try_from(figure).unwrap_or(i64::MAX);
-    let counters = carried.map(|carried| &carried.counters);
     let addresses = match (&state.client, tunnel_state) {
         (Some(client), TunnelState::Ready) => client.addresses.iter().map(ToString::to_string).collect(),
         _ => Vec::new(),
@@ -238,12 +274,9 @@ fn tunnel(
             .or(before.map(|before| before.tunnel_id))
             .unwrap_or_default(),
         state: Some(tunnel_state),
-        error_message: error.or_else(|| counters.and_then(|counters| counters.last_error.clone())),
+        error_message,
         client_proxy_addresses: addresses,
         client_proxy_port: port.or(before.and_then(|before| before.client_proxy_port)),
-        streams: counters.map(|counters| number(counters.streams)),
-        bytes_to_server: counters.map(|counters| number(counters.to_host)),
-        bytes_to_client: counters.map(|counters| number(counters.to_container)),
         timestamp: before
             .filter(|_| is_same)
             .and_then(|before| before.timestamp.clone())
@@ -251,23 +284,56 @@ fn tunnel(
     }
 }
 
-/// Whether a tunnel carries traffic, and why not.
-fn judge(wanted: &DesiredTunnel, carried: Option<&CarriedTunnel>) -> (TunnelState, Option<String>) {
+/// Whether nothing is known yet of a tunnel that nothing is known to be in the way of.
+fn is_under_way(wanted: &DesiredTunnel, carried: Option<&CarriedTunnel>) -> bool {
+    let state = carried.map(|carried| &carried.state);
+    wanted.problem.is_none() && matches!(state, None | Some(carried::TunnelState::Pending))
+}
+
+/// Whether a tunnel carries traffic, and if not, why.
+fn judge(
+    wanted: &DesiredTunnel,
+    carried: Option<&CarriedTunnel>,
+    state: &State,
+) -> (TunnelState, Option<String>) {
     if let Some(problem) = &wanted.problem {
         let state = if problem.is_permanent { TunnelState::Failed } else { TunnelState::NotReady };
         return (state, Some(problem.message.clone()));
     }
+    if !state.is_linked() {
+        let why = state.halted.as_deref().unwrap_or("the two ends do not talk to each other");
+        return (TunnelState::NotReady, Some(why.to_owned()));
+    }
     match carried.map(|carried| &carried.state) {
-        None | Some(protocol::TunnelState::Pending) => (TunnelState::NotReady, None),
-        Some(protocol::TunnelState::Listening { .. }) => (TunnelState::Ready, None),
-        Some(protocol::TunnelState::Unreachable { error, .. }) => {
-            (TunnelState::NotReady, Some(error.clone()))
+        None | Some(carried::TunnelState::Pending) => {
+            (TunnelState::NotReady, Some("the client end is told to listen".to_owned()))
         }
-        Some(protocol::TunnelState::NoEndpoints { .. }) => {
+        Some(carried::TunnelState::Listening { .. }) => (TunnelState::Ready, None),
+        Some(carried::TunnelState::Unreachable { error, .. }) => (TunnelState::NotReady, Some(error.clone())),
+        Some(carried::TunnelState::NoEndpoints { .. }) => {
             (TunnelState::NotReady, Some("no endpoint of the server's Service is ready".to_owned()))
         }
-        Some(protocol::TunnelState::Failed { error }) => (TunnelState::Failed, Some(error.clone())),
+        Some(carried::TunnelState::Failed { error }) => (TunnelState::Failed, Some(error.clone())),
     }
+}
+
+/// The ports that carry traffic, for a column of a table.
+fn ports(desired: &Desired, tunnels: &[TunnelStatus]) -> Option<String> {
+    let of = |tunnel: &TunnelStatus| {
+        let port = tunnel.client_proxy_port.filter(|_| tunnel.state == Some(TunnelState::Ready))?;
+        let wanted = desired.tunnels.iter().find(|wanted| wanted.spec.name == tunnel.name)?;
+        Some(match wanted.spec.protocol {
+            TunnelProtocol::Tcp => port.to_string(),
+            TunnelProtocol::Udp => format!("{port}/UDP"),
+        })
+    };
+    let mut ports: Vec<_> = tunnels.iter().filter_map(of).collect();
+    let more = ports.len().saturating_sub(MOST_PORTS);
+    ports.truncate(MOST_PORTS);
+    if more > 0 {
+        ports.push(format!("{more} more"));
+    }
+    (!ports.is_empty()).then(|| ports.join(","))
 }
 
 /// Counts on when a tunnel came, went or became another.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use causeway_api::ContainerNetworkTunnelProxy;
 use causeway_base::lock::lock;
 
-use super::directory::{Directory, owned};
+use super::directory::{Directory, forget_old, owned};
 use super::host;
 use super::wakes::Served;
 use crate::containers::leftovers::Sweeper;
@@ -21,6 +21,7 @@ pub(super) async fn sweep_host_ends(
     base: &Path,
     served: &Served,
 ) -> bool {
+    forget_old(base);
     let owned = owned(base);
     if owned.is_empty() {
         return false;
@@ -58,12 +59,20 @@ pub(super) async fn sweep_host_ends(
 pub async fn end_all(base: &Path) -> Result<Vec<String>, String> {
     let (mut ended, mut failures) = (Vec::new(), Vec::new());
     for (namespace, name, _) in owned(base) {
-        match host::end(&base.join(&namespace).join(&name), DRAIN).await {
+        match end_one(base, &namespace, &name).await {
             Ok(()) => ended.push(format!("{namespace}/{name}")),
             Err(error) => failures.push(format!("{namespace}/{name}: {error}")),
         }
     }
     if failures.is_empty() { Ok(ended) } else { Err(failures.join("; ")) }
+}
+
+/// Ends the host end of the object of this name, if one runs.
+///
+/// # Errors
+/// When it can't be ended.
+pub async fn end_one(base: &Path, namespace: &str, name: &str) -> Result<(), String> {
+    host::end(&base.join(namespace).join(name), DRAIN).await.map_err(|error| error.to_string())
 }
 
 async fn clear(base: &Path, namespace: &str, name: &str, uid: &str) -> Result<(), String> {

@@ -1,18 +1,21 @@
 //! What a tunnel proxy asks for, checked against the objects that it names. Pure. What is missing is part of the answer,
 //! because the rest must work without it.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 
 use causeway_api::conditions::Reason;
 use causeway_api::{
     ContainerNetwork, ContainerNetworkState, ContainerNetworkTunnelProxy, Tunnel, TunnelProtocol, names,
 };
+use causeway_base::well_known::{TUNNEL_CONTROL_PORT, TUNNEL_DATA_PORT};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 
-use super::observe::{Observed, ObservedTunnel, client_of, network_of, server_of};
+use super::observe::{Observed, ObservedTunnel, client_of, network_of, server_of, users};
 use super::problem::Problem;
 use crate::grants::{self, Grants, Users};
 
@@ -52,9 +55,22 @@ pub(crate) fn validate(proxy: &ContainerNetworkTunnelProxy, observed: &Observed)
     let namespace = proxy.namespace().unwrap_or_default();
     let check = Check { namespace: &namespace, grants: observed.grants.as_ref() };
     let tunnels = proxy.spec.tunnels.iter().zip(&observed.tunnels);
+    let mut taken = HashMap::new();
+    let tunnels = tunnels.map(|(tunnel, observed)| {
+        let port = tunnel.client_port.map(|port| (port, protocol(tunnel.protocol)));
+        // The first of those that ask for a port has it.
+        let holder = port.and_then(|port| match taken.entry(port) {
+            Entry::Occupied(first) => Some(*first.get()),
+            Entry::Vacant(free) => {
+                free.insert(tunnel.name.as_str());
+                None
+            }
+        });
+        check.tunnel(tunnel, observed, holder)
+    });
     Valid {
+        tunnels: tunnels.collect(),
         network: check.network(&proxy.spec.container_network_name, observed.network.as_ref()),
-        tunnels: tunnels.map(|(tunnel, observed)| check.tunnel(tunnel, observed)).collect(),
     }
 }
 
@@ -65,14 +81,14 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn users(&self) -> Users<'_> {
-        Users { group: names::GROUP, kind: "ContainerNetworkTunnelProxy", namespace: self.namespace }
+        users(self.namespace)
     }
 
     fn network(&self, path: &str, observed: Option<&ContainerNetwork>) -> Result<Network, Problem> {
         let (namespace, name) = network_of(self.namespace, path);
         let target = grants::Target { group: names::GROUP, kind: "ContainerNetwork", name };
         if self.grants.is_some_and(|grants| !grants.permit_object(self.users(), namespace, target)) {
-            let advice = grants::advice_for(self.users(), namespace, target.kind, &[name]);
+            let advice = grants::advice_for(self.users(), namespace, target);
             return Err(Problem::permanent(Reason::RefNotPermitted, advice));
         }
         let Some(network) = observed else {
@@ -96,9 +112,11 @@ impl Check<'_> {
         }
     }
 
-    fn tunnel(&self, tunnel: &Tunnel, observed: &ObservedTunnel) -> ValidTunnel {
+    /// `holder` is the tunnel that has the port which this one asks for.
+    fn tunnel(&self, tunnel: &Tunnel, observed: &ObservedTunnel, holder: Option<&str>) -> ValidTunnel {
         let mut valid = ValidTunnel::default();
-        valid.problem = self.fill(&mut valid, tunnel, observed).err();
+        let found = client_port(tunnel, holder).and_then(|()| self.fill(&mut valid, tunnel, observed));
+        valid.problem = found.err();
         valid
     }
 
@@ -110,12 +128,9 @@ impl Check<'_> {
         observed: &ObservedTunnel,
     ) -> Result<(), Problem> {
         for source in &tunnel.allowed_sources {
-            valid.allowed_sources.push(parse_source(source).ok_or_else(|| {
-                let message = format!(
-                    "allowedSources: {source:?} is neither an address nor a network in CIDR notation"
-                );
-                Problem::permanent(Reason::InvalidSpec, message)
-            })?);
+            let problem =
+                |why| Problem::permanent(Reason::InvalidSpec, format!("allowedSources: {source:?} {why}"));
+            valid.allowed_sources.push(parse_source(source).map_err(problem)?);
         }
         let (namespace, name) = server_of(self.namespace, tunnel);
         let (client_namespace, client_name) = client_of(self.namespace, tunnel);
@@ -130,7 +145,13 @@ impl Check<'_> {
             return Err(Problem::permanent(Reason::InvalidSpec, message));
         };
         valid.server_port = Some(port.clone());
-        let client = self.service(client_namespace, client_name, observed.client.as_ref())?;
+        // Who writes into a Service decides where its clients go: more than to be one of them.
+        let slices = grants::Target::slices_of(client_name);
+        if self.grants.is_some_and(|grants| !grants.permit_object(self.users(), client_namespace, slices)) {
+            let advice = grants::advice_for(self.users(), client_namespace, slices);
+            return Err(Problem::permanent(Reason::RefNotPermitted, advice));
+        }
+        let client = existing(client_namespace, client_name, observed.client.as_ref())?;
         let selector = client.spec.as_ref().and_then(|spec| spec.selector.as_ref());
         if selector.is_some_and(|selector| !selector.is_empty()) {
             let message = format!(
@@ -154,16 +175,47 @@ impl Check<'_> {
             let advice = grants::advice(self.users(), namespace, &[name].into());
             return Err(Problem::permanent(Reason::RefNotPermitted, advice));
         }
-        observed.filter(|service| service.metadata.deletion_timestamp.is_none()).ok_or_else(|| {
-            let message = format!("Service {namespace}/{name} does not exist: create it");
-            Problem::transient(Reason::NotFound, message)
-        })
+        existing(namespace, name, observed)
     }
 }
 
-/// A network, or an address as one of a single host.
-fn parse_source(text: &str) -> Option<IpNet> {
-    text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
+fn existing<'s>(namespace: &str, name: &str, observed: Option<&'s Service>) -> Result<&'s Service, Problem> {
+    observed.filter(|service| service.metadata.deletion_timestamp.is_none()).ok_or_else(|| {
+        let message = format!("Service {namespace}/{name} does not exist: create it");
+        Problem::transient(Reason::NotFound, message)
+    })
+}
+
+/// A network, or an address as one of a single host; or what is wrong with it.
+fn parse_source(text: &str) -> Result<IpNet, String> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(address.into());
+    }
+    match text.parse::<IpNet>() {
+        Ok(network) if network.addr() == network.network() => Ok(network),
+        Ok(network) => Err(format!(
+            "has host bits set: write {} for the network, or {} for that address alone",
+            network.trunc(),
+            network.addr()
+        )),
+        Err(_) => Err("is neither an address nor a network in CIDR notation".to_owned()),
+    }
+}
+
+/// Whether a tunnel can have the port that it asks for.
+fn client_port(tunnel: &Tunnel, holder: Option<&str>) -> Result<(), Problem> {
+    let Some(port) = tunnel.client_port else { return Ok(()) };
+    let problem = |why: &str| {
+        let message = format!("clientPort: {port} {why}: choose another, or leave it out");
+        Err(Problem::permanent(Reason::InvalidSpec, message))
+    };
+    if tunnel.protocol == TunnelProtocol::Tcp && [TUNNEL_CONTROL_PORT, TUNNEL_DATA_PORT].contains(&port) {
+        return problem("is the tunnel's own in the container");
+    }
+    match holder {
+        Some(first) => problem(&format!("is that of tunnel {first} already")),
+        None => Ok(()),
+    }
 }
 
 fn protocol(protocol: TunnelProtocol) -> &'static str {

@@ -8,6 +8,7 @@ mod client;
 pub(super) mod container;
 mod finish;
 mod host_end;
+mod outage;
 mod tend;
 mod work;
 
@@ -26,6 +27,7 @@ use self::container::Owner;
 use self::work::Work;
 use super::desired::Desired;
 use super::directory::{self, Directory};
+use super::figures::Figures;
 use super::history;
 use super::host::HostProgram;
 use super::ledger::Ledger;
@@ -58,6 +60,8 @@ pub(super) struct Context {
     pub(super) directory: PathBuf,
     /// The program of host ends.
     pub(super) program: HostProgram,
+    /// Where figures are told.
+    pub(super) figures: Figures,
 }
 
 /// What is known of an object when the disk knows nothing: its status, and its tunnels.

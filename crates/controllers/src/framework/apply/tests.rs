@@ -1,9 +1,18 @@
+use causeway_api::Infra;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::PostParams;
 use serde_json::json;
 
 use super::*;
+use crate::framework::kinds::CONFIG_MAP;
 
-const KIND: ChildKind =
-    ChildKind { group: "causeway.dev", version: "v1alpha1", kind: "DNSServer", plural: "dnsservers" };
+const KIND: ChildKind = ChildKind {
+    group: "causeway.dev",
+    version: "v1alpha1",
+    kind: "DNSServer",
+    plural: "dnsservers",
+    older: &[],
+};
 
 fn owner(uid: &str) -> Owner {
     let reference = OwnerReference {
@@ -77,18 +86,27 @@ fn names_the_holder_of_a_foreign_object() {
         other.reference.name = name.into();
         live(wanted(&json!({})).stamped(&other))
     };
-    assert_eq!(foreign_holder(&held("u-1", "lab"), &mine), None);
-    assert_eq!(foreign_holder(&held("u-2", "other"), &mine).unwrap(), "Infra other");
+    assert_eq!(foreign_holder(&held("u-1", "lab"), &mine, true), None);
+    assert_eq!(foreign_holder(&held("u-2", "other"), &mine, true).unwrap(), "Infra other");
     assert_eq!(
-        foreign_holder(&held("u-0", "lab"), &mine).unwrap(),
+        foreign_holder(&held("u-0", "lab"), &mine, true).unwrap(),
         "an earlier Infra lab that is being cleaned up"
     );
+    let only_named = foreign_holder(&held("u-1", "lab"), &mine, false).unwrap();
+    assert_eq!(only_named, "nobody, though it names this object as its controller");
 
     let mut orphan = held("u-0", "lab");
     orphan.metadata.owner_references = None;
-    assert_eq!(foreign_holder(&orphan, &mine), None, "what Causeway made and was orphaned may be adopted");
-    orphan.metadata.labels = None;
-    assert_eq!(foreign_holder(&orphan, &mine).unwrap(), "nobody");
+    assert_eq!(foreign_holder(&orphan, &mine, true), None, "what was made here and orphaned may be adopted");
+    assert_eq!(foreign_holder(&orphan, &mine, false).unwrap(), "nobody", "a label alone makes nothing ours");
+
+    let elsewhere = |name: &str| {
+        let mut other = owner("u-0");
+        other.reference.name = name.into();
+        live(Wanted { elsewhere: Some("tools".into()), ..wanted(&json!({})) }.stamped(&other))
+    };
+    assert_eq!(foreign_holder(&elsewhere("lab"), &mine, true), None);
+    assert_eq!(foreign_holder(&elsewhere("other"), &mine, true).unwrap(), "Infra clusters/other");
 }
 
 #[test]
@@ -111,4 +129,44 @@ fn a_pass_asks_for_the_most_eager_retry() {
     let error = report.into_result().unwrap_err();
     assert_eq!(error.retry(), error::Retry::Backoff);
     assert_eq!(error.to_string(), "failed to bring 2 of 3 objects to the desired state");
+}
+
+/// The cache still shows the object that was ours; by now the name is somebody else's.
+#[tokio::test]
+async fn an_object_made_anew_in_the_gap_of_a_watch_is_neither_overwritten_nor_deleted() {
+    let cluster = causeway_testkit::Cluster::start().await;
+    let maps: Api<ConfigMap> = cluster.api();
+    let applier = Applier::new(cluster.operator.clone(), "causeway-test");
+    let network = json!({"cidr": "10.0.0.0/24", "gateway": "10.0.0.1", "networkAttachmentDefinition": "v"});
+    let infra: Infra = serde_json::from_value(json!({
+        "apiVersion": "causeway.dev/v1alpha1", "kind": "Infra", "metadata": {"name": "lab"},
+        "spec": {"networkConfig": network, "infraComponents": {}},
+    }))
+    .unwrap();
+    let infra = cluster.api::<Infra>().create(&PostParams::default(), &infra).await.unwrap();
+    let owner = Owner::of(&infra).unwrap();
+    let map = |text: &str| {
+        let map: ConfigMap =
+            serde_json::from_value(json!({"metadata": {"name": "m"}, "data": {"text": text}})).unwrap();
+        map
+    };
+    let wanted = |text: &str| [Wanted::new(CONFIG_MAP, &map(text))];
+    let report = applier.converge(&owner, &wanted("first"), &[], &Children::fixed(&[])).await;
+    let Some(Ok(Action::Applied(made))) = report.of(CONFIG_MAP, "m") else { panic!("{report:?}") };
+    let stale = Children::fixed(&[(CONFIG_MAP, vec![(**made).clone()])]);
+    maps.delete("m", &DeleteParams::default()).await.unwrap();
+    maps.create(&PostParams::default(), &map("of a person")).await.unwrap();
+
+    for wanted in [&wanted("second")[..], &[]] {
+        let report = applier.converge(&owner, wanted, &[], &stale).await;
+        let error = report.failures().next().expect("it is refused");
+        assert_eq!(error.category(), Category::Conflict, "{error:?}");
+        let kept = maps.get("m").await.unwrap();
+        assert_eq!(kept.data.unwrap()["text"], "of a person");
+    }
+    maps.delete("m", &DeleteParams::default()).await.unwrap();
+    let report = applier.converge(&owner, &wanted("third"), &[], &stale).await;
+    assert_eq!(report.failures().count(), 1, "what is gone is made once the cache knows");
+    let report = applier.converge(&owner, &wanted("third"), &[], &Children::fixed(&[])).await;
+    assert_eq!(report.failures().count(), 0, "{report:?}");
 }

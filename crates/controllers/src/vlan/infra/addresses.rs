@@ -35,10 +35,18 @@ pub(crate) struct Request {
     pub(crate) written: PerServer,
     /// Further addresses that are taken, such as those of more proxies.
     pub(crate) taken: Vec<IpAddr>,
+    /// Addresses of others, which a range of ours does not give out, wherever they lie.
+    pub(crate) claimed: Vec<IpAddr>,
+    /// Addresses of clients, which no server is given.
+    pub(crate) reserved: Vec<IpAddr>,
     /// The range that is written in the spec.
     pub(crate) written_range: Option<(IpAddr, IpAddr)>,
+    /// Ranges that others hand out on the same network.
+    pub(crate) others: Vec<(IpAddr, IpAddr)>,
     /// What was chosen the last time.
     pub(crate) previous: Chosen,
+    /// Whether a server runs with the range that was chosen the last time.
+    pub(crate) is_range_in_use: bool,
 }
 
 /// The addresses in effect.
@@ -64,7 +72,12 @@ pub(crate) fn choose(request: &Request) -> Chosen {
     let mut taken: Vec<u128> = vec![number(request.gateway)];
     taken.extend(request.taken.iter().copied().map(number));
     taken.extend(request.written.iter().flatten().copied().map(number));
+    let claimed: Vec<u128> = request.claimed.iter().copied().map(number).collect();
+    let is_taken = |taken: &[u128], address: u128| taken.contains(&address) || claimed.contains(&address);
     let written_range = request.written_range.map(|(start, end)| (number(start), number(end)));
+    let in_family = |range: &&(IpAddr, IpAddr)| range.0.is_ipv4() == request.network.addr().is_ipv4();
+    let others: Vec<(u128, u128)> =
+        request.others.iter().filter(in_family).map(|(start, end)| (number(*start), number(*end))).collect();
     let outside_range = |address: u128| written_range.is_none_or(|range| !contains(range, address));
 
     let mut servers = request.written;
@@ -74,7 +87,7 @@ pub(crate) fn choose(request: &Request) -> Chosen {
             continue;
         };
         let address = number(previous);
-        if (first..=last).contains(&address) && !taken.contains(&address) && outside_range(address) {
+        if (first..=last).contains(&address) && !is_taken(&taken, address) && outside_range(address) {
             taken.push(address);
             *slot = Some(previous);
         }
@@ -82,10 +95,15 @@ pub(crate) fn choose(request: &Request) -> Chosen {
     // A range that was chosen before is given way to, as long as there is room elsewhere: clients hold its addresses.
     let old_range = request.previous.range.map(|(start, end)| (number(start), number(end)));
     for slot in servers.iter_mut().filter(|slot| slot.is_none()) {
-        let barred = written_range.or(old_range);
-        let found = first_free(first, last, &taken, barred).or_else(|| match written_range {
+        let beside = |range: Option<(u128, u128)>| {
+            let single = request.reserved.iter().copied().map(number).chain(claimed.iter().copied());
+            let single = single.map(|address| (address, address));
+            let barred: Vec<_> = others.iter().copied().chain(range).chain(single).collect();
+            first_free(first, last, &taken, &barred)
+        };
+        let found = beside(written_range.or(old_range)).or_else(|| match written_range {
             Some(_) => None,
-            None => first_free(first, last, &taken, None),
+            None => beside(None),
         });
         if let Some(address) = found {
             taken.push(address);
@@ -96,22 +114,26 @@ pub(crate) fn choose(request: &Request) -> Chosen {
     let kept = old_range.filter(|range| {
         let inside = range.0 <= range.1 && range.0 >= first && range.1 <= last;
         let in_family = request.previous.range.is_some_and(|(start, _)| request.network.contains(&start));
-        inside && in_family && !taken.iter().any(|address| contains(*range, *address))
+        let meets_others = others.iter().any(|other| range.0 <= other.1 && other.0 <= range.1)
+            || claimed.iter().any(|address| contains(*range, *address));
+        let is_free = request.is_range_in_use || !meets_others;
+        inside && in_family && is_free && !taken.iter().any(|address| contains(*range, *address))
     });
-    let range = written_range.or(kept).or_else(|| longest_run(&request.network, first, last, &taken));
+    let barriers = taken.iter().chain(&claimed).map(|address| (*address, *address)).chain(others).collect();
+    let range = written_range.or(kept).or_else(|| longest_run(&request.network, first, last, barriers));
     let range =
         range.map(|(start, end)| (address_of(start, &request.network), address_of(end, &request.network)));
     Chosen { servers, range }
 }
 
 /// The lowest address that is neither taken nor barred.
-fn first_free(first: u128, last: u128, taken: &[u128], barred: Option<(u128, u128)>) -> Option<u128> {
+fn first_free(first: u128, last: u128, taken: &[u128], barred: &[(u128, u128)]) -> Option<u128> {
     let mut address = first;
     loop {
         if address > last {
             return None;
         }
-        if let Some(range) = barred.filter(|range| contains(*range, address)) {
+        if let Some(range) = barred.iter().find(|range| contains(**range, address)) {
             address = range.1.checked_add(1)?;
         } else if taken.contains(&address) {
             address = address.checked_add(1)?;
@@ -122,13 +144,16 @@ fn first_free(first: u128, last: u128, taken: &[u128], barred: Option<(u128, u12
 }
 
 /// The longest run of free addresses behind the servers' block; the lowest one of equals.
-fn longest_run(network: &IpNet, first: u128, last: u128, taken: &[u128]) -> Option<(u128, u128)> {
+fn longest_run(
+    network: &IpNet,
+    first: u128,
+    last: u128,
+    mut barriers: Vec<(u128, u128)>,
+) -> Option<(u128, u128)> {
     let size = (last - first).saturating_add(1);
     let start = first + SERVER_BLOCK.min(size / 4);
-    let mut barriers: Vec<u128> =
-        taken.iter().copied().filter(|address| (start..=last).contains(address)).collect();
+    barriers.retain(|barrier| barrier.0 <= last && barrier.1 >= start);
     barriers.sort_unstable();
-    barriers.dedup();
     let mut best: Option<(u128, u128)> = None;
     let mut from = start;
     let mut consider = |from: u128, to: u128| {
@@ -137,10 +162,10 @@ fn longest_run(network: &IpNet, first: u128, last: u128, taken: &[u128]) -> Opti
         }
     };
     for barrier in barriers {
-        if barrier > from {
-            consider(from, barrier - 1);
+        if barrier.0 > from {
+            consider(from, barrier.0 - 1);
         }
-        from = barrier.checked_add(1)?;
+        from = from.max(barrier.1.checked_add(1)?);
     }
     if from <= last {
         consider(from, last);

@@ -225,7 +225,8 @@ mod tests {
         let component = ProxyComponent::default();
         let backends = merge(&component, "west.example.test", "cp");
         let ports = port_defaults(&component, &backends);
-        let network_config = ProxyNetwork { server_ip: "192.168.100.5".into(), ..ProxyNetwork::default() };
+        let network_config =
+            ProxyNetwork { server_ip: Some("192.168.100.5".into()), ..ProxyNetwork::default() };
         let spec = ProxyServerSpec { network_config, backends, ports, ..ProxyServerSpec::default() };
         let pair = |name: &str, port: u16, addresses: &[&str]| {
             let service = json!({
@@ -252,6 +253,7 @@ mod tests {
         let valid = validate(&ProxyServer::new("edge", spec)).unwrap();
         let made = translate(
             &valid,
+            &[],
             &[bind("192.168.100.5", Network::Isolated), bind("10.128.0.9", Network::Pod)],
             &Services::new(services, slices),
         );

@@ -60,7 +60,10 @@ pub(crate) fn desired(infra: &Infra, valid: &Valid, observed: &Observed) -> Desi
         desired.dhcp = Some(labelled(child, Component::Dhcp));
     }
     if let Requested::Enabled(dns) = &valid.dns {
-        let child = DNSServer::new(&Component::Dns.child_name(&name), build_dns(network, dns, observed));
+        let child = DNSServer::new(
+            &Component::Dns.child_name(&name),
+            build_dns(&name, network, dns, observed.proxy_service_ip.as_ref()),
+        );
         desired.dns = Some(labelled(child, Component::Dns));
     }
     if let Requested::Enabled(proxy) = &valid.proxy {
@@ -75,29 +78,48 @@ fn labelled<K: Resource>(mut child: K, component: Component) -> K {
     child
 }
 
-fn build_dhcp(network: &Network, dhcp: &Dhcp) -> DHCPServerSpec {
+pub(crate) fn build_dhcp(network: &Network, dhcp: &Dhcp) -> DHCPServerSpec {
+    let spec = &dhcp.spec;
     DHCPServerSpec {
         network_config: DhcpNetwork {
             cidr: network.cidr.to_string(),
             gateway: network.gateway.to_string(),
             server_ip: dhcp.address.to_string(),
+            additional_server_ips: dhcp.additional.iter().map(ToString::to_string).collect(),
             dns_servers: dhcp.resolvers.clone(),
+            domain: dhcp.domain.clone(),
+            search_domains: dhcp.domain.iter().cloned().collect(),
+            mtu: spec.mtu,
             network_attachment_name: Some(network.attachment.clone()),
             network_attachment_namespace: Some(network.attachment_namespace.clone()),
+            ..DhcpNetwork::default()
         },
         lease_config: LeaseConfig {
             range_start: dhcp.range.0.to_string(),
             range_end: dhcp.range.1.to_string(),
-            lease_time: dhcp.spec.lease_time.clone(),
+            lease_time: spec.lease_time.clone(),
+            ..LeaseConfig::default()
         },
-        options: Vec::new(),
-        image: dhcp.spec.image.clone(),
+        options: spec.options.clone(),
+        reservations: spec.reservations.clone(),
+        clients: spec.clients,
+        replicas: spec.replicas,
+        ipv6: spec.ipv6.clone(),
+        privileges: spec.privileges.clone(),
+        image: spec.image.clone(),
+        pod_template: spec.pod_template.clone(),
+        ..DHCPServerSpec::default()
     }
 }
 
-fn build_dns(network: &Network, dns: &Dns, observed: &Observed) -> DNSServerSpec {
+pub(crate) fn build_dns(
+    infra: &str,
+    network: &Network,
+    dns: &Dns,
+    proxy_service: Option<&String>,
+) -> DNSServerSpec {
     // Without a proxy there is nothing that the pod network could be sent to.
-    let proxy_service = dns.proxy.and(observed.proxy_service_ip.clone());
+    let proxy_service = dns.proxy.and(proxy_service.cloned());
     DNSServerSpec {
         network_config: DnsNetwork {
             server_ip: dns.address.to_string(),
@@ -111,7 +133,10 @@ fn build_dns(network: &Network, dns: &Dns, observed: &Observed) -> DNSServerSpec
         hosted_cluster_domain: dns.domain.clone(),
         static_entries: dns.entries.clone(),
         upstream_dns: network.resolvers.clone(),
+        // Also while there is none, so that one that comes or goes changes nothing here.
+        lease_names_of: Some(Component::Dhcp.child_name(infra)),
         image: dns.spec.image.clone(),
+        pod_template: dns.spec.pod_template.clone(),
         ..DNSServerSpec::default()
     }
 }
@@ -120,7 +145,7 @@ fn build_proxy(network: &Network, proxy: &Proxy) -> ProxyServerSpec {
     let spec = &proxy.spec;
     ProxyServerSpec {
         network_config: ProxyNetwork {
-            server_ip: with_prefix(proxy.address, &network.cidr),
+            server_ip: Some(with_prefix(proxy.address, &network.cidr)),
             additional_server_ips: proxy
                 .additional
                 .iter()
@@ -135,6 +160,8 @@ fn build_proxy(network: &Network, proxy: &Proxy) -> ProxyServerSpec {
         replicas: spec.replicas,
         proxy_image: spec.proxy_image.clone(),
         manager_image: spec.manager_image.clone(),
+        pod_template: spec.pod_template.clone(),
+        update_policy: spec.update_policy,
         ..ProxyServerSpec::default()
     }
 }

@@ -110,6 +110,18 @@ fn by_child(child: &str, report: Option<&ChildReport>) -> State {
     let Some(report) = report else {
         return State::Waiting { reason: Reason::Progressing, message: format!("{child} is being made") };
     };
+    // Consent of others is a step to be taken, whatever works without it.
+    let refused = [ConditionType::Ready, ConditionType::BackendsResolved].iter().find_map(|kind| {
+        let found = conditions::find(&report.conditions, *kind)?;
+        (found.status == Status::False.as_str() && found.reason == Reason::RefNotPermitted.as_str())
+            .then_some(found)
+    });
+    if let Some(refused) = refused {
+        return State::Waiting {
+            reason: Reason::RefNotPermitted,
+            message: format!("{child}: {}; `causeway infra grant` prints it", refused.message),
+        };
+    }
     if conditions::is_true(&report.conditions, ConditionType::Ready, report.generation) {
         return State::Ready;
     }

@@ -3,6 +3,7 @@
 
 mod network;
 mod proxy;
+mod servers;
 
 use std::net::IpAddr;
 
@@ -11,6 +12,7 @@ use causeway_api::{
     conditions::Reason,
 };
 use causeway_ir::Problem;
+use causeway_translate::proxy::bare_address;
 use ipnet::IpNet;
 use kube::ResourceExt;
 
@@ -64,8 +66,12 @@ pub(crate) struct Dhcp {
     pub(crate) address: IpAddr,
     /// What it hands out.
     pub(crate) range: (IpAddr, IpAddr),
+    /// The addresses of further servers.
+    pub(crate) additional: Vec<IpAddr>,
     /// Resolvers that clients are told.
     pub(crate) resolvers: Vec<String>,
+    /// The clients' own domain.
+    pub(crate) domain: Option<String>,
     /// The component as written.
     pub(crate) spec: DhcpComponent,
 }
@@ -129,8 +135,7 @@ pub(crate) fn validate(infra: &Infra, observed: &Observed) -> Valid {
     let mut check = Check { problems: Vec::new() };
     let network = check.network(infra);
     let chosen = network.as_ref().map(|network| {
-        let request =
-            check.addresses(network, dhcp.as_ref(), dns.as_ref(), proxy.as_ref(), &observed.previous);
+        let request = check.addresses(network, dhcp.as_ref(), dns.as_ref(), proxy.as_ref(), observed);
         addresses::choose(&request)
     });
     let domain = check.domain(infra, written_dns.as_ref(), dns.is_some(), proxy.is_some());
@@ -140,7 +145,8 @@ pub(crate) fn validate(infra: &Infra, observed: &Observed) -> Valid {
     let proxy_part = proxy.as_ref().and_then(|spec| check.proxy(infra, parsed, domain, spec));
     let dns_part =
         dns.as_ref().and_then(|spec| check.dns(parsed, domain, spec, proxy.as_ref(), proxy_part.as_ref()));
-    let dhcp_part = dhcp.as_ref().and_then(|spec| check.dhcp(parsed, spec, dns.is_some()));
+    let dhcp_part = dhcp.as_ref().and_then(|spec| check.dhcp(parsed, spec, domain.filter(|_| dns.is_some())));
+    check.servers(network.as_ref(), dhcp_part.as_ref(), dns_part.as_ref());
 
     let problems = check.problems;
     Valid {
@@ -221,10 +227,16 @@ impl Check {
         address
     }
 
-    fn dhcp(&mut self, parsed: Option<(&Network, &Chosen)>, spec: &DhcpComponent, dns: bool) -> Option<Dhcp> {
+    /// `domain` is that of the DNS server, if there is one.
+    fn dhcp(
+        &mut self,
+        parsed: Option<(&Network, &Chosen)>,
+        spec: &DhcpComponent,
+        domain: Option<&str>,
+    ) -> Option<Dhcp> {
         let (network, chosen) = parsed?;
         let address = self.server(chosen, Server::Dhcp, Component::Dhcp);
-        let resolvers = match chosen.server(Server::Dns).filter(|_| dns) {
+        let resolvers = match chosen.server(Server::Dns).filter(|_| domain.is_some()) {
             Some(dns) => vec![dns.to_string()],
             None => self.plain_resolvers(network),
         };
@@ -233,10 +245,20 @@ impl Check {
                 Reason::AddressesExhausted,
                 &[Component::Dhcp],
                 "infraComponents.dhcp.rangeStart",
-                "no address is left to hand out in spec.networkConfig.cidr: widen it",
+                "no address is left to hand out in spec.networkConfig.cidr: widen it, or have others there hand out fewer",
             );
         }
-        Some(Dhcp { address: address?, range: chosen.range?, resolvers, spec: spec.clone() })
+        // Texts that are no addresses were reported with the others; the server is invalid then.
+        let additional = spec.additional_server_ips.iter().filter_map(|text| bare_address(text)).collect();
+        let domain = domain.map(str::to_owned);
+        Some(Dhcp {
+            address: address?,
+            range: chosen.range?,
+            additional,
+            resolvers,
+            domain,
+            spec: spec.clone(),
+        })
     }
 
     /// DHCP can tell clients bare addresses only.

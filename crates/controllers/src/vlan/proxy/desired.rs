@@ -1,19 +1,23 @@
-//! The objects that a `ProxyServer` should have. Pure: the same object and settings give the same children, and a change
-//! of backends changes no pod.
+//! The objects that a `ProxyServer` should have. Pure: the same object and settings give the same children, and what a
+//! running proxy can follow changes no pod.
 
 mod access;
+mod disruption;
 mod pod;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use causeway_api::{Engine, Protocol, ProxyServer, ProxyServerSpec, names};
 use causeway_ir::Problem;
-use causeway_translate::proxy::bootstrap::{ADMIN_SOCKET, Address, Start, XDS_SOCKET, bootstrap};
-use causeway_translate::proxy::references::is_permitted;
+use causeway_translate::proxy::bootstrap::{
+    ADMIN_SOCKET, ANSWERS_SOCKET, Address, Start, XDS_SOCKET, bootstrap,
+};
+use causeway_translate::proxy::references::users;
 use k8s_openapi::{
     api::{
         apps::v1::Deployment,
-        core::v1::{ConfigMap, Service, ServiceAccount, ServicePort, ServiceSpec},
+        core::v1::{ConfigMap, Pod, Service, ServiceAccount, ServicePort, ServiceSpec},
+        policy::v1::PodDisruptionBudget,
         rbac::v1::{Role, RoleBinding},
     },
     apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
@@ -21,12 +25,13 @@ use k8s_openapi::{
 use kube::ResourceExt;
 use serde::Serialize;
 
-use super::{CONFIG_MAP, DEPLOYMENT, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT, Settings};
-use crate::{framework::apply::Wanted, grants::Grants};
+pub(super) use self::pod::termination_seconds;
+use super::{
+    CONFIG_MAP, DEPLOYMENT, POD, POD_DISRUPTION_BUDGET, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT,
+    Settings, observe::Observed, places::places,
+};
+use crate::{framework::apply::Wanted, grants::Grants, vlan::accepted};
 
-/// Prefix lengths of addresses that say none.
-const DEFAULT_PREFIX_V4: u8 = 24;
-const DEFAULT_PREFIX_V6: u8 = 64;
 /// The longest name of a Service, which is the shortest of the children's limits.
 const LONGEST_NAME: usize = 63;
 
@@ -44,22 +49,40 @@ pub(crate) struct Desired {
     pub(crate) role_bindings: Vec<RoleBinding>,
     /// Envoy's start configuration.
     pub(crate) config_map: Option<ConfigMap>,
+    /// The last spec that proxies took.
+    pub(crate) accepted: Option<ConfigMap>,
     /// One for each address, in the order of the spec.
     pub(crate) deployments: Vec<Deployment>,
     /// In front of all proxies, on the pod network.
     pub(crate) service: Service,
+    /// How many pods may be away at a time; for several.
+    pub(crate) budget: Option<PodDisruptionBudget>,
 }
 
 impl Desired {
-    /// The children for the applier.
-    pub(crate) fn wanted(&self) -> Vec<Wanted> {
+    /// The children for the applier, and the pods of `checks`, without the Deployments that have to wait.
+    pub(crate) fn wanted(&self, held: &[String], checks: &[Pod]) -> Vec<Wanted> {
         let mut wanted = vec![Wanted::new(SERVICE_ACCOUNT, &self.service_account)];
         wanted.extend(self.roles.iter().map(|role| Wanted::new(ROLE, role)));
         wanted.extend(self.role_bindings.iter().map(|binding| Wanted::new(ROLE_BINDING, binding)));
-        wanted.extend(self.config_map.iter().map(|map| Wanted::new(CONFIG_MAP, map)));
-        wanted.extend(self.deployments.iter().map(|deployment| Wanted::new(DEPLOYMENT, deployment)));
+        let config_maps = self.config_map.iter().chain(&self.accepted);
+        wanted.extend(config_maps.map(|map| Wanted::new(CONFIG_MAP, map)));
+        let deployments = self.deployments.iter().filter(|deployment| !held.contains(&deployment.name_any()));
+        wanted.extend(deployments.map(|deployment| Wanted::new(DEPLOYMENT, deployment)));
         wanted.push(Wanted::new(SERVICE, &self.service));
+        wanted.extend(self.budget.iter().map(|budget| Wanted::new(POD_DISRUPTION_BUDGET, budget)));
+        wanted.extend(checks.iter().map(|check| Wanted::new(POD, check)));
         wanted
+    }
+
+    /// The ports in front, as text.
+    pub(crate) fn ports(&self) -> String {
+        let ports = self.service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
+        let text = |port: &ServicePort| match port.protocol.as_deref() {
+            Some("UDP") => format!("{}/UDP", port.port),
+            _ => port.port.to_string(),
+        };
+        ports.map(text).collect::<Vec<_>>().join(",")
     }
 
     /// Whether some of it is in another namespace than the owner's.
@@ -72,8 +95,10 @@ impl Desired {
 struct Subject<'a> {
     name: String,
     namespace: String,
-    /// The namespaces of the Services that it may forward to.
+    /// The namespaces whose Services it may read: its own if it forwards to one, and those that let it use all of theirs.
     targets: BTreeSet<&'a str>,
+    /// Ports that routes are on.
+    route_ports: &'a [u16],
     spec: &'a ProxyServerSpec,
     engine: Engine,
     settings: &'a Settings,
@@ -82,12 +107,12 @@ struct Subject<'a> {
 impl Subject<'_> {
     /// The account, and the Role and RoleBinding beside it.
     fn account(&self) -> String {
-        format!("{}-proxy", self.name)
+        account_name(&self.name)
     }
 
     /// The start configuration's ConfigMap.
     fn bootstrap(&self) -> String {
-        format!("{}-proxy-bootstrap", self.name)
+        bootstrap_name(&self.name)
     }
 
     fn labels(&self) -> BTreeMap<String, String> {
@@ -111,19 +136,29 @@ impl Subject<'_> {
     }
 }
 
-/// What this object asks for; its spec has no problems. Without `grants` it may forward to every Service.
-pub(crate) fn desired(proxy: &ProxyServer, settings: &Settings, grants: Option<&Grants>) -> Desired {
+/// What this object asks for; its spec has no problems. Without `grants` it may forward to every Service. `accepted` is
+/// kept for new pods; what was `observed` says where addresses are and which routes there are.
+pub(crate) fn desired(
+    proxy: &ProxyServer,
+    settings: &Settings,
+    grants: Option<&Grants>,
+    accepted: Option<&ProxyServer>,
+    observed: &Observed,
+) -> Desired {
     let spec = &proxy.spec;
     let engine = spec.engine.unwrap_or(settings.engine);
+    let namespace = proxy.namespace().unwrap_or_default();
+    // The status is only a hint: what may be read is decided here.
+    let may_read = |there: &&str| {
+        **there == namespace || grants.is_none_or(|grants| grants.permit_all(users(&namespace), there))
+    };
+    let of_backends = spec.backends.iter().map(|backend| backend.target_namespace.as_str());
+    let of_routes = observed.supply.namespaces.iter().map(String::as_str);
     let subject = Subject {
         name: proxy.name_any(),
-        namespace: proxy.namespace().unwrap_or_default(),
-        targets: spec
-            .backends
-            .iter()
-            .filter(|backend| is_permitted(proxy, backend, grants))
-            .map(|backend| backend.target_namespace.as_str())
-            .collect(),
+        namespace: namespace.clone(),
+        targets: of_backends.chain(of_routes).filter(may_read).collect(),
+        route_ports: &observed.supply.ports,
         spec,
         engine,
         settings,
@@ -134,8 +169,10 @@ pub(crate) fn desired(proxy: &ProxyServer, settings: &Settings, grants: Option<&
             node: &subject.name,
             xds: Address::Unix(XDS_SOCKET.into()),
             admin: Address::Unix(ADMIN_SOCKET.into()),
+            answers: Some(Address::Unix(ANSWERS_SOCKET.into())),
             delta: true,
-            connection_limit: spec.connection_limit.and_then(|limit| u32::try_from(limit).ok()),
+            // Set while it runs, as it changes.
+            connection_limit: None,
         })
     });
     let config_map = start.as_ref().map(|start| ConfigMap {
@@ -143,9 +180,14 @@ pub(crate) fn desired(proxy: &ProxyServer, settings: &Settings, grants: Option<&
         data: Some(BTreeMap::from([("bootstrap.json".to_owned(), format!("{start:#}\n"))])),
         ..ConfigMap::default()
     });
-    let deployments = addresses(spec)
-        .enumerate()
-        .map(|(index, address)| pod::deployment(&subject, index, address, start.as_ref()))
+    let deployments = places(spec, observed)
+        .into_iter()
+        .map(|place| {
+            let live = observed.deployments.iter().find(|state| state.index == place.index);
+            // While the account is away, that of the pod that runs counts.
+            let account = observed.account.as_deref().or_else(|| live?.account.as_deref());
+            pod::deployment(&subject, place, start.as_ref(), account)
+        })
         .collect();
     Desired {
         engine,
@@ -156,8 +198,14 @@ pub(crate) fn desired(proxy: &ProxyServer, settings: &Settings, grants: Option<&
         roles: access::roles(&subject),
         role_bindings: access::role_bindings(&subject),
         config_map,
+        accepted: accepted.and_then(accepted::text).map(|text| ConfigMap {
+            metadata: subject.metadata(names::accepted_config_map(&subject.name)),
+            data: Some(BTreeMap::from([(names::ACCEPTED_FILE.to_owned(), text)])),
+            ..ConfigMap::default()
+        }),
         deployments,
         service: service(&subject),
+        budget: disruption::budget(&subject),
     }
 }
 
@@ -174,7 +222,17 @@ pub(crate) fn name_problem(name: &str) -> Option<Problem> {
     })
 }
 
-/// The name of the Deployment for the address at `index`.
+/// The name of the proxies' account.
+pub(crate) fn account_name(proxy: &str) -> String {
+    format!("{proxy}-proxy")
+}
+
+/// The name of the ConfigMap with Envoy's start configuration.
+pub(crate) fn bootstrap_name(proxy: &str) -> String {
+    format!("{proxy}-proxy-bootstrap")
+}
+
+/// The name of the Deployment with this number.
 pub(crate) fn deployment_name(proxy: &str, index: usize) -> String {
     match index {
         0 => proxy.to_owned(),
@@ -182,28 +240,15 @@ pub(crate) fn deployment_name(proxy: &str, index: usize) -> String {
     }
 }
 
-/// The address of each replica that is asked for, in the order of the spec.
-fn addresses(spec: &ProxyServerSpec) -> impl Iterator<Item = &str> {
-    let network = &spec.network_config;
-    std::iter::once(&network.server_ip)
-        .chain(&network.additional_server_ips)
-        .map(String::as_str)
-        .take(usize::try_from(spec.replicas).unwrap_or(1))
-}
-
-/// An address and its prefix length, which is the usual one of its family if it is not written.
-fn with_prefix(text: &str) -> String {
-    if text.contains('/') {
-        return text.to_owned();
-    }
-    let prefix = if text.contains(':') { DEFAULT_PREFIX_V6 } else { DEFAULT_PREFIX_V4 };
-    format!("{text}/{prefix}")
-}
-
 fn service(subject: &Subject<'_>) -> Service {
     let spec = subject.spec;
-    let ports: BTreeSet<(u16, &str)> =
-        spec.backends.iter().map(|backend| (backend.port, transport(backend.protocol))).collect();
+    let of_backends = spec.backends.iter().map(|backend| (backend.port, transport(backend.protocol)));
+    let of_routes = subject.route_ports.iter().map(|port| (*port, "TCP"));
+    let mut ports: BTreeSet<(u16, &str)> = of_backends.chain(of_routes).collect();
+    // A Service needs a port, also before the first route is there.
+    if ports.is_empty() {
+        ports.insert((spec.port, "TCP"));
+    }
     let ports = ports.iter().map(|(port, protocol)| {
         let name = match (*port == spec.port, *protocol) {
             (true, "TCP") => "proxy".to_owned(),

@@ -33,15 +33,19 @@ pub(crate) fn backend(name: &str, hostname: &str, namespace: &str) -> Value {
     })
 }
 
-/// The grant of namespace `tools` that lets ProxyServers of `clusters` use this Service.
-pub(crate) fn grants(service: &str) -> Grants {
+/// The grant of namespace `tools` that lets ProxyServers of `clusters` use this Service, or all of them.
+pub(crate) fn grants(service: Option<&str>) -> Grants {
+    let mut to = json!({ "group": "", "kind": "Service" });
+    if let Some(service) = service {
+        to["name"] = service.into();
+    }
     let grant = json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": "ReferenceGrant",
         "metadata": { "name": "proxies", "namespace": "tools" },
         "spec": {
             "from": [{ "group": "causeway.dev", "kind": "ProxyServer", "namespace": "clusters" }],
-            "to": [{ "group": "", "kind": "Service", "name": service }],
+            "to": [to],
         },
     });
     Grants::read(&[Arc::new(serde_json::from_value(grant).expect("the fixture is an object"))])

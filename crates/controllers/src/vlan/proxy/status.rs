@@ -1,7 +1,10 @@
 //! A `ProxyServer`'s status, computed from what the spec asks for, what the applier could do, and what the pods are and
-//! say. Pure: the time is an argument. `Ready` is true when traffic would pass by every replica.
+//! say. Pure: the time is an argument. `Ready` is true when traffic would pass by every replica; what a spec asks for and
+//! the pods are about to take is no reason to take it back.
 
 mod conditions;
+
+use std::collections::HashMap;
 
 use causeway_api::{
     BackendStatus, ProxyServer, ProxyServerStatus, ReplicaStatus,
@@ -11,23 +14,43 @@ use causeway_ir::Problem;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
 
-use super::{desired::Desired, generation, observe::Observed};
+use super::{
+    desired::{Desired, deployment_name},
+    generation,
+    observe::Observed,
+    places::{Place, places},
+};
 use crate::framework::{
     apply::{Error, Report},
     events::Note,
     finding::Finding,
     report,
-    status::{Shared, transitions},
+    status::Shared,
+};
+use crate::vlan::{
+    addresses::Withheld,
+    fleet::{
+        replica::Replica,
+        summary::{self, Summary, Words},
+        update::Waiting,
+    },
 };
 
 /// The condition types that this controller writes; others are left alone.
-const OWN_CONDITIONS: [ConditionType; 5] = [
+const OWN_CONDITIONS: [ConditionType; 6] = [
     ConditionType::Ready,
     ConditionType::ConfigurationValid,
     ConditionType::BackendsResolved,
     ConditionType::NetworkAttached,
+    ConditionType::UpToDate,
     ConditionType::Deleting,
 ];
+
+const WORDS: Words =
+    Words { one: "proxy", idle: "does not carry traffic", images: "spec.managerImage or spec.proxyImage" };
+
+/// Backends that are told of by name.
+const MOST_TOLD: usize = 32;
 
 /// What a status is computed from.
 pub(crate) struct Input<'a> {
@@ -41,8 +64,42 @@ pub(crate) struct Input<'a> {
     pub(crate) failures: Vec<&'a Error>,
     /// Why Services in other namespaces are not used, for lack of a grant.
     pub(crate) refusals: Vec<String>,
+    /// Deployments that are changed later, one after another.
+    pub(crate) held: &'a [String],
+    /// Addresses that no pod gets.
+    pub(crate) withheld: &'a [Withheld],
+    /// Why what the operator brings is not in every pod yet.
+    pub(crate) waiting: Option<&'a Waiting>,
+    /// Images that can't be had, in words.
+    pub(crate) image_troubles: &'a [String],
+    /// The generation of the last spec that proxies took.
+    pub(crate) accepted: Option<i64>,
     /// Its surroundings.
     pub(crate) observed: &'a Observed,
+}
+
+impl Input<'_> {
+    /// What is known of the pods.
+    fn summary(&self) -> Summary<'_, ReplicaStatus> {
+        let (name, observed) = (self.proxy.name_any(), self.observed);
+        let replicas = places(&self.proxy.spec, observed).into_iter().map(|Place { index, address }| {
+            let deployment = (index, deployment_name(&name, index));
+            Replica::new(deployment, address.map(str::to_owned), &observed.pods, &observed.reports)
+        });
+        Summary {
+            words: WORDS,
+            generation: generation(self.proxy),
+            accepted: self.accepted,
+            problems: self.problems,
+            replicas: replicas.collect(),
+            deployments: &observed.deployments,
+            pods: &observed.pods,
+            held: self.held,
+            waiting: self.waiting,
+            image_troubles: self.image_troubles,
+            withheld: self.withheld,
+        }
+    }
 }
 
 impl Shared for ProxyServerStatus {
@@ -55,43 +112,49 @@ impl Shared for ProxyServerStatus {
     /// Each proxy reports for itself.
     fn drop_foreign(&mut self) {
         self.replicas.clear();
+        self.supply = None;
     }
 }
 
 /// The status that follows `previous`.
 pub(crate) fn next(previous: &ProxyServerStatus, input: &Input<'_>, now: &Time) -> ProxyServerStatus {
     let generation = generation(input.proxy);
-    let backends = backends(input.proxy, &input.observed.reports);
+    let summary = input.summary();
+    let reports: Vec<_> = summary.replicas.iter().filter_map(|replica| replica.report).collect();
+    let seen = Seen::by(input.proxy, &reports);
     let mut conditions = previous.conditions.clone();
     let mut set = |kind, finding: Finding| finding.set(&mut conditions, kind, generation, now);
-    set(ConditionType::ConfigurationValid, conditions::configuration_valid(input));
-    set(ConditionType::BackendsResolved, conditions::backends_resolved(input, &backends));
-    set(ConditionType::NetworkAttached, conditions::network_attached(input));
-    set(ConditionType::Ready, conditions::ready(input, &backends));
+    set(ConditionType::ConfigurationValid, summary.configuration_valid());
+    set(ConditionType::BackendsResolved, conditions::backends_resolved(input, &seen));
+    set(ConditionType::NetworkAttached, conditions::network_attached(input, &summary));
+    set(ConditionType::UpToDate, summary.up_to_date());
+    set(ConditionType::Ready, conditions::ready(input, &summary, &seen));
 
     let name = input.proxy.name_any();
     let own = |made: bool| made.then(|| name.clone());
-    let (config_map_name, deployment_name, service_name) = match input.desired {
+    let (config_map_name, engine, ports) = match input.desired {
         // What runs is left as it is, and so is what is said of it.
-        None => {
-            let previous = previous.clone();
-            (previous.config_map_name, previous.deployment_name, previous.service_name)
-        }
+        None => (previous.config_map_name.clone(), previous.engine, previous.ports.clone()),
         Some(desired) => (
             desired.config_map.as_ref().map(ResourceExt::name_any),
-            own(!input.observed.deployments.is_empty()),
-            own(input.observed.service_ip.is_some()),
+            Some(desired.engine),
+            Some(desired.ports()),
         ),
     };
     ProxyServerStatus {
         conditions,
         observed_generation: Some(generation),
         config_map_name,
-        deployment_name,
-        service_name,
+        deployment_name: input.observed.deployments.first().map(|first| first.name.clone()),
+        service_name: own(input.observed.service_ip.is_some()),
         service_ip: input.observed.service_ip.clone(),
+        engine,
+        ports,
+        accepted_generation: input.accepted,
         backend_count: i32::try_from(input.proxy.spec.backends.len()).ok(),
-        backends,
+        ready_backends: seen.ready.and_then(|ready| i32::try_from(ready).ok()),
+        backends: seen.told,
+        supply: None,
         replicas: Vec::new(),
     }
 }
@@ -124,57 +187,53 @@ pub(crate) fn deleting(
     next
 }
 
-/// Each backend of the spec that a proxy has reported on: the fewest endpoints that one of them sees, and the
-/// connections of all.
-fn backends(proxy: &ProxyServer, reports: &[ReplicaStatus]) -> Vec<BackendStatus> {
-    let mut merged = Vec::new();
-    for backend in &proxy.spec.backends {
-        let seen: Vec<_> = reports
-            .iter()
-            .filter_map(|report| report.backends.iter().find(|seen| seen.name == backend.name))
-            .collect();
-        let Some(ready_endpoints) = seen.iter().map(|seen| seen.ready_endpoints).min() else {
-            continue;
+/// Whether all that is missing is that pods take the newest spec, which they do in a moment: they serve the one before,
+/// and nothing is in their way. Nobody is told of that.
+pub(crate) fn is_settling(previous: &ProxyServerStatus, input: &Input<'_>) -> bool {
+    let is_fine = input.problems.is_empty() && input.failures.is_empty() && input.withheld.is_empty();
+    summary::is_ready(&previous.conditions) && is_fine && input.summary().are_behind()
+}
+
+/// Backends as the proxies together see them.
+pub(crate) struct Seen {
+    /// How many every proxy has a ready endpoint of; none before one has reported.
+    pub(crate) ready: Option<usize>,
+    /// Those that something is to be said of, in the order of the spec, those that are not ready first.
+    pub(crate) told: Vec<BackendStatus>,
+    /// Routes that every proxy carries, and how many of those have a ready endpoint.
+    pub(crate) routes: (usize, usize),
+}
+
+impl Seen {
+    /// The fewest endpoints that a proxy sees count. Proxies tell of some only; the rest is a number.
+    fn by(proxy: &ProxyServer, reports: &[&ReplicaStatus]) -> Self {
+        let mut merged: HashMap<&str, BackendStatus> = HashMap::new();
+        for told in reports.iter().flat_map(|report| &report.backends) {
+            let known = merged.entry(&told.name).or_insert_with(|| told.clone());
+            if told.ready_endpoints < known.ready_endpoints {
+                known.clone_from(told);
+            }
+        }
+        let ordered = proxy.spec.backends.iter().filter_map(|backend| merged.remove(backend.name.as_str()));
+        let (mut told, rest): (Vec<_>, Vec<_>) = ordered.partition(|backend| backend.ready_endpoints == 0);
+        let all = proxy.spec.backends.len();
+        let fewest = reports.iter().map(|report| usize::try_from(report.ready_backends).unwrap_or(0)).min();
+        let ready = fewest.map(|fewest| fewest.min(all.saturating_sub(told.len())));
+        told.extend(rest);
+        told.truncate(MOST_TOLD);
+        let fewest = |count: fn(&ReplicaStatus) -> Option<i32>| {
+            let counts =
+                reports.iter().map(|report| usize::try_from(count(report).unwrap_or(0)).unwrap_or(0));
+            counts.min().unwrap_or(0)
         };
-        let connections: Vec<_> = seen.iter().filter_map(|seen| seen.connections).collect();
-        merged.push(BackendStatus {
-            name: backend.name.clone(),
-            ready_endpoints,
-            connections: (!connections.is_empty()).then(|| connections.iter().sum()),
-            message: seen.iter().find_map(|seen| seen.message.clone()),
-        });
+        let routes = (fewest(|report| report.routes), fewest(|report| report.ready_routes));
+        Self { ready, told, routes }
     }
-    merged
 }
 
 /// The Events that a change of status is worth.
 pub(crate) fn notes(previous: &ProxyServerStatus, next: &ProxyServerStatus) -> Vec<Note> {
-    // Waiting is not news.
-    let calm = [Reason::Progressing, Reason::PodsStarting, Reason::NotRequested, Reason::DeletionInProgress];
-    let was_ready = api::find(&previous.conditions, ConditionType::Ready)
-        .is_some_and(|ready| ready.status == Status::True.as_str());
-    let mut notes: Vec<Note> = Vec::new();
-    for condition in transitions(&previous.conditions, &next.conditions) {
-        let is_good =
-            condition.status == Status::True.as_str() && condition.type_ != ConditionType::Deleting.as_str();
-        let is_ready = condition.type_ == ConditionType::Ready.as_str();
-        let waits = calm.iter().any(|reason| reason.as_str() == condition.reason);
-        // A proxy that no longer carries traffic is news, whatever it waits for.
-        let fell = is_ready && was_ready && !is_good;
-        if waits && !fell {
-            continue;
-        }
-        // The summary's bad news is told by the condition that it comes from.
-        if notes.iter().any(|note| note.text == condition.message) {
-            continue;
-        }
-        let mut note = Note::moved(condition, is_good);
-        if fell && waits {
-            Reason::NotReady.as_str().clone_into(&mut note.reason);
-        }
-        notes.push(note);
-    }
-    notes
+    summary::notes(&previous.conditions, &next.conditions)
 }
 
 #[cfg(test)]

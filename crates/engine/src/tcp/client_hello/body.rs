@@ -11,9 +11,6 @@ const SERVER_NAME: usize = 0;
 const ALPN: usize = 16;
 const HOST_NAME: u8 = 0;
 
-/// Clients offer a handful; a longer list is there to keep its readers busy.
-const ALPN_PROTOCOLS: usize = 128;
-
 /// Reads a message that starts with the handshake header.
 pub(super) fn read(mut message: Fragments<'_>) -> Result<Hello, &'static str> {
     let mut extensions = extensions(&mut message).ok_or("the ClientHello's fields do not fit its length")?;
@@ -94,14 +91,10 @@ fn server_name(content: Fragments<'_>) -> Result<Option<Arc<str>>, &'static str>
 fn check_alpn(content: Fragments<'_>) -> Result<(), &'static str> {
     const MALFORMED: &str = "the ALPN extension is malformed";
     let mut protocols = list(content).ok_or(MALFORMED)?;
-    let mut count = 0;
+    // As many as fit: the hello's own limit bounds the walk.
     while !protocols.is_empty() {
         let length = protocols.u8().filter(|length| *length > 0).ok_or(MALFORMED)?;
         protocols.skip(usize::from(length)).ok_or(MALFORMED)?;
-        count += 1;
-        if count > ALPN_PROTOCOLS {
-            return Err("more than 128 ALPN protocols are offered");
-        }
     }
     Ok(())
 }

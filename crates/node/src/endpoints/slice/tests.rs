@@ -91,3 +91,23 @@ fn numbers_and_missing_target_ports_stand_for_themselves() {
         .collect();
     assert_eq!(ports, [("a".into(), 80, "TCP".to_owned()), ("b".into(), 8081, "UDP".into())]);
 }
+
+#[test]
+fn a_slice_keeps_its_family_whatever_others_come() {
+    let at = |name: &str, address: &str| {
+        let mut pod = pod(name, 80, true);
+        pod.status.as_mut().unwrap().pod_ip = Some(address.to_owned());
+        pod
+    };
+    let (six, four) = (at("six", "fd00::1"), at("four", "10.0.0.1"));
+    let families = |pods: &[Pod]| -> BTreeMap<String, String> {
+        let slices = build_slices(&service(json!({})), pods);
+        slices.into_iter().map(|slice| (slice.name_any(), slice.address_type)).collect()
+    };
+    let alone = families(std::slice::from_ref(&six));
+    let both = families(&[six, four]);
+    assert_eq!((alone.len(), both.len()), (1, 2));
+    for (name, family) in alone {
+        assert_eq!(both.get(&name), Some(&family), "{name} can't become another family's");
+    }
+}

@@ -1,6 +1,10 @@
 //! One check of a container, for probes and lifecycle hooks: HTTP, TCP, gRPC or a command.
 
-use std::{net::IpAddr, time::Duration};
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use k8s_openapi::{
     api::core::v1::{
@@ -12,8 +16,9 @@ use tokio::net::TcpStream;
 
 use super::{exec, grpc, http};
 use crate::{
-    config::Config,
-    pod::{image::Entrypoint, mounts::Mounts},
+    config::{Config, ShimCommand},
+    layout::PodDir,
+    pod::{confine, image::Entrypoint, mounts::Mounts},
     process::{Launch, RuntimeContainer},
 };
 
@@ -46,6 +51,7 @@ pub(crate) struct Target<'a> {
     pub mounts: &'a Mounts,
     pub address: IpAddr,
     pub config: &'a Config,
+    pub dir: &'a PodDir,
 }
 
 impl Check {
@@ -85,9 +91,21 @@ impl Check {
                 return Err("exec has no command".to_owned());
             }
             let image = target.container.image.as_deref().unwrap_or_default();
-            let (program, args) = Entrypoint::of(target.config, image)
-                .and_then(|entrypoint| entrypoint.resolve(target.config.commands, &command, &[]))
-                .map_err(|error| error.to_string())?;
+            let policy = target.config.commands;
+            let resolved = Entrypoint::of(target.config, image).and_then(|entrypoint| {
+                let (program, args) = entrypoint.resolve(policy, &command, &[])?;
+                if entrypoint.is_confined(policy) {
+                    let is_attached = target.launch.network.is_some();
+                    confine::check_command(&args, is_attached, &target.dir.namespace)?;
+                    confine::check_arguments(&args, &target.launch.working_dir, target.dir, target.mounts)?;
+                }
+                Ok((program, args))
+            });
+            let (program, args) = resolved.map_err(|error| error.to_string())?;
+            let (program, args) = match &target.launch.network {
+                Some(network) => inside(network, &target.config.shim, program, args),
+                None => (program, args),
+            };
             return Ok(Self::Exec(exec::Command {
                 program,
                 args,
@@ -158,6 +176,14 @@ impl Check {
             }
         }
     }
+}
+
+/// The command line that runs another one in a network namespace.
+fn inside(network: &Path, shim: &ShimCommand, program: PathBuf, args: Vec<String>) -> (PathBuf, Vec<String>) {
+    let own = shim.args.iter().map(|arg| arg.to_string_lossy().into_owned());
+    let places = [network, &program].map(|place| place.to_string_lossy().into_owned());
+    let all = own.chain(["enter".to_owned()]).chain(places).chain(args).collect();
+    (shim.program.clone(), all)
 }
 
 /// A port by number, or by its name in the container.

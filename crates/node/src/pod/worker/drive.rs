@@ -1,6 +1,11 @@
 //! A pod that should run: volumes, then init containers in order, then the others, each started again as its policy says.
 
-use std::{fs, io, os::unix::fs::PermissionsExt, path::Path, time::Duration};
+use std::{
+    fs, io,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+    time::Duration,
+};
 
 use causeway_base::file::create_private_dir;
 use causeway_base::{Backoff, backoff::spread, report};
@@ -8,17 +13,19 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, Volume};
 use tokio::time::Instant;
 
-use super::{Timer, Worker};
+use super::{Timer, Worker, network};
 use crate::{
+    claims::{self, User},
     pod::{
         image::Entrypoint,
-        launch,
+        launch::{self, Home, LaunchError},
         runtime::PullPolicy,
         runtime_container,
         sources::Sources,
         token,
         tracked::{Ended, Role, Run, TrackedContainer, id},
-        volume::{self, Content, Inputs, VolumeError, atomic},
+        trust::Trust,
+        volume::{self, Content, Inputs, VolumeError, atomic, claims::Claims},
     },
     process::{Instance, Launch, attempt::Attempt},
     workload::message,
@@ -64,7 +71,11 @@ impl SetupError {
 
 impl Worker {
     pub(super) async fn drive(&mut self, timer: &mut Timer) {
-        if self.is_over() || !self.is_runnable().await {
+        if self.is_over() {
+            self.detach().await;
+            return;
+        }
+        if !self.is_runnable().await || !self.ensure_networks(timer).await {
             return;
         }
         if !self.ensure_effective(timer).await || !self.ensure_volumes(timer).await {
@@ -136,7 +147,7 @@ impl Worker {
             first.get_or_insert((index, cannot));
         }
         let Some((index, cannot)) = first else {
-            self.not_runnable = None;
+            self.not_runnable.take_if(|(reason, _)| reason != network::REASON);
             return true;
         };
         let said = (cannot.reason().to_owned(), cannot.to_string());
@@ -207,8 +218,10 @@ impl Worker {
         self.tokens.renew(&self.shared.client, pod, Timestamp::now()).await.map_err(SetupError::Api)?;
         let tokens = self.tokens.values();
         let ca = fs::read_to_string(&self.shared.config.ca_path).unwrap_or_default();
-        let inputs =
-            Inputs { pod, host: self.shared.host(self.address), sources: &sources, tokens: &tokens, ca: &ca };
+        let claims = Claims::fetch(&self.shared.client, pod, &self.shared.config.data_dir);
+        let claims = claims.await.map_err(SetupError::Api)?;
+        let host = self.shared.host(self.address);
+        let inputs = Inputs { pod, host, sources: &sources, claims: &claims, tokens: &tokens, ca: &ca };
         for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
             let content = volume::content(volume, &inputs).map_err(SetupError::Volume)?;
             let path = self.dir.volume(&volume.name);
@@ -329,8 +342,37 @@ impl Worker {
         timer: &mut Timer,
     ) -> Option<Launch> {
         let image = container.image.as_deref().unwrap_or_default();
-        let prepared = if Entrypoint::of(&self.shared.config, image).is_ok() {
-            launch::prepare(&self.shared, &self.dir, self.address, pod, container, sources, number)
+        let trust = match Trust::of(&self.shared.client, pod).await {
+            Ok(trust) => trust,
+            Err(error) => {
+                self.cannot_start(index, "CreateContainerConfigError", &message(&error), timer).await;
+                return None;
+            }
+        };
+        let entrypoint = Entrypoint::of(&self.shared.config, image);
+        let user = if entrypoint.is_ok() { User::Process } else { User::Container };
+        if !trust.allows_shared_claims()
+            && let Err(problem) = self.take_claims(pod, container, user)
+        {
+            self.cannot_start(index, "CreateContainerError", &problem, timer).await;
+            return None;
+        }
+        let prepared = if let Ok(entrypoint) = entrypoint {
+            // The address that an earlier container of this pod had from its runtime went with it.
+            self.address = self.address_of_running().unwrap_or(self.own_address);
+            trust
+                .check_process(&self.shared.config, &entrypoint, pod, container)
+                .map_err(LaunchError::from)
+                .and_then(|()| {
+                    let network = self.networks.namespace.as_deref();
+                    let home = Home {
+                        dir: &self.dir,
+                        address: self.address,
+                        network,
+                        serves_networks: network.is_some() || trust.allows_networks_of_the_machine(),
+                    };
+                    launch::prepare(&self.shared, &home, pod, container, sources, number)
+                })
                 .map(|(launch, _)| launch)
         } else {
             let policy = PullPolicy::of(container.image_pull_policy.as_deref(), image);
@@ -356,16 +398,33 @@ impl Worker {
                 number,
                 socket: runtime.socket(),
                 network_of: self.network_holder(index),
+                trust: &trust,
             };
             runtime_container::prepare(&inputs, pod, container)
         };
         match prepared {
-            Ok(launch) => Some(launch),
+            Ok(launch) => {
+                self.containers.get_mut(index)?.used_runtime |= launch.runtime_container.is_some();
+                Some(launch)
+            }
             Err(error) => {
                 self.cannot_start(index, error.reason(), &error.to_string(), timer).await;
                 None
             }
         }
+    }
+
+    /// Gives the claims that a container mounts to its kind.
+    fn take_claims(&self, pod: &Pod, container: &Container, user: User) -> Result<(), String> {
+        let claims = claims::of_pod(pod);
+        for mount in container.volume_mounts.iter().flatten() {
+            if claims.contains_key(mount.name.as_str())
+                && let Ok(directory) = fs::read_link(self.dir.volume(&mount.name))
+            {
+                claims::take(&directory, user).map_err(|why| format!("volume {:?}: {why}", mount.name))?;
+            }
+        }
+        Ok(())
     }
 
     /// The container of this pod whose network the others share: the first that runs and has one of its own.
@@ -401,6 +460,25 @@ fn write_volume(volume: &Volume, path: &Path, content: &Content) -> io::Result<(
             fs::set_permissions(path, fs::Permissions::from_mode(0o777))
         }
         Content::Host(path) => check_host_path(volume, path),
+        Content::Claim(directory) => link_claim(path, directory),
+    }
+}
+
+/// The volume leads to the claim's directory, which stays when the pod goes.
+fn link_claim(volume: &Path, directory: &Path) -> io::Result<()> {
+    if fs::read_link(volume).is_ok_and(|target| target == directory) {
+        return Ok(());
+    }
+    if let Some(parent) = volume.parent() {
+        create_private_dir(parent)?;
+    }
+    match symlink(directory, volume) {
+        // A claim of the same name has come in place of the first.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(volume)?;
+            symlink(directory, volume)
+        }
+        other => other,
     }
 }
 

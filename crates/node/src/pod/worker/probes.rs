@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{Container, Probe};
 use tokio::time::Instant;
 
 use super::{Wake, Worker};
+use crate::layout::PodDir;
 use crate::pod::{
     mounts::Mounts,
     probe::{
@@ -85,7 +86,7 @@ impl Worker {
         };
         let Some(run) = &tracked.run else { return };
         let number = run.number;
-        let target = self.shared.target(self.address, container, run, &mounts);
+        let target = self.shared.target(self.address, container, run, &mounts, &self.dir);
         let check = Check::of_probe(&probe, &target);
         let wrap = move |report| Wake::Probed { container: index, number, report };
         let task = tokio::spawn(probe::run(kind, probe, check, run.instance.started_at, wake_tx, wrap));
@@ -105,7 +106,8 @@ impl Worker {
         };
         let Some(run) = &tracked.run else { return };
         let number = run.number;
-        let check = Check::of_hook(hook, &self.shared.target(self.address, container, run, &mounts));
+        let check =
+            Check::of_hook(hook, &self.shared.target(self.address, container, run, &mounts, &self.dir));
         let task = tokio::spawn(async move {
             let result = match check {
                 Ok(check) => check.run().await,
@@ -139,7 +141,8 @@ impl crate::pod::Shared {
         container: &'a Container,
         run: &'a Run,
         mounts: &'a Mounts,
+        dir: &'a PodDir,
     ) -> Target<'a> {
-        Target { container, launch: &run.instance.launch, mounts, address, config: &self.config }
+        Target { container, launch: &run.instance.launch, mounts, address, config: &self.config, dir }
     }
 }

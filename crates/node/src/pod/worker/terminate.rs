@@ -47,6 +47,8 @@ impl Worker {
         let over = !self.containers.iter().any(TrackedContainer::is_running);
         self.report(over, timer).await;
         if over && !self.released {
+            // The next pod with its addresses may come as soon as the object is gone.
+            self.detach().await;
             self.release(timer).await;
         }
     }
@@ -114,7 +116,7 @@ impl Worker {
         };
         let hook = container.as_ref().and_then(|container| {
             let hook = container.lifecycle.as_ref()?.pre_stop.as_ref()?;
-            Some(Check::of_hook(hook, &self.shared.target(self.address, container, run, &mounts)))
+            Some(Check::of_hook(hook, &self.shared.target(self.address, container, run, &mounts, &self.dir)))
         });
         // A hook runs once, however often the pod is told to end.
         let hook = hook.filter(|_| !repeated);

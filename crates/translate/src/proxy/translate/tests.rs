@@ -12,7 +12,7 @@ use crate::grants::Grants;
 use crate::proxy::validate;
 
 fn run(proxy: &ProxyServer, bind: &[Bind], services: &Services) -> Translation {
-    translate(&validate(proxy).unwrap(), bind, services)
+    translate(&validate(proxy).unwrap(), &[], bind, services)
 }
 
 fn tls(listener: &ir::Listener) -> &ir::Tls {
@@ -33,7 +33,7 @@ fn bind(text: &str, network: Network) -> Bind {
 }
 
 fn proxy(backends: Vec<Backend>, ports: Vec<PortDefaults>) -> ProxyServer {
-    let network_config = ProxyNetwork { server_ip: "192.168.100.5".into(), ..ProxyNetwork::default() };
+    let network_config = ProxyNetwork { server_ip: Some("192.168.100.5".into()), ..ProxyNetwork::default() };
     ProxyServer::new(
         "edge",
         ProxyServerSpec { network_config, backends, ports, ..ProxyServerSpec::default() },

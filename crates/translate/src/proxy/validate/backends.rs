@@ -79,7 +79,8 @@ impl Findings<'_> {
                 self.add(health_check.clone(), only);
             }
         }
-        let health_check = backend.health_check.as_ref().map(|check| self.health_check(&health_check, check));
+        let health_check =
+            backend.health_check.as_ref().map(|check| self.health_check(&health_check, check, backend));
         Some(valid::Backend {
             name: backend.name.clone(),
             service: ServiceRef {
@@ -108,12 +109,13 @@ impl Findings<'_> {
         })
     }
 
-    fn health_check(&mut self, path: &str, check: &HealthCheck) -> ir::HealthCheck {
+    fn health_check(&mut self, path: &str, check: &HealthCheck, backend: &Backend) -> ir::HealthCheck {
         ir::HealthCheck {
             kind: match check.kind {
                 HealthCheckKind::Tcp => ir::HealthCheckKind::Tcp,
                 HealthCheckKind::Tls => ir::HealthCheckKind::Tls,
             },
+            server_name: name_to_ask_for(backend).filter(|_| check.kind == HealthCheckKind::Tls),
             interval: self.seconds(format!("{path}.intervalSeconds"), check.interval_seconds),
             timeout: self.seconds(format!("{path}.timeoutSeconds"), check.timeout_seconds),
             unhealthy_after: const { Limit::new(3).expect("not 0") },
@@ -204,6 +206,18 @@ impl Findings<'_> {
                 }
             }
         }
+        for (i, entry) in spec.ports.iter().enumerate() {
+            let has_backend = spec.backends.iter().any(|b| b.port == entry.port);
+            for (port, whose, cure) in
+                own.into_iter().filter(|(port, ..)| *port == entry.port && !has_backend)
+            {
+                let path = format!("{}.port", (self.path)(super::Entry::Port(i)));
+                self.add(
+                    path,
+                    format!("{port} is the port of {whose}: {}", cure.replace("backend port", "port")),
+                );
+            }
+        }
         if spec.admin_port == spec.xds_port {
             self.add("spec.adminPort", format!("{} is spec.xdsPort too: choose another", spec.admin_port));
         }
@@ -216,6 +230,14 @@ impl Findings<'_> {
 }
 
 /// A backend's names with their fields.
+/// A name that the server must know, since clients come with it.
+fn name_to_ask_for(backend: &Backend) -> Option<ir::Name> {
+    hostnames(backend).find_map(|(_, name)| match Pattern::parse(name) {
+        Ok(Pattern::Exact(name)) => ir::Name::parse(&name).ok(),
+        _ => None,
+    })
+}
+
 fn hostnames(backend: &Backend) -> impl Iterator<Item = (String, &str)> {
     let first = std::iter::once(("hostname".to_owned(), backend.hostname.as_str()));
     let further = backend.alternate_hostnames.iter().enumerate();

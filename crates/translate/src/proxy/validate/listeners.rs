@@ -1,9 +1,9 @@
 //! The ports of a proxy, made of the backends behind them.
 
-use causeway_api::{Outcome, PortDefaults, ProxyServerSpec, Refusal};
+use causeway_api::{Outcome, PortDefaults, PortProtocol, ProxyServerSpec, Refusal};
 use causeway_ir::{self as ir, Action, Name, Pattern};
 
-use super::{Entry, Findings};
+use super::{Entry, Findings, HEALTH_PORT};
 use crate::proxy::valid::{Backend, Listener};
 
 /// A backend on its way into a listener.
@@ -29,7 +29,12 @@ impl Findings<'_> {
             let backend = (backend.is_udp, Served { route, cluster: &backend.cluster.name, server_names });
             served.push((port, backend));
         }
-        let mut ports: Vec<(u16, bool)> = served.iter().map(|(port, (is_udp, _))| (*port, *is_udp)).collect();
+        // The main port, and those that are listed, take routes though no backend is on them.
+        let waiting = std::iter::once(spec.port).chain(spec.ports.iter().map(|entry| entry.port));
+        let own = [spec.admin_port, spec.xds_port, HEALTH_PORT];
+        let waiting = waiting.filter(|port| !own.contains(port)).map(|port| (port, false));
+        let of_backends = served.iter().map(|(port, (is_udp, _))| (*port, *is_udp));
+        let mut ports: Vec<(u16, bool)> = of_backends.chain(waiting).collect();
         ports.sort_unstable();
         ports.dedup();
         let one = |(port, is_udp): (u16, bool)| {
@@ -48,7 +53,10 @@ impl Findings<'_> {
                 accept_proxy_protocol: entry
                     .is_some_and(|entry| entry.accept_proxy_protocol)
                     .then(ir::AcceptProxyProtocol::default),
-                protocol: protocol(is_udp, &here, entry)?,
+                protocol: match entry.and_then(|entry| entry.protocol) {
+                    Some(PortProtocol::Tcp) => None,
+                    _ => Some(protocol(is_udp, &here, entry)?),
+                },
             })
         };
         ports.into_iter().map(one).collect()

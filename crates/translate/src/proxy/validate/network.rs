@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use causeway_api::ProxyServerSpec;
+use causeway_api::{ProxyNetwork, ProxyServerSpec};
 use ipnet::IpNet;
 
 use super::Findings;
@@ -13,13 +13,46 @@ pub fn bare_address(text: &str) -> Option<IpAddr> {
     text.parse().ok().or_else(|| Some(text.parse::<IpNet>().ok()?.addr()))
 }
 
+/// An address with the prefix length that it is written with, or else with that of the first one, if it is on the same
+/// network.
+pub fn with_prefix(network: &ProxyNetwork, text: &str) -> Option<String> {
+    if text.contains('/') {
+        return Some(text.to_owned());
+    }
+    let (address, first): (IpAddr, IpNet) = (text.parse().ok()?, network.server_ip.as_ref()?.parse().ok()?);
+    first.contains(&address).then(|| format!("{text}/{}", first.prefix_len()))
+}
+
+/// Whether it is written as the name of a network, which no host in it can have.
+fn is_network(net: &IpNet) -> bool {
+    net.prefix_len() + 1 < net.max_prefix_len() && net.addr() == net.network()
+}
+
 impl Findings<'_> {
+    /// A namespace alone attaches nothing, and what is attached needs an address.
+    pub(super) fn attachment(&mut self, network: &ProxyNetwork) {
+        if let (Some(namespace), None) =
+            (&network.network_attachment_namespace, &network.network_attachment_name)
+        {
+            let message = format!(
+                "`{namespace}` alone attaches nothing: write networkAttachmentName too, or leave it out"
+            );
+            self.add("spec.networkConfig.networkAttachmentNamespace", message);
+        }
+        let needs_address =
+            network.network_attachment_name.is_some() || !network.additional_server_ips.is_empty();
+        if needs_address && network.server_ip.is_none() {
+            let message = "is needed with networkAttachmentName and additionalServerIPs: write the address of the first proxy";
+            self.add("spec.networkConfig.serverIP", message);
+        }
+    }
+
     /// The addresses that are ones.
     pub(super) fn addresses(&mut self, spec: &ProxyServerSpec) -> Vec<IpAddr> {
         let network = &spec.network_config;
         let mut seen: HashMap<IpAddr, String> = HashMap::new();
         let mut addresses = Vec::new();
-        let first = std::iter::once(("spec.networkConfig.serverIP".to_owned(), &network.server_ip));
+        let first = network.server_ip.iter().map(|text| ("spec.networkConfig.serverIP".to_owned(), text));
         let further = network
             .additional_server_ips
             .iter()
@@ -33,6 +66,19 @@ impl Findings<'_> {
                 );
                 continue;
             };
+            if let Some(network) = text.parse::<IpNet>().ok().filter(is_network) {
+                let message = format!(
+                    "{network} is a network and not an address in it: write the proxy's own, with the same prefix length"
+                );
+                self.add(&path, message);
+            }
+            if network.network_attachment_name.is_some() && with_prefix(network, text).is_none() {
+                let message = format!(
+                    "{text} does not say how long its network's prefix is: write it as {text}/{}, with the length of yours",
+                    if address.is_ipv4() { 24 } else { 64 }
+                );
+                self.add(&path, message);
+            }
             if address.is_unspecified() || address.is_multicast() {
                 self.add(
                     &path,
@@ -46,11 +92,11 @@ impl Findings<'_> {
             }
             addresses.push(address);
         }
-        let count = 1 + network.additional_server_ips.len();
+        let count = network.addresses().count();
         let replicas = usize::try_from(spec.replicas).unwrap_or_default();
         if replicas == 0 {
             self.add("spec.replicas", "must be at least 1");
-        } else if replicas > count {
+        } else if replicas > count && network.server_ip.is_some() {
             self.add(
                 "spec.replicas",
                 format!(

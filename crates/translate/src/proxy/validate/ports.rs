@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use causeway_api::{Backend, Outcome, PortDefaults, Protocol, ProxyServerSpec};
+use causeway_api::{Backend, Outcome, PortDefaults, PortProtocol, Protocol, ProxyServerSpec};
 
 use super::{Entry, Findings};
 
@@ -28,9 +28,30 @@ impl Findings<'_> {
                 self.add(path, message);
                 continue;
             }
+            if entry.protocol == Some(PortProtocol::Tcp) {
+                self.unlooked(&path, entry, &spec.backends);
+                continue;
+            }
             for (field, outcome) in outcomes(entry) {
                 self.outcome(format!("{path}.{field}"), entry.port, outcome, &spec.backends);
             }
+        }
+    }
+
+    /// A port that looks at nothing has room for one TCPRoute, and nothing else to say.
+    fn unlooked(&mut self, path: &str, entry: &PortDefaults, backends: &[Backend]) {
+        let is_here = |backend: &&Backend| backend.port == entry.port && backend.protocol != Protocol::Udp;
+        if let Some(backend) = backends.iter().find(is_here) {
+            let message = format!(
+                "TCP is for a port of a TCPRoute, and backend `{}` is on port {}: leave protocol out, or give the \
+                 backend another port",
+                backend.name, entry.port
+            );
+            self.add(format!("{path}.protocol"), message);
+        }
+        for (field, _) in outcomes(entry) {
+            let message = "is for TLS: with protocol TCP every connection goes to the port's TCPRoute";
+            self.add(format!("{path}.{field}"), message);
         }
     }
 

@@ -1,5 +1,6 @@
 use causeway_api::{
-    Backend, Engine, HealthCheck, Outcome, PortDefaults, Protocol, ProxyNetwork, ProxyProtocol, Refusal,
+    Backend, Engine, HealthCheck, Outcome, PortDefaults, PortProtocol, Protocol, ProxyNetwork, ProxyProtocol,
+    Refusal,
 };
 
 use super::*;
@@ -21,7 +22,8 @@ fn backend(name: &str, hostname: &str, port: u16) -> Backend {
 }
 
 fn spec(backends: Vec<Backend>) -> ProxyServerSpec {
-    let network_config = ProxyNetwork { server_ip: "192.168.100.5/24".into(), ..ProxyNetwork::default() };
+    let network_config =
+        ProxyNetwork { server_ip: Some("192.168.100.5/24".into()), ..ProxyNetwork::default() };
     ProxyServerSpec { network_config, backends, ..ProxyServerSpec::default() }
 }
 
@@ -140,9 +142,29 @@ fn replicas_need_addresses_that_differ() {
 }
 
 #[test]
+fn an_address_on_an_attachment_says_how_long_its_prefix_is() {
+    let mut spec = spec(vec![backend("a", "a.test", 443)]);
+    spec.network_config.server_ip = Some("192.168.100.4".into());
+    assert_eq!(problems(&spec), [], "the pod network gives no addresses");
+    spec.network_config.network_attachment_name = Some("vlan".into());
+    let (path, message) = only(&spec);
+    assert_eq!(path, "spec.networkConfig.serverIP");
+    assert!(message.contains("write it as 192.168.100.4/24"), "{message}");
+    spec.network_config.server_ip = Some("192.168.100.4/25".into());
+    spec.network_config.additional_server_ips = vec!["192.168.100.5".into(), "192.168.100.200".into()];
+    let (path, message) = only(&spec);
+    assert_eq!(path, "spec.networkConfig.additionalServerIPs[1]", "{message}");
+    assert_eq!(
+        with_prefix(&spec.network_config, "192.168.100.5").as_deref(),
+        Some("192.168.100.5/25"),
+        "as the first one"
+    );
+}
+
+#[test]
 fn says_every_problem_at_once() {
     let mut bad = spec(vec![backend("a", "10.0.0.1", 443), backend("a", "a..b", 443)]);
-    bad.network_config.server_ip = "0.0.0.0".into();
+    bad.network_config.server_ip = Some("0.0.0.0".into());
     bad.ports =
         vec![PortDefaults { port: 443, plaintext: Some(Outcome::default()), ..PortDefaults::default() }];
     let paths: Vec<String> = problems(&bad).into_iter().map(|p| p.path).collect();
@@ -213,4 +235,45 @@ fn who_writes_a_spec_is_told_where_its_author_finds_the_entry() {
         (Reason::DuplicateHostname, "spec.proxy.backends[8].hostname")
     );
     assert!(finding.message.contains("at spec.proxy.backends[7].hostname"), "{}", finding.message);
+}
+
+#[test]
+fn a_network_is_no_address_and_a_namespace_alone_no_attachment() {
+    for (text, is_network) in [
+        ("10.0.0.0/24", true),
+        ("10.0.0.1/24", false),
+        ("10.0.0.0/31", false),
+        ("10.0.0.0/32", false),
+        ("10.0.1.0/23", false),
+        ("fd00::/64", true),
+        ("fd00::1/64", false),
+    ] {
+        let mut spec = spec(vec![backend("a", "a.test", 443)]);
+        spec.network_config.server_ip = Some(text.into());
+        let found = problems(&spec);
+        assert_eq!(!found.is_empty(), is_network, "{text}: {found:?}");
+        assert!(found.iter().all(|p| p.message.contains("is a network")), "{found:?}");
+    }
+    let mut lonely = spec(vec![backend("a", "a.test", 443)]);
+    lonely.network_config.network_attachment_namespace = Some("nets".into());
+    let (path, message) = only(&lonely);
+    assert_eq!(path, "spec.networkConfig.networkAttachmentNamespace");
+    assert!(message.contains("`nets` alone"), "{message}");
+}
+
+#[test]
+fn ports_without_backends_wait_for_routes() {
+    let mut waiting = spec(vec![]);
+    let tcp = PortDefaults { port: 5432, protocol: Some(PortProtocol::Tcp), ..PortDefaults::default() };
+    waiting.ports = vec![PortDefaults { port: 6443, ..PortDefaults::default() }, tcp.clone()];
+    let valid = validate(&ProxyServer::new("edge", waiting.clone())).unwrap();
+    let ports: Vec<(u16, bool)> = valid.listeners.iter().map(|l| (l.port, l.protocol.is_some())).collect();
+    assert_eq!(ports, [(443, true), (5432, false), (6443, true)]);
+
+    waiting.ports[0].port = 9901;
+    assert_eq!(only(&waiting).0, "spec.ports[0].port");
+    let mut busy = spec(vec![backend("a", "a.test", 5432)]);
+    busy.ports = vec![PortDefaults { plaintext: to("a"), ..tcp }];
+    let paths: Vec<String> = problems(&busy).into_iter().map(|p| p.path).collect();
+    assert_eq!(paths, ["spec.ports[0].protocol", "spec.ports[0].plaintext"]);
 }

@@ -8,20 +8,20 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 
-pub(super) const NAMESPACE: &str = "demo";
+pub(in crate::commands::demo) const NAMESPACE: &str = "demo";
 pub(super) const PROXY: &str = "front";
 pub(super) const PORT: u16 = 8443;
 /// Stands for an address of the isolated network: a machine has all addresses of 127.0.0.0/8.
 pub(super) const SERVER_IP: Ipv4Addr = Ipv4Addr::new(127, 77, 0, 10);
 
 /// Signs the services' certificates; the demo's client trusts no other.
-pub(super) struct Authority {
+pub(in crate::commands::demo) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
 }
 
 impl Authority {
-    pub(super) fn new() -> anyhow::Result<Self> {
+    pub(in crate::commands::demo) fn new() -> anyhow::Result<Self> {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().context("can't make a key")?;
@@ -29,7 +29,7 @@ impl Authority {
         Ok(Self { issuer: Issuer::new(params, key), certificate })
     }
 
-    pub(super) fn certificate(&self) -> CertificateDer<'static> {
+    pub(in crate::commands::demo) fn certificate(&self) -> CertificateDer<'static> {
         self.certificate.clone()
     }
 
@@ -41,12 +41,19 @@ impl Authority {
     }
 }
 
-pub(super) fn namespace() -> Value {
-    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+/// The demo's namespace; a program of this machine, as Envoy is, runs only where an administrator trusts it.
+pub(in crate::commands::demo) fn namespace(is_trusted: bool) -> Value {
+    let labels =
+        if is_trusted { json!({"pod-security.kubernetes.io/enforce": "privileged"}) } else { json!({}) };
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
 }
 
 /// Secret, Deployment and Service of a TLS server whose answers name it.
-pub(super) fn tls_service(name: &str, host: &str, authority: &Authority) -> anyhow::Result<Vec<Value>> {
+pub(in crate::commands::demo) fn tls_service(
+    name: &str,
+    host: &str,
+    authority: &Authority,
+) -> anyhow::Result<Vec<Value>> {
     let (certificate, key) = authority.issue(host)?;
     let labels = json!({"app": name});
     let secret = json!({

@@ -16,7 +16,7 @@ use tokio_rustls::client::TlsStream;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(super) struct TlsClient {
+pub(in crate::commands::demo) struct TlsClient {
     proxy: SocketAddr,
     connector: TlsConnector,
 }
@@ -27,7 +27,10 @@ pub(super) struct OpenConnection {
 }
 
 impl TlsClient {
-    pub(super) fn new(proxy: SocketAddr, authority: CertificateDer<'static>) -> anyhow::Result<Self> {
+    pub(in crate::commands::demo) fn new(
+        proxy: SocketAddr,
+        authority: CertificateDer<'static>,
+    ) -> anyhow::Result<Self> {
         let mut roots = RootCertStore::empty();
         roots.add(authority)?;
         let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
@@ -35,7 +38,7 @@ impl TlsClient {
     }
 
     /// The name of the service that answers an HTTP request for this host.
-    pub(super) async fn ask(&self, host: &str) -> anyhow::Result<String> {
+    pub(in crate::commands::demo) async fn ask(&self, host: &str) -> anyhow::Result<String> {
         let asked = async {
             let mut stream = self.connect(host).await.with_context(|| format!("no TLS with {host}"))?;
             stream.write_all(format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n").as_bytes()).await?;

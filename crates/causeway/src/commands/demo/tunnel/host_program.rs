@@ -1,22 +1,37 @@
 //! The program on the host that containers shall reach: an echo server on loopback, and nowhere else.
 
+use std::net::Ipv4Addr;
+
 use anyhow::Context;
-use tokio::process::Child;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 
-use crate::commands::demo::child;
-
+/// Ends with the value.
 pub(super) struct HostProgram {
-    /// Killed with this value.
-    _child: Child,
+    task: JoinHandle<()>,
     pub(super) port: u16,
 }
 
 impl HostProgram {
     pub(super) async fn start() -> anyhow::Result<Self> {
-        let mut command = child::command()?;
-        command.args(["echo", "--listen", "127.0.0.1:0"]);
-        let port = |line: &str| line.rsplit(':').next()?.parse().ok();
-        let (child, port) = child::start(command, port).await.context("there is no echo server")?;
-        Ok(Self { _child: child, port })
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("can't listen on 127.0.0.1")?;
+        let port = listener.local_addr()?.port();
+        let task = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let (mut from, mut to) = stream.split();
+                    // A peer that goes away is its own business.
+                    let _ = tokio::io::copy(&mut from, &mut to).await;
+                });
+            }
+        });
+        Ok(Self { task, port })
+    }
+}
+
+impl Drop for HostProgram {
+    fn drop(&mut self) {
+        self.task.abort();
     }
 }

@@ -17,7 +17,9 @@ pub(super) const CHECKER: &str = "checker";
 const REPORT: u16 = 8080;
 
 pub(super) fn namespace() -> Value {
-    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    // The checker's report is a port of the host.
+    let labels = json!({"pod-security.kubernetes.io/enforce": "privileged"});
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
 }
 
 /// A Service with an EndpointSlice that leads to this port of the host's loopback.

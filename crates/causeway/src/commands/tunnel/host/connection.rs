@@ -1,10 +1,17 @@
-//! One operator's connection: it is told the status at once and whenever it changes, and its requests are passed on.
+//! One operator's connection: it is told the status at once, whenever it changes and with every beat, so that it can tell a
+//! process that hangs from one with nothing to say; and its requests are passed on.
 
-use causeway_controllers::containers::tunnel::host::protocol::{LONGEST_LINE, Line, Order, Request, Status};
+use std::time::Duration;
+
+use causeway_ir::tunnel::protocol::{LONGEST_LINE, Line, Order, Request, Status, id_of};
 use futures::{SinkExt as _, StreamExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::codec::{Framed, LinesCodec, LinesCodecError};
+
+/// The status is told at least this often.
+pub(super) const BEAT: Duration = Duration::from_secs(1);
 
 /// A request, and where its answer goes.
 pub(super) struct Asked {
@@ -37,13 +44,17 @@ async fn talk(
     asked_tx: mpsc::Sender<Asked>,
 ) -> Result<(), LinesCodecError> {
     status_rx.mark_changed();
+    let mut beat = interval(BEAT);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
+            _ = beat.tick() => status_rx.mark_changed(),
             changed = status_rx.changed() => {
                 if changed.is_err() {
                     return Ok(());
                 }
                 let status = status_rx.borrow_and_update().clone();
+                beat.reset();
                 send(lines, &Line::Status(Box::new(status))).await?;
             }
             line = lines.next() => {
@@ -51,6 +62,9 @@ async fn talk(
                 let line = line?;
                 let Ok(request) = serde_json::from_str::<Request>(&line) else {
                     tracing::warn!(line, "an operator asks for something unknown");
+                    if let Some(id) = id_of(&line) {
+                        send(lines, &Line::Answer { id, accepted: false }).await?;
+                    }
                     continue;
                 };
                 let (answer_tx, answer_rx) = oneshot::channel(); // process → connection

@@ -1,13 +1,13 @@
 //! The directory of a host end: taken by one process at a time, and left behind clean.
 
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use causeway_base::file;
-use causeway_controllers::containers::tunnel::host::{Record, files};
+use causeway_controllers::containers::tunnel::host::Record;
+use causeway_ir::tunnel::files;
 use rustix::fs::{FlockOperation, flock};
 use tokio::net::UnixListener;
 
@@ -65,10 +65,7 @@ impl HostDirectory {
 
     /// Whether the directory is still the one that was taken.
     pub(super) fn is_there(&self) -> bool {
-        let same = |found: fs::Metadata| {
-            self.lock.metadata().is_ok_and(|held| (held.dev(), held.ino()) == (found.dev(), found.ino()))
-        };
-        fs::metadata(self.path.join(files::LOCK)).is_ok_and(same)
+        file::is_at(&self.lock, &self.path.join(files::LOCK))
     }
 
     /// Removes what says that a process runs here; an operator does so too where this fails.
@@ -78,12 +75,6 @@ impl HostDirectory {
             let _ = fs::remove_file(self.path.join(files::RECORD));
         }
     }
-}
-
-/// Tells one state of a file from another; a replaced file may have the same time.
-pub(super) fn stamp(path: &Path) -> Option<(SystemTime, u64, u64)> {
-    let metadata = fs::metadata(path).ok()?;
-    Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! What the host end says of itself, in the words of the protocol.
 
-use causeway_controllers::containers::tunnel::host::protocol;
-use causeway_tunnel::host::{self, Host};
+use causeway_ir::tunnel::{LinkState, protocol};
+use causeway_tunnel::host::Host;
 
+use super::connection::BEAT;
 use super::directory::HostDirectory;
 
 /// What is said before anything is known.
@@ -10,12 +11,14 @@ pub(super) fn first(directory: &HostDirectory) -> protocol::Status {
     protocol::Status {
         protocol: protocol::PROTOCOL,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        plan: protocol::PLAN,
         pid: directory.record().process.pid,
         started_at: directory.record().started_at,
-        link: protocol::LinkState::default(),
+        link: LinkState::default(),
         tunnels: std::collections::BTreeMap::new(),
         streams: 0,
         plan_error: None,
+        beat_millis: Some(BEAT.as_millis() as u64),
     }
 }
 
@@ -28,38 +31,16 @@ pub(super) fn of(
     let mut status = protocol::Status { plan_error, ..before.clone() };
     let Some(host) = host else { return status };
     let now = host.status().borrow().clone();
-    status.link = link(now.link);
+    status.link = now.link;
     status.tunnels = now
         .tunnels
         .into_iter()
         .map(|(id, state)| {
-            let counters = host.counters(id).map(counters).unwrap_or_default();
-            (id, protocol::Tunnel { state: tunnel(state), counters })
+            let counters = host.counters(id).unwrap_or_default();
+            (id, protocol::Tunnel { state, counters })
         })
         .collect();
     // Also those of tunnels that are not asked for any more.
     status.streams = host.streams() as u64;
     status
-}
-
-fn link(state: host::LinkState) -> protocol::LinkState {
-    match state {
-        host::LinkState::Up => protocol::LinkState::Up,
-        host::LinkState::Connecting { attempt, error } => protocol::LinkState::Connecting { attempt, error },
-    }
-}
-
-fn tunnel(state: host::TunnelState) -> protocol::TunnelState {
-    match state {
-        host::TunnelState::Pending => protocol::TunnelState::Pending,
-        host::TunnelState::Listening { port } => protocol::TunnelState::Listening { port },
-        host::TunnelState::Unreachable { port, error } => protocol::TunnelState::Unreachable { port, error },
-        host::TunnelState::NoTargets { port } => protocol::TunnelState::NoEndpoints { port },
-        host::TunnelState::Failed { error } => protocol::TunnelState::Failed { error },
-    }
-}
-
-fn counters(counters: causeway_tunnel::Counters) -> protocol::Counters {
-    let causeway_tunnel::Counters { streams, opened, refused, to_host, to_container, last_error } = counters;
-    protocol::Counters { streams, opened, refused, to_host, to_container, last_error }
 }

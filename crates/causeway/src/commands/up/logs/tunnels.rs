@@ -43,6 +43,10 @@ impl ObjectLogs for TunnelJournals {
             Ok(stream::unfold(lines, |mut lines| async move { Some((lines.next().await?, lines)) }).boxed())
         })
     }
+
+    fn is_left(&self, namespace: &str, name: &str) -> bool {
+        journal::path(&self.directory, namespace, name).exists()
+    }
 }
 
 /// What one request gets, piece by piece.

@@ -25,7 +25,7 @@ fn network(id: &str) -> Network {
 }
 
 fn valid(mode: NetworkMode) -> Valid {
-    Valid { name: "blue".into(), mode, ipv6: false }
+    Valid { name: "blue".into(), mode, ipv6: false, subnet: None }
 }
 
 fn unavailable() -> Availability {

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use causeway_api::TunnelProtocol;
 use causeway_ir::Name;
-use causeway_ir::endpoint::Endpoint;
 use causeway_ir::tunnel::{self, Dial, Tunnel, TunnelPlan};
 
 use super::{Desired, DesiredTunnel};
@@ -29,13 +28,14 @@ fn tunnel(desired: &DesiredTunnel, ledger: &mut Ledger) -> Option<Tunnel> {
         port,
         protocol,
         allowed_sources: desired.allowed_sources.clone(),
-        endpoints: desired.endpoints.iter().copied().map(Endpoint::new).collect(),
+        endpoints: desired.endpoints.clone(),
         ..Tunnel::new(ledger.id(&desired.spec), name)
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use causeway_ir::Endpoint;
     use causeway_ir::tunnel::Port;
 
     use super::*;
@@ -45,7 +45,7 @@ mod tests {
             spec: causeway_api::Tunnel { name: "web".into(), ..causeway_api::Tunnel::default() },
             allowed_sources: vec!["10.0.0.0/8".parse().unwrap()],
             usual_port,
-            endpoints: vec!["127.0.0.1:80".parse().unwrap()],
+            endpoints: vec![Endpoint::new(std::net::SocketAddr::from(([127, 0, 0, 1], 80)))],
             client_port_name: None,
             problem: None,
         }

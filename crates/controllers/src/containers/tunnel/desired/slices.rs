@@ -4,12 +4,12 @@ use std::net::IpAddr;
 
 use causeway_api::{ContainerNetworkTunnelProxy, TunnelProtocol, names};
 use causeway_base::well_known::SERVICE_NAME_LABEL;
+use causeway_ir::tunnel::TunnelState;
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
 use super::{Desired, DesiredTunnel};
-use crate::containers::tunnel::host::protocol::TunnelState;
 use crate::containers::tunnel::observe::client_of;
 use crate::containers::tunnel::state::State;
 use crate::framework::apply::digest;
@@ -25,7 +25,7 @@ pub(crate) fn slices(
     desired: &Desired,
     state: &State,
 ) -> Vec<EndpointSlice> {
-    let Some(client) = &state.client else { return Vec::new() };
+    let Some(client) = state.client.as_ref().filter(|_| state.is_linked()) else { return Vec::new() };
     let mut slices = Vec::new();
     for wanted in desired.tunnels.iter().filter(|wanted| wanted.problem.is_none()) {
         let Some(carried) = state.tunnels.get(&wanted.spec.name) else { continue };
@@ -110,9 +110,9 @@ mod tests {
     use causeway_api::{ContainerNetworkTunnelProxySpec, Tunnel};
 
     use super::*;
-    use crate::containers::tunnel::host::protocol::Counters;
     use crate::containers::tunnel::state::{CarriedTunnel, ClientState};
     use crate::containers::tunnel::validate::Network;
+    use causeway_ir::tunnel::LinkState;
 
     fn proxy() -> ContainerNetworkTunnelProxy {
         let mut proxy = ContainerNetworkTunnelProxy::new("lab", ContainerNetworkTunnelProxySpec::default());
@@ -126,7 +126,7 @@ mod tests {
             spec,
             allowed_sources: Vec::new(),
             usual_port: Some(80),
-            endpoints: vec!["127.0.0.1:80".parse().unwrap()],
+            endpoints: vec![causeway_ir::Endpoint::new(std::net::SocketAddr::from(([127, 0, 0, 1], 80)))],
             client_port_name: Some("http".into()),
             problem: None,
         };
@@ -141,9 +141,9 @@ mod tests {
             data_port: 2,
             addresses: vec!["172.18.0.2".parse().unwrap(), "fd00::2".parse().unwrap()],
         };
-        let tunnel = CarriedTunnel { id: 3, state: tunnel, counters: Counters::default() };
+        let tunnel = CarriedTunnel { id: 3, state: tunnel };
         let tunnels = BTreeMap::from([("web".to_owned(), tunnel)]);
-        State { client: Some(client), tunnels, ..State::default() }
+        State { client: Some(client), link: LinkState::Up, tunnels, ..State::default() }
     }
 
     #[test]
@@ -159,7 +159,12 @@ mod tests {
         assert_eq!(slices[0].labels()[SERVICE_NAME_LABEL], "web-in");
         assert_eq!(slices[0].namespace().as_deref(), Some("dev"));
         let refusing = state(TunnelState::NoEndpoints { port: 8080 });
-        assert!(super::slices(&proxy(), &desired(), &refusing).is_empty());
+        let carrying = state(TunnelState::Listening { port: 8080 });
+        let halted = State { halted: Some("it is paused".into()), ..carrying.clone() };
+        let down = State { link: LinkState::default(), ..carrying };
+        for state in [refusing, halted, down] {
+            assert!(super::slices(&proxy(), &desired(), &state).is_empty(), "{state:?}");
+        }
     }
 
     #[test]

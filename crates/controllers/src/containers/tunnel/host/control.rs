@@ -2,14 +2,11 @@
 
 use std::{io, os::fd::AsRawFd as _, path::Path};
 
+use causeway_ir::tunnel::files;
+use causeway_ir::tunnel::protocol::{LONGEST_LINE, Line, Order, PROTOCOL, Request, protocol_of};
 use futures::{SinkExt as _, StreamExt as _};
 use tokio::net::UnixStream;
 use tokio_util::codec::{Framed, LinesCodec, LinesCodecError};
-
-use super::{
-    files,
-    protocol::{LONGEST_LINE, Line, Order, Request},
-};
 
 /// A connection to a host end.
 pub(crate) struct Control {
@@ -35,13 +32,20 @@ impl Control {
     /// skipped.
     ///
     /// # Errors
-    /// When the connection breaks.
+    /// When the connection breaks; of kind `Unsupported` when the host end speaks another protocol.
     ///
     /// # Cancellation
     /// May be dropped at any time: no line is lost.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Line>> {
         while let Some(line) = self.lines.next().await {
-            if let Ok(line) = serde_json::from_str(&line.map_err(broken)?) {
+            let line = line.map_err(broken)?;
+            if let Some(other) = protocol_of(&line).filter(|protocol| *protocol != PROTOCOL) {
+                return Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    format!("it speaks protocol {other}"),
+                ));
+            }
+            if let Ok(line) = serde_json::from_str(&line) {
                 return Ok(Some(line));
             }
         }

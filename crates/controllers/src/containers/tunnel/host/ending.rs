@@ -2,13 +2,12 @@
 
 use std::{fs, io, path::Path, time::Duration};
 
+use causeway_ir::tunnel::files;
+use causeway_ir::tunnel::protocol::{Line, Order};
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{
-    Control, Record, files,
-    protocol::{Line, Order},
-};
+use super::{Control, Record};
 
 /// How long a host end may take for an order, beside the time for streams.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -26,7 +25,18 @@ const LOOK: Duration = Duration::from_millis(20);
 /// # Cancellation
 /// Dropped early, the host end may end or not; the same call may be made again.
 pub(crate) async fn end(directory: &Path, drain: Duration) -> io::Result<()> {
-    let Some(record) = Record::of_running(directory)? else { return clear(directory) };
+    // The plan first, so that one that is just being started finds nothing to do.
+    remove(directory, files::PLAN)?;
+    stop(directory, drain).await
+}
+
+/// The same, but the plan stays for the next.
+pub(super) async fn stop(directory: &Path, drain: Duration) -> io::Result<()> {
+    let Some(record) = Record::of_running(directory)? else {
+        // One whose record is spoiled answers all the same; if none does, there is none.
+        let _ = timeout(drain + PATIENCE, ask_and_wait(directory, drain)).await;
+        return clear(directory);
+    };
     // By signal if it can't be asked: it drains then for a time of its own.
     if timeout(PATIENCE, ask(directory, drain)).await.is_ok_and(|asked| asked.is_ok())
         || record.signal(Signal::TERM).is_ok()
@@ -68,9 +78,17 @@ pub(super) async fn end_if_idle(directory: &Path) -> io::Result<bool> {
     Ok(!record.process.is_alive())
 }
 
-async fn ask(directory: &Path, drain: Duration) -> io::Result<()> {
+async fn ask(directory: &Path, drain: Duration) -> io::Result<Control> {
     let drain_millis = u64::try_from(drain.as_millis()).unwrap_or(u64::MAX);
-    Control::connect(directory).await?.order(Order::End { drain_millis }).await.map(drop)
+    let mut control = Control::connect(directory).await?;
+    control.order(Order::End { drain_millis }).await?;
+    Ok(control)
+}
+
+async fn ask_and_wait(directory: &Path, drain: Duration) -> io::Result<()> {
+    let mut control = ask(directory, drain).await?;
+    while control.next().await?.is_some() {}
+    Ok(())
 }
 
 async fn gone(record: &Record, limit: Duration) {
@@ -80,13 +98,15 @@ async fn gone(record: &Record, limit: Duration) {
     }
 }
 
-/// Removes what a process leaves; the plan too, so that one that is just being started finds nothing to do.
+/// Removes what a process leaves.
 fn clear(directory: &Path) -> io::Result<()> {
-    for name in [files::PLAN, files::RECORD, files::SOCKET] {
-        match fs::remove_file(directory.join(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+    remove(directory, files::RECORD)?;
+    remove(directory, files::SOCKET)
+}
+
+fn remove(directory: &Path, name: &str) -> io::Result<()> {
+    match fs::remove_file(directory.join(name)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
-    Ok(())
 }

@@ -1,7 +1,9 @@
 //! Sees to it that a host end runs, and follows what it says: one that runs already is adopted, one that died is started
-//! again, one of another program is replaced as soon as it carries no stream.
+//! again, one of another program is replaced as soon as it carries no stream. One that is silent is told of and asked
+//! again, never killed: it may carry streams, and have no more than a bad time.
 
 use std::{
+    future::pending,
     io,
     path::{Path, PathBuf},
     sync::{
@@ -12,25 +14,27 @@ use std::{
 };
 
 use causeway_base::Backoff;
-use rustix::process::Signal;
+use causeway_ir::tunnel::protocol::{self, Line, Order, Status};
+use causeway_ir::tunnel::{LinkState, files};
 use tokio::{
     process::Child,
     sync::{Notify, watch},
     task::JoinHandle,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, sleep_until},
 };
 
-use super::{
-    Control, HostProgram, Record, end, end_if_idle, files,
-    protocol::{Line, LinkState, Order, PROTOCOL, Status},
-};
+use super::{Control, HostProgram, Record, end_if_idle, ending::stop};
 
 /// Between two starts of a process that dies.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(15));
-/// How long a process may take to answer, on a machine that is busy, before it is killed.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a process may take to say its first word, on a machine that is busy, before that is told.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is looked whether a process answers that was just started.
 const LOOK: Duration = Duration::from_millis(20);
+/// Beats that may be missed, on a machine that is busy, before that is told.
+const BEATS: u32 = 4;
+/// Between two tries to reach a process that takes no connection.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// Between two questions whether a process of another program may be replaced.
 const REPLACE: Duration = Duration::from_secs(5);
 
@@ -133,10 +137,8 @@ impl Follow {
             }
             match self.find(&mut child) {
                 Ok(Found::Running(record)) if since.elapsed() > PATIENCE => {
-                    tracing::warn!(pid = record.process.pid, "a host end does not answer and is killed");
-                    // The next look says whether it is gone.
-                    let _ = record.signal(Signal::KILL);
-                    since = Instant::now();
+                    self.see_silence(record.process.pid);
+                    sleep(ASK_AGAIN).await;
                 }
                 Ok(Found::Running(_) | Found::Starting) => sleep(LOOK).await,
                 Ok(Found::None) if self.is_held.load(Relaxed) => sleep(LOOK).await,
@@ -179,47 +181,62 @@ impl Follow {
 
     /// Follows a process until it ends.
     async fn follow(&self, control: &mut Control) -> io::Result<()> {
-        let mut first = match timeout(PATIENCE, control.next()).await {
-            Ok(line) => line?,
-            Err(_) => return self.replace("says nothing that can be understood").await,
-        };
-        let mut differs = None;
-        let mut asked: Option<Instant> = None;
+        // There may be another plan since it looked last.
+        control.order(Order::Reload).await?;
+        let mut said: Option<Status> = None;
+        let mut upgrade = Upgrade::default();
+        let (mut heard, mut is_silent) = (Instant::now(), false);
         loop {
-            match first.take() {
-                Some(Line::Status(status)) if status.protocol != PROTOCOL => {
-                    return self.replace("speaks another protocol").await;
+            let beat = said.as_ref().map(|status| status.beat_millis.map(Duration::from_millis));
+            let silence = async {
+                match beat {
+                    _ if is_silent => pending().await,
+                    None => sleep_until(heard + PATIENCE).await,
+                    Some(Some(beat)) => sleep_until(heard + beat * BEATS).await,
+                    // It speaks when there is something to say.
+                    Some(None) => pending().await,
                 }
-                Some(Line::Status(status)) => {
-                    let differs = *differs.get_or_insert_with(|| self.program.differs_from(status.pid));
-                    let is_due = asked.is_none_or(|asked| asked.elapsed() > REPLACE);
-                    if differs && status.streams == 0 && is_due {
-                        asked = Some(Instant::now());
+            };
+            tokio::select! {
+                line = control.next() => {
+                    match line {
+                        Ok(Some(Line::Status(status))) => said = Some(*status),
+                        Ok(Some(Line::Answer { .. })) => {}
+                        Ok(None) => return Ok(()),
+                        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                            return self.replace(&error).await;
+                        }
+                        Err(error) => return Err(error),
+                    }
+                    (heard, is_silent) = (Instant::now(), false);
+                    let Some(status) = &said else { continue };
+                    self.see(Seen { status: Some(status.clone()), error: None });
+                    if upgrade.is_due(&self.program, status) {
                         control.order(Order::EndIfIdle).await?;
                     }
-                    self.see(Seen { status: Some(*status), error: None });
                 }
-                Some(Line::Answer { .. }) => {}
-                None => return Ok(()),
-            }
-            while first.is_none() {
-                tokio::select! {
-                    line = control.next() => match line? {
-                        Some(line) => first = Some(line),
-                        None => return Ok(()),
-                    },
-                    () = self.reload.notified() => drop(control.order(Order::Reload).await?),
+                () = self.reload.notified() => drop(control.order(Order::Reload).await?),
+                () = silence => {
+                    is_silent = true;
+                    let record = Record::of_running(&self.directory)?;
+                    self.see_silence(record.map_or(0, |record| record.process.pid));
                 }
             }
         }
     }
 
-    /// Ends a process that nothing can be asked of.
-    async fn replace(&self, why: &str) -> io::Result<()> {
-        tracing::warn!(directory = %self.directory.display(), why, "a host end is replaced");
-        let plan = std::fs::read(self.directory.join(files::PLAN))?;
-        end(&self.directory, Duration::ZERO).await?;
-        causeway_base::file::replace(&self.directory.join(files::PLAN), causeway_base::file::PRIVATE, &plan)
+    /// Ends a process that nothing can be asked of, since it speaks another protocol.
+    async fn replace(&self, why: &io::Error) -> io::Result<()> {
+        tracing::warn!(directory = %self.directory.display(), %why, "a host end is replaced");
+        stop(&self.directory, Duration::ZERO).await
+    }
+
+    fn see_silence(&self, pid: i32) {
+        let error = format!(
+            "the host end, process {pid}, does not answer; it is not killed, since it may carry streams, and is found when \
+             it does"
+        );
+        self.see(Seen { status: None, error: Some(error) });
     }
 
     fn fail(&self, error: &io::Error) {
@@ -232,6 +249,35 @@ impl Follow {
             *known = seen;
             differs
         });
+    }
+}
+
+/// When a host end of another program is asked to make way.
+#[derive(Default)]
+struct Upgrade {
+    differs: Option<bool>,
+    asked: Option<Instant>,
+}
+
+impl Upgrade {
+    fn is_due(&mut self, program: &HostProgram, status: &Status) -> bool {
+        let differs = *self.differs.get_or_insert_with(|| {
+            if status.plan < protocol::PLAN {
+                let (pid, version) = (status.pid, &status.version);
+                tracing::info!(
+                    pid,
+                    version,
+                    "an older host end leaves out what is new in its plan until it carries no stream"
+                );
+            }
+            program.differs_from(status.pid)
+        });
+        let is_due =
+            differs && status.streams == 0 && self.asked.is_none_or(|asked| asked.elapsed() > REPLACE);
+        if is_due {
+            self.asked = Some(Instant::now());
+        }
+        is_due
     }
 }
 

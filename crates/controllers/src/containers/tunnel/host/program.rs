@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, OpenOptions},
-    io,
+    io::{self, Write as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     process::Stdio,
@@ -10,12 +10,12 @@ use std::{
 };
 
 use causeway_base::file;
+use causeway_ir::tunnel::files;
+use jiff::Timestamp;
 use tokio::{
     process::{Child, Command},
     time::timeout,
 };
-
-use super::files;
 
 /// How long the making of an identity may take, on a machine that is busy.
 const IDENTITY_PATIENCE: Duration = Duration::from_secs(20);
@@ -48,11 +48,12 @@ impl HostProgram {
     /// # Errors
     /// When the output can't be opened or the program can't be started.
     pub(super) fn start(&self, directory: &Path) -> io::Result<Child> {
-        let output = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .mode(file::PRIVATE)
-            .open(directory.join(files::OUTPUT))?;
+        let path = directory.join(files::OUTPUT);
+        let mut output = OpenOptions::new().create(true).append(true).mode(file::PRIVATE).open(&path)?;
+        // A disk that is full shows here. The process could not say so, since it would have to say it there.
+        writeln!(output, "{} a host end is started", Timestamp::now()).map_err(|error| {
+            io::Error::new(error.kind(), format!("can't write {}: {error}", path.display()))
+        })?;
         let mut command = self.command();
         command.args(["host", "--dir"]).arg(directory).current_dir("/");
         command.stdout(output.try_clone()?).stderr(output).kill_on_drop(false);
@@ -82,5 +83,20 @@ impl HostProgram {
         let file = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
         let running = file(Path::new(&format!("/proc/{pid}/exe")));
         running.ok().zip(file(&self.program).ok()).is_some_and(|(running, own)| running != own)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_full_disk_is_named_before_anything_is_started() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/dev/full", dir.path().join(files::OUTPUT)).unwrap();
+        let error = HostProgram::default().start(dir.path()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        let words = error.to_string();
+        assert!(words.contains("host.log") && words.contains("No space left on device"), "{words}");
     }
 }

@@ -5,11 +5,10 @@ use std::{fs, io, path::Path};
 
 use causeway_base::file;
 use causeway_containers::Identity;
+use causeway_ir::tunnel::files;
 use jiff::Timestamp;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
-
-use super::files;
 
 /// A host end on record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,15 +32,22 @@ impl Record {
         Ok(record)
     }
 
-    /// The host end of `directory`, if it runs.
+    /// The host end of `directory`, if it runs. A record that makes no sense is none: what it was of still holds the lock,
+    /// so that there is never a second one.
+    ///
+    /// # Errors
+    /// When the file can't be read.
     pub(crate) fn of_running(directory: &Path) -> io::Result<Option<Self>> {
         let text = match fs::read(directory.join(files::RECORD)) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let record: Self = serde_json::from_slice(&text)?;
-        Ok(Some(record).filter(|record| record.process.is_alive()))
+        let record = serde_json::from_slice::<Self>(&text).inspect_err(|error| {
+            let path = directory.join(files::RECORD);
+            tracing::warn!(path = %path.display(), %error, "a host end's record makes no sense");
+        });
+        Ok(record.ok().filter(|record| record.process.is_alive()))
     }
 
     /// Sends the process a signal; one that has ended is fine.
@@ -55,6 +61,22 @@ impl Record {
             },
             Ok(_) | Err(rustix::io::Errno::SRCH) => Ok(()),
             Err(error) => Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spoiled_record_is_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let own = Record::write_own(directory.path()).unwrap();
+        assert_eq!(Record::of_running(directory.path()).unwrap(), Some(own));
+        for spoiled in ["", "{\"process\":", "[]"] {
+            fs::write(directory.path().join(files::RECORD), spoiled).unwrap();
+            assert_eq!(Record::of_running(directory.path()).unwrap(), None, "{spoiled:?}");
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use causeway_api::conditions::{Reason, Status};
 use causeway_api::{TunnelState, TunnelStatus};
+use causeway_ir::tunnel::LinkState;
 
-use super::Input;
-use crate::containers::tunnel::desired::Desired;
-use crate::containers::tunnel::host::protocol::LinkState;
-use crate::containers::tunnel::state::{Phase, RuntimeState, State};
+use super::{Input, is_under_way};
+use crate::containers::tunnel::desired::{Desired, DesiredTunnel};
+use crate::containers::tunnel::state::{Phase, QUIET_ATTEMPTS, RuntimeState, State};
 use crate::framework::finding::Finding;
 
 pub(crate) fn runtime_available(state: &State) -> Finding {
@@ -35,10 +35,18 @@ pub(crate) fn link_up(desired: &Desired, state: &State) -> Finding {
     if let (None, Err(problem)) = (&state.client, &desired.network) {
         return Finding::no(problem.reason, &problem.message);
     }
+    if let Some(why) = &state.halted {
+        return Finding::no(Reason::Disconnected, why);
+    }
     match &state.link {
         LinkState::Up => Finding::yes(Reason::Connected, "both ends talk to each other"),
-        LinkState::Connecting { error: Some(error), .. } if state.client.is_some() => {
-            Finding::no(Reason::Disconnected, format!("the link is being made again: {error}"))
+        LinkState::Connecting { error: Some(error), attempt } if state.client.is_some() => {
+            let message = format!("the link is being made: {error}");
+            if QUIET_ATTEMPTS.contains(attempt) {
+                Finding::unknown(message)
+            } else {
+                Finding::no(Reason::Disconnected, message)
+            }
         }
         LinkState::Connecting { .. } => Finding::unknown("the link is being made"),
     }
@@ -52,17 +60,26 @@ pub(crate) fn tunnels_ready(input: &Input<'_>, tunnels: &[TunnelStatus]) -> Find
     if ready == tunnels.len() {
         return Finding::yes(Reason::Ready, format!("{ready} of {ready} tunnels carry traffic"));
     }
-    let waiting = tunnels.iter().filter(|tunnel| tunnel.state != Some(TunnelState::Ready));
-    let said: Vec<_> = waiting
-        .filter_map(|tunnel| Some(format!("{}: {}", tunnel.name, tunnel.error_message.as_deref()?)))
-        .collect();
     let summary = format!("{ready} of {} tunnels carry traffic", tunnels.len());
-    if said.is_empty() {
-        return Finding::unknown(summary);
+    let link = link_up(input.desired, input.state);
+    if link.status != Status::True {
+        // Said once, not of each of them.
+        return Finding { message: format!("{summary}; {}", link.message), ..link };
+    }
+    let waiting = tunnels.iter().filter(|tunnel| tunnel.state != Some(TunnelState::Ready));
+    let why = |tunnel: &TunnelStatus| tunnel.error_message.clone().unwrap_or_default();
+    let said: Vec<_> = waiting.map(|tunnel| format!("{}: {}", tunnel.name, why(tunnel))).collect();
+    let message = format!("{summary}; {}", said.join("; "));
+    let is_begun = |wanted: &DesiredTunnel| is_under_way(wanted, input.state.tunnels.get(&wanted.spec.name));
+    let is_ready = |wanted: &DesiredTunnel| {
+        tunnels.iter().any(|one| one.name == wanted.spec.name && one.state == Some(TunnelState::Ready))
+    };
+    if input.desired.tunnels.iter().all(|wanted| is_ready(wanted) || is_begun(wanted)) {
+        return Finding::unknown(message);
     }
     let problems = input.desired.tunnels.iter().filter_map(|wanted| wanted.problem.as_ref());
     let reason = problems.map(|problem| problem.reason).next().unwrap_or(Reason::NotReady);
-    Finding::no(reason, format!("{summary}; {}", said.join("; ")))
+    Finding::no(reason, message)
 }
 
 /// The summary: the first thing that keeps traffic from passing.
@@ -75,7 +92,7 @@ pub(crate) fn ready(input: &Input<'_>, tunnels: &[TunnelStatus]) -> Finding {
         return Finding::yes(Reason::Ready, tunnels.message);
     }
     if link.status == Status::True {
-        return tunnels;
+        return Finding { status: Status::False, ..tunnels };
     }
     if let Err(problem) = &desired.network {
         return Finding::no(problem.reason, &problem.message);

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use causeway_api::{ContainerNetworkTunnelProxySpec, Tunnel};
+use causeway_ir::tunnel::LinkState;
 
 use super::*;
-use crate::containers::tunnel::host::protocol::Counters;
 use crate::containers::tunnel::state::{ClientState, HostState, RuntimeState};
 use crate::containers::tunnel::{problem::Problem, validate::Network};
 
@@ -31,9 +31,9 @@ fn desired(tunnels: Vec<DesiredTunnel>) -> Desired {
     Desired { network, aliases: Vec::new(), base_image: None, tunnels }
 }
 
-fn running(tunnels: &[(&str, protocol::TunnelState)]) -> State {
-    let carried = |(name, state): &(&str, protocol::TunnelState)| {
-        ((*name).to_owned(), CarriedTunnel { id: 5, state: state.clone(), counters: Counters::default() })
+fn running(tunnels: &[(&str, carried::TunnelState)]) -> State {
+    let carried = |(name, state): &(&str, carried::TunnelState)| {
+        ((*name).to_owned(), CarriedTunnel { id: 5, state: state.clone() })
     };
     State {
         phase: Phase::Linked,
@@ -78,8 +78,8 @@ fn condition(status: &ContainerNetworkTunnelProxyStatus, kind: ConditionType) ->
     (found.status.clone(), found.reason.clone(), found.message.clone())
 }
 
-fn listening() -> protocol::TunnelState {
-    protocol::TunnelState::Listening { port: 8080 }
+fn listening() -> carried::TunnelState {
+    carried::TunnelState::Listening { port: 8080 }
 }
 
 #[test]
@@ -95,6 +95,8 @@ fn ready_when_the_link_is_up_and_every_tunnel_carries() {
     let web = &status.tunnel_statuses[1];
     assert_eq!((web.state, web.client_proxy_port), (Some(TunnelState::Ready), Some(8080)));
     assert_eq!(web.client_proxy_addresses, ["172.18.0.2"]);
+    assert_eq!(status.client_proxy_address.as_deref(), Some("172.18.0.2"));
+    assert_eq!(status.client_proxy_ports.as_deref(), Some("8080,8080"));
 }
 
 #[test]
@@ -115,7 +117,7 @@ fn one_bad_tunnel_leaves_the_others_and_says_why() {
 fn the_state_follows_the_pair() {
     let desired = desired(vec![wanted("web", None)]);
     let problem = |is_permanent| Some(Problem { is_permanent, ..Problem::not_ready("no") });
-    let down = LinkState::Connecting { attempt: 1, error: Some("refused".into()) };
+    let down = LinkState::Connecting { attempt: 9, error: Some("refused".into()) };
     for (state, expected) in [
         (State::default(), TunnelProxyState::Pending),
         (State { phase: Phase::BuildingImage, ..State::default() }, TunnelProxyState::BuildingImage),
@@ -152,16 +154,12 @@ fn times_move_with_states_and_the_version_with_tunnels() {
     let state = running(&[("web", listening())]);
     let first = status(&desired, &state);
     assert_eq!(first.tunnel_configuration_version, Some(1));
-    let mut busy = state.clone();
-    busy.tunnels.get_mut("web").unwrap().counters.streams = 7;
-    let second = status_after(&first, &desired, &busy, 9);
-    assert_eq!(second.tunnel_statuses[0].timestamp, first.tunnel_statuses[0].timestamp);
-    assert_eq!(second.tunnel_statuses[0].streams, Some(7));
-    assert_eq!(second.tunnel_configuration_version, Some(1), "figures are no change");
+    let second = status_after(&first, &desired, &state, 9);
+    assert_eq!(second, first, "nothing has changed but the time");
     let third = status_after(
         &second,
         &desired,
-        &running(&[("web", protocol::TunnelState::NoEndpoints { port: 8080 })]),
+        &running(&[("web", carried::TunnelState::NoEndpoints { port: 8080 })]),
         10,
     );
     assert_ne!(third.tunnel_statuses[0].timestamp, first.tunnel_statuses[0].timestamp);
@@ -170,4 +168,49 @@ fn times_move_with_states_and_the_version_with_tunnels() {
     assert_eq!(third.tunnel_statuses[0].client_proxy_port, Some(8080), "it keeps its port");
     let notes = notes(&second, &third);
     assert!(notes.iter().any(|note| note.reason == "TunnelNotReady"), "{notes:?}");
+}
+
+#[test]
+fn a_tunnel_that_carries_has_no_error_and_one_that_does_not_always_has_a_reason() {
+    let desired = desired(vec![wanted("web", None)]);
+    let starting = State { phase: Phase::Starting, ..State::default() };
+    let down = LinkState::Connecting { attempt: 3, error: Some("refused".into()) };
+    let waiting = [
+        State::default(),
+        starting,
+        State { link: down, ..running(&[("web", listening())]) },
+        State { halted: Some("it is paused".into()), ..running(&[("web", listening())]) },
+        running(&[]),
+        running(&[("web", carried::TunnelState::Pending)]),
+        running(&[("web", carried::TunnelState::NoEndpoints { port: 1 })]),
+        running(&[("web", carried::TunnelState::Unreachable { port: 1, error: "refused".into() })]),
+    ];
+    let mut previous = ContainerNetworkTunnelProxyStatus::default();
+    for state in waiting {
+        previous = status_after(&previous, &desired, &state, 1);
+        let tunnel = &previous.tunnel_statuses[0];
+        assert_eq!(tunnel.state, Some(TunnelState::NotReady), "{state:?}");
+        assert!(tunnel.error_message.as_ref().is_some_and(|why| !why.is_empty()), "{state:?}");
+        assert!(previous.message.as_ref().is_some_and(|why| !why.is_empty()), "{state:?}");
+        assert_eq!(condition(&previous, ConditionType::Ready).0, "False", "{state:?}");
+    }
+    let ready = status_after(&previous, &desired, &running(&[("web", listening())]), 2);
+    assert_eq!((ready.tunnel_statuses[0].error_message.as_deref(), ready.message), (None, None));
+}
+
+#[test]
+fn a_container_that_is_paused_is_ready_in_nothing_and_says_what_to_do() {
+    let desired = desired(vec![wanted("web", None)]);
+    let before = status(&desired, &running(&[("web", listening())]));
+    let halted =
+        State { halted: Some("it is paused: unpause it".into()), ..running(&[("web", listening())]) };
+    let status = status_after(&before, &desired, &halted, 2);
+    assert_ne!(status.state, Some(TunnelProxyState::Running));
+    for kind in [ConditionType::Ready, ConditionType::LinkUp, ConditionType::TunnelsReady] {
+        let (is, reason, message) = condition(&status, kind);
+        assert_eq!((is.as_str(), reason.as_str()), ("False", "Disconnected"), "{kind}");
+        assert!(message.contains("it is paused: unpause it"), "{kind}: {message}");
+    }
+    let told: Vec<_> = notes(&before, &status).into_iter().map(|note| note.reason).collect();
+    assert_eq!(told, ["LinkUpLost", "ReadyLost"], "the tunnels go with the link");
 }

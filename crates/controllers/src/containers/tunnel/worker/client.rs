@@ -24,8 +24,9 @@ impl Work {
         };
         if self.state().client.is_none() {
             self.enter(Phase::Starting);
+            can_be_reached(runtime, network).await?;
         }
-        let keeps_older_image = self.is_up();
+        let keeps_older = self.is_up();
         self.ledger.has_container = true;
         self.keep_if_changed()?;
         let directory = self.directory.path().to_owned();
@@ -36,7 +37,7 @@ impl Work {
             aliases: &desired.aliases,
             program: &self.program,
             directory: &directory,
-            keeps_older_image,
+            keeps_older,
         };
         let journal = &mut self.directory.journal;
         let mut say = |line: &str| journal.say(line);
@@ -54,6 +55,7 @@ impl Work {
         self.ledger.client = Some((ensured.client.clone(), network.clone()));
         self.keep_if_changed()?;
         self.state().client = Some(ensured.client);
+        self.state().halted = ensured.halted;
         self.state().problem = None;
         self.enter(Phase::Linked);
         Ok(())
@@ -81,4 +83,19 @@ impl Work {
         self.ledger.client = None;
         self.keep_if_changed()
     }
+}
+
+/// Whether the host can reach a container on this network by ports that are published.
+async fn can_be_reached(runtime: &Runtime, network: &Network) -> Result<(), Problem> {
+    // A network that can't be looked at is found out about when the container is made.
+    let is_internal = runtime.network(&network.name).await.is_ok_and(|found| found.internal);
+    if !is_internal {
+        return Ok(());
+    }
+    let message = format!(
+        "network {} is internal, so no port of its containers is published and the host can't reach the client: name a \
+         ContainerNetwork that is not internal",
+        network.name
+    );
+    Err(Problem::permanent(Reason::NotReady, message))
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use causeway_api::conditions::Reason;
 use causeway_containers::{
-    Attachment, Container, ContainerSpec, ErrorKind, File, PortSpec, Protocol, Runtime, labels,
+    Attachment, Container, ContainerSpec, ErrorKind, File, PortSpec, Protocol, Runtime, State, labels,
 };
 
 use crate::containers::tunnel::host::HostProgram;
@@ -21,12 +21,22 @@ use causeway_base::well_known::{TUNNEL_CONTROL_PORT as CONTROL, TUNNEL_DATA_PORT
 
 /// The kind that labels name.
 pub(crate) const KIND: &str = "ContainerNetworkTunnelProxy";
-/// Where the client finds who it is.
-const IDENTITY: &str = "/etc/causeway/identity.pem";
-/// Digest of what the container was made from but for its image; another one makes another container.
-const SPEC_DIGEST: &str = "dev.causeway/spec";
-/// The image that it was made from; another one makes another container too, but can wait.
-const IMAGE: &str = "dev.causeway/image";
+/// The only place in the container that can be written to, and where the client finds there who it is. The file's
+/// directory is the client's own, so that it can put a renewed one in its place.
+const VOLUME: &str = "/etc/causeway";
+const IDENTITY: &str = "/etc/causeway/pair/identity.pem";
+/// Nobody's user, as the images of Kubernetes have it.
+const USER: u32 = 65532;
+/// Enough for as many streams as an end takes, and no more than a machine can spare for one container that is under attack.
+const MEMORY: i64 = 1 << 30;
+/// A thread for each processor and some to spare.
+const PIDS: i64 = 512;
+/// Lets it listen on ports below 1024 without being root.
+const LOW_PORTS: (&str, &str) = ("net.ipv4.ip_unprivileged_port_start", "0");
+/// Digest of where the container is, for others and for the host; another place makes another container.
+const PLACE: &str = "dev.causeway/place";
+/// Digest of all that it was made from, its image above all; another one makes another container too, but can wait.
+const MADE_FROM: &str = "dev.causeway/made-from";
 /// How often other ports are tried when those that were chosen are taken.
 const PORT_TRIES: u32 = 8;
 
@@ -68,16 +78,18 @@ pub(crate) struct Wanted<'a> {
     /// Makes the client's keys, with those of this directory.
     pub(crate) program: &'a HostProgram,
     pub(crate) directory: &'a Path,
-    /// Whether a container that is there but for its image is kept, since streams may pass through it.
-    pub(crate) keeps_older_image: bool,
+    /// Whether a container that is where it has to be is kept though it was made in another way: streams may pass.
+    pub(crate) keeps_older: bool,
 }
 
 /// The container that is there.
 #[derive(Clone, Debug)]
 pub(crate) struct Ensured {
     pub(crate) client: ClientState,
-    /// It is of an older image and has to be replaced when no stream is open.
+    /// It was made in another way than today, and has to be replaced when no stream is open.
     pub(crate) is_outdated: bool,
+    /// Why nothing passes through it although it is there, and what to do.
+    pub(crate) halted: Option<String>,
 }
 
 /// Makes the container be there and run; one that does already is left alone. The ports on the host are those of the
@@ -99,7 +111,12 @@ pub(crate) async fn ensure(
         match step(runtime, wanted, &spec, say).await {
             Ok(container) => {
                 let client = client_state(&container, wanted.network, ports)?;
-                return Ok(Ensured { client, is_outdated: !has_label(&container, &spec, IMAGE) });
+                let is_outdated = !has_label(&container, &spec, MADE_FROM);
+                let halted = (container.state == State::Paused).then(|| {
+                    let command = runtime.kind().to_string().to_lowercase();
+                    format!("container {name} is paused: resume it with `{command} unpause {name}`")
+                });
+                return Ok(Ensured { client, is_outdated, halted });
             }
             Err(StartError::PortTaken(why)) if tries < PORT_TRIES => {
                 tries += 1;
@@ -117,11 +134,27 @@ pub(crate) async fn ensure(
 
 /// Removes the container; it is gone for certain when this returns, and one that is gone already is fine.
 pub(crate) async fn remove(runtime: &Runtime, owner: &Owner) -> causeway_containers::Result<()> {
-    let found = runtime.container(&owner.container_name()).await;
-    match found {
-        Ok(container) if is_ours(&container, owner) => runtime.remove(&container.id).await,
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+    let name = owner.container_name();
+    match find(runtime, &name, &mut |_: &str| {}).await? {
+        Some(container) if is_ours(&container, owner) => runtime.remove(&container.id).await,
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The container of this name. One that the runtime has only on record is removed: nobody could use it, and its name, which
+/// no other object's container has, would be taken for ever.
+async fn find(
+    runtime: &Runtime,
+    name: &str,
+    say: &mut impl FnMut(&str),
+) -> causeway_containers::Result<Option<Container>> {
+    match runtime.container(name).await {
+        Ok(container) => Ok(Some(container)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::Broken => {
+            say(&format!("the runtime has lost container {name}, and it is removed: {}", error.report()));
+            runtime.remove(name).await.map(|()| None)
+        }
         Err(error) => Err(error),
     }
 }
@@ -151,13 +184,8 @@ async fn step(
     spec: &ContainerSpec,
     say: &mut impl FnMut(&str),
 ) -> Result<Container, StartError> {
-    let found = match runtime.container(&spec.name).await {
-        Ok(container) => Some(container),
-        Err(error) if error.kind() == ErrorKind::NotFound => None,
-        Err(error) => return Err(error.into()),
-    };
     let mut id = None;
-    if let Some(container) = found {
+    if let Some(container) = find(runtime, &spec.name, say).await? {
         if !is_ours(&container, wanted.owner) {
             return Err(StartError::Problem(Problem {
                 reason: Reason::Conflict,
@@ -168,10 +196,11 @@ async fn step(
                 is_permanent: true,
             }));
         }
-        let is_as_wanted = has_label(&container, spec, SPEC_DIGEST)
-            && (wanted.keeps_older_image || has_label(&container, spec, IMAGE))
+        let is_as_wanted = has_label(&container, spec, PLACE)
+            && (wanted.keeps_older || has_label(&container, spec, MADE_FROM))
             && address_on(&container, wanted.network).is_some();
-        if is_as_wanted && container.is_running() {
+        // Whoever paused it had a reason.
+        if is_as_wanted && matches!(container.state, State::Running | State::Paused) {
             return Ok(container);
         }
         if is_as_wanted {
@@ -189,11 +218,14 @@ async fn step(
     let content = wanted.program.identity(wanted.directory).await.map_err(|error| {
         StartError::Problem(Problem::not_ready(format!("can't make the client's key: {error}")))
     })?;
-    let file = File { path: IDENTITY.into(), content, mode: 0o400, uid: 0, gid: 0 };
-    runtime.copy_into(&id, &[file]).await?;
-    if let Err(error) = runtime.start(&id).await {
-        // A container with ports that can't be had would keep them for ever.
-        if error.kind() == ErrorKind::PortTaken {
+    let file = File { path: IDENTITY.into(), content, mode: 0o400, uid: USER, gid: USER };
+    let started = async {
+        runtime.copy_into(&id, &[file]).await?;
+        runtime.start(&id).await
+    };
+    if let Err(error) = started.await {
+        // A container with ports that can't be had would keep them for ever, and one that is lost can't be started.
+        if matches!(error.kind(), ErrorKind::PortTaken | ErrorKind::Broken) {
             runtime.remove(&id).await?;
         }
         return Err(error.into());
@@ -287,25 +319,28 @@ impl Wanted<'_> {
                 .map(str::to_owned)
                 .to_vec(),
             ),
-            // Root without rights, but for the one to listen on ports below 1024: another user could not be given it.
-            user: Some("0:0".to_owned()),
+            user: Some(format!("{USER}:{USER}")),
             drop_capabilities: vec!["ALL".to_owned()],
-            add_capabilities: vec!["NET_BIND_SERVICE".to_owned()],
             no_new_privileges: true,
+            read_only_root: true,
+            volumes: vec![VOLUME.to_owned()],
+            sysctls: BTreeMap::from([(LOW_PORTS.0.to_owned(), LOW_PORTS.1.to_owned())]),
+            memory: Some(MEMORY),
+            pids: Some(PIDS),
             networks: vec![Attachment { network: self.network.name.clone(), aliases: self.aliases.to_vec() }],
             ports: vec![PortSpec::loopback(CONTROL, control), PortSpec::loopback(DATA, data)],
             ..ContainerSpec::default()
         };
-        // A network that was made again under the same name is another one.
-        let mut but_image = serde_json::to_value(&spec).unwrap_or_default();
-        but_image["image"] = serde_json::Value::Null;
-        let made_from = serde_json::Map::from_iter([
-            ("spec".to_owned(), but_image),
-            ("network".to_owned(), self.network.id.clone().into()),
-        ]);
+        let of = |part: serde_json::Result<serde_json::Value>| {
+            let part = part.unwrap_or_default();
+            // A network that was made again under the same name is another one.
+            let network = self.network.id.clone().into();
+            digest(&serde_json::Map::from_iter([("of".to_owned(), part), ("network".to_owned(), network)]))
+        };
+        let place = of(serde_json::to_value((&spec.networks, &spec.ports)));
+        let made_from = of(serde_json::to_value(&spec));
         spec.labels = self.owner.labels();
-        spec.labels.insert(SPEC_DIGEST.to_owned(), digest(&made_from));
-        spec.labels.insert(IMAGE.to_owned(), self.image.to_owned());
+        spec.labels.extend([(PLACE.to_owned(), place), (MADE_FROM.to_owned(), made_from)]);
         spec
     }
 }
@@ -352,13 +387,17 @@ mod tests {
             aliases: &aliases,
             program: &HostProgram::default(),
             directory: Path::new("/d"),
-            keeps_older_image: false,
+            keeps_older: false,
         };
         let spec = wanted.spec("c", (1, 2));
         let shown = serde_json::to_string(&spec).unwrap();
         assert!(!shown.contains("PRIVATE") && !shown.contains("BEGIN"), "{shown}");
         assert!(spec.ports.iter().all(|port| port.host.ip().is_loopback()));
-        assert_eq!(spec.drop_capabilities, ["ALL"]);
+        assert_eq!((spec.drop_capabilities, spec.add_capabilities), (vec!["ALL".to_owned()], vec![]));
+        assert!(
+            spec.read_only_root && spec.no_new_privileges && spec.memory.is_some() && spec.pids.is_some()
+        );
+        assert_eq!(spec.user.as_deref(), Some("65532:65532"));
     }
 
     #[test]
@@ -373,9 +412,9 @@ mod tests {
                 aliases: &[],
                 program: &HostProgram::default(),
                 directory: Path::new("/d"),
-                keeps_older_image: false,
+                keeps_older: false,
             };
-            [SPEC_DIGEST, IMAGE].map(|label| wanted.spec("c", ports).labels[label].clone())
+            [PLACE, MADE_FROM].map(|label| wanted.spec("c", ports).labels[label].clone())
         };
         let first = digest_of("i:1", (1, 2));
         assert_eq!(first, digest_of("i:1", (1, 2)));

@@ -29,8 +29,10 @@ impl Work {
     }
 
     async fn clear(&mut self, drain: Duration) -> Result<(), Problem> {
-        self.end_host(drain).await?;
-        self.tell();
+        if self.has_directory()? {
+            self.end_host(drain).await?;
+            self.tell();
+        }
         if self.ledger.has_container {
             let name = self.owner.container_name();
             let availability = self.availability_rx.borrow_and_update().clone();
@@ -49,6 +51,9 @@ impl Work {
                 )));
             }
         }
-        self.directory.leave().map_err(|error| unusable(&error))
+        if self.has_directory()? {
+            self.directory.leave().map_err(|error| unusable(&error))?;
+        }
+        Ok(())
     }
 }

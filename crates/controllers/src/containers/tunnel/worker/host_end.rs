@@ -1,14 +1,15 @@
 //! The host end in the hands of a worker: adopted, started with its plan, listened to and ended.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use causeway_ir::tunnel::Dial;
+use causeway_ir::tunnel::{Dial, LinkState};
 use tokio::time::timeout;
 
 use super::work::{Work, unusable};
 use crate::containers::tunnel::desired::{Desired, plan::plan};
-use crate::containers::tunnel::host::{self, Follower, Seen, protocol::LinkState};
+use crate::containers::tunnel::host::{self, Follower, Seen};
 use crate::containers::tunnel::problem::Problem;
 use crate::containers::tunnel::state::{CarriedTunnel, ClientState, HostState, Phase};
 
@@ -55,8 +56,10 @@ impl Work {
         let (dial, authority) = (dial(client), self.directory.authority());
         let plan = plan(desired, dial, authority, &mut self.ledger);
         self.ledger.trim(desired.tunnels.iter().map(|desired| desired.spec.name.as_str()));
+        self.explain(desired);
         self.keep_if_changed()?;
-        if self.plan.as_ref() != Some(&plan) {
+        // One that is started finds the plan on disk, where it may have gone with the one before.
+        if self.host.is_none() || self.plan.as_ref() != Some(&plan) {
             self.directory.write_plan(&plan).map_err(|error| unusable(&error))?;
             self.plan = Some(plan);
             if let Some(host) = &self.host {
@@ -68,28 +71,55 @@ impl Work {
         Ok(())
     }
 
+    /// Writes down what is in a tunnel's way, when that is news.
+    fn explain(&mut self, desired: &Desired) {
+        let problems: BTreeMap<_, _> = desired
+            .tunnels
+            .iter()
+            .filter_map(|tunnel| Some((tunnel.spec.name.clone(), tunnel.problem.as_ref()?.message.clone())))
+            .collect();
+        for (name, message) in &problems {
+            if self.problems.get(name) != Some(message) {
+                self.directory.journal.say(&format!("tunnel {name}: {message}"));
+            }
+        }
+        self.problems = problems;
+    }
+
     /// Takes over what the host end says, and remembers the ports that tunnels got.
     pub(super) fn take_status(&mut self, seen: &Seen) -> Result<(), Problem> {
         self.state().link = seen.link();
         self.state().host =
             seen.status.as_ref().map(|status| HostState { pid: status.pid, since: status.started_at });
         self.state().tunnels.clear();
-        let Some(status) = &seen.status else { return Ok(()) };
+        let Some(status) = &seen.status else { return self.keep_plan() };
+        let mut figures = BTreeMap::new();
         for tunnel in self.plan.iter().flat_map(|plan| &plan.tunnels) {
             let Some(told) = status.tunnels.get(&tunnel.id) else { continue };
-            let carried =
-                CarriedTunnel { id: tunnel.id, state: told.state.clone(), counters: told.counters.clone() };
+            let carried = CarriedTunnel { id: tunnel.id, state: told.state.clone() };
+            figures.insert(tunnel.name.to_string(), told.counters.clone());
             if let Some(port) = carried.port() {
                 self.ledger.learn(&tunnel.name, port);
             }
             self.reporter.state.tunnels.insert(tunnel.name.to_string(), carried);
         }
+        self.figures.set(figures);
         self.keep_if_changed()?;
         match &status.plan_error {
             Some(error) => {
                 Err(Problem::not_ready(format!("the host end does not follow its newest plan: {error}")))
             }
             None => Ok(()),
+        }
+    }
+
+    /// Writes the plan again that somebody else has removed together with the host end; the next could not start.
+    fn keep_plan(&self) -> Result<(), Problem> {
+        match &self.plan {
+            Some(plan) if !self.directory.has_plan() => {
+                self.directory.write_plan(plan).map_err(|error| unusable(&error))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -127,6 +157,7 @@ impl Work {
         self.network = None;
         let state = self.state();
         state.client = None;
+        state.halted = None;
         state.host = None;
         state.link = LinkState::default();
         state.tunnels.clear();

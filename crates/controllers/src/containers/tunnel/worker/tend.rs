@@ -5,16 +5,19 @@ use std::time::Duration;
 use causeway_containers::{ContainerAction, Event, LogOptions, Runtime};
 use futures::{StreamExt as _, TryStreamExt as _};
 use tokio::sync::broadcast;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::Order;
+use super::outage::Outage;
 use super::work::{Work, leaves_network_open};
 use crate::containers::tunnel::desired::Desired;
 use crate::containers::tunnel::host::Follower;
 use crate::containers::tunnel::problem::Problem;
 
-/// A link that is down for longer although its container runs needs another container.
+/// A link that is down for longer although its container runs needs another container. If that did not help, the next one
+/// is waited for twice as long, and so on.
 const LINK_PATIENCE: Duration = Duration::from_secs(30);
+const MOST_DOUBLINGS: u32 = 4;
 /// The last lines of a container that ended.
 const LAST_LINES: u64 = 5;
 
@@ -23,15 +26,18 @@ impl Work {
     pub(super) async fn tend(&mut self, desired: &Desired) -> Result<(), Problem> {
         let Some(mut seen_rx) = self.host.as_ref().map(Follower::seen) else { return Ok(()) };
         let mut desired = desired.clone();
-        let mut down_since = Instant::now();
+        let mut outage = Outage::default();
         loop {
             let seen = seen_rx.borrow_and_update().clone();
             self.take_status(&seen)?;
             self.tell();
+            // The container is not to blame while no host end dials it.
+            outage.see(self.is_up() || seen.status.is_none());
+            self.was_up |= self.is_up();
             if self.is_up() {
-                down_since = Instant::now();
-                self.was_up = true;
+                self.given_up = 0;
             }
+            let patience = LINK_PATIENCE * (1 << self.given_up.min(MOST_DOUBLINGS));
             if desired.network.as_ref().is_err_and(|problem| !self.is_up() || !leaves_network_open(problem)) {
                 return Ok(());
             }
@@ -62,12 +68,13 @@ impl Work {
                         return Ok(());
                     }
                 }
-                () = tokio::time::sleep_until(down_since + LINK_PATIENCE) => {
-                    if let Some(runtime) = self.runtime() {
-                        self.give_up_container(&runtime).await;
+                () = outage.lasts(patience) => {
+                    let is_halted = self.state().halted.is_some();
+                    if let Some(runtime) = self.runtime().filter(|_| !is_halted) {
+                        self.give_up_container(&runtime, patience).await;
                         return Ok(());
                     }
-                    down_since = Instant::now();
+                    outage.restart();
                 }
             }
         }
@@ -102,7 +109,7 @@ impl Work {
                 self.directory.journal.say(&format!("container {name} was removed"));
                 Some(Ok(()))
             }
-            ContainerAction::Renamed => Some(Ok(())),
+            ContainerAction::Renamed | ContainerAction::Paused | ContainerAction::Resumed => Some(Ok(())),
             ContainerAction::Created
             | ContainerAction::Started
             | ContainerAction::Stopped
@@ -123,8 +130,9 @@ impl Work {
         if said.is_empty() { String::new() } else { format!("; it said last: {}", said.join(" | ")) }
     }
 
-    async fn give_up_container(&mut self, runtime: &Runtime) {
-        let seconds = LINK_PATIENCE.as_secs();
+    async fn give_up_container(&mut self, runtime: &Runtime, patience: Duration) {
+        let seconds = patience.as_secs();
+        self.given_up += 1;
         self.directory.journal.say(&format!("the link is down for {seconds} s: making another container"));
         if let Err(problem) = self.remove_container(runtime).await {
             self.directory.journal.say(&problem.message);

@@ -1,5 +1,6 @@
 //! What a worker does: follows its orders, and goes from whatever is there to a container, a host end and a plan for it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use causeway_api::conditions::Reason;
@@ -13,6 +14,7 @@ use super::{Context, Order, RETRY, Reporter};
 use crate::containers::runtime::Availability;
 use crate::containers::tunnel::desired::Desired;
 use crate::containers::tunnel::directory::{self, Directory};
+use crate::containers::tunnel::figures::ProxyFigures;
 use crate::containers::tunnel::host::{Follower, HostProgram};
 use crate::containers::tunnel::ledger::Ledger;
 use crate::containers::tunnel::problem::Problem;
@@ -28,6 +30,7 @@ pub(super) struct Work {
     /// What of the ledger is on disk.
     kept: Ledger,
     pub(super) program: HostProgram,
+    pub(super) figures: ProxyFigures,
     pub(super) order_rx: watch::Receiver<Order>,
     pub(super) availability_rx: watch::Receiver<Availability>,
     pub(super) events_rx: broadcast::Receiver<Event>,
@@ -38,10 +41,14 @@ pub(super) struct Work {
     pub(super) network: Option<Network>,
     /// What the host end was told to do.
     pub(super) plan: Option<TunnelPlan>,
+    /// What was last said to be in the way of each tunnel.
+    pub(super) problems: BTreeMap<String, String>,
     /// The container is of an older image; another is made when no stream is open.
     pub(super) is_outdated: bool,
     /// Whether the link was up since the container was last started.
     pub(super) was_up: bool,
+    /// Containers in a row that were given up since no link to them came up.
+    pub(super) given_up: u32,
 }
 
 impl Work {
@@ -56,6 +63,7 @@ impl Work {
         let availability_rx = context.runtime.availability();
         let events_rx = context.runtime.events();
         Self {
+            figures: context.figures.of_proxy(&owner.namespace, &owner.name),
             owner,
             directory,
             kept: ledger.clone(),
@@ -68,8 +76,10 @@ impl Work {
             host: None,
             network: None,
             plan: None,
+            problems: BTreeMap::new(),
             is_outdated: false,
             was_up: false,
+            given_up: 0,
         }
     }
 
@@ -92,6 +102,10 @@ impl Work {
                 Ok(()) => retries.reset(),
                 Err(problem) => {
                     self.state().problem = Some(problem);
+                    if self.state().phase == Phase::Looking {
+                        // It is known by now that nothing was found, and why.
+                        self.state().phase = Phase::Waiting;
+                    }
                     if !self.is_up() {
                         self.state().client = None;
                     }
@@ -160,8 +174,14 @@ impl Work {
         availability.runtime().cloned()
     }
 
+    /// Whether the directory is not another object's, of the same name, that came after this one.
+    pub(super) fn has_directory(&self) -> Result<bool, Problem> {
+        let owner = self.directory.owner().map_err(|error| unusable(&error))?;
+        Ok(owner.is_none_or(|owner| owner == self.owner.uid))
+    }
+
     pub(super) fn keep_if_changed(&mut self) -> Result<(), Problem> {
-        if self.kept == self.ledger {
+        if self.kept == self.ledger || !self.has_directory()? {
             return Ok(());
         }
         self.directory.keep(&self.ledger).map_err(|error| unusable(&error))?;

@@ -8,8 +8,12 @@ fn request(network: &str, gateway: &str) -> Request {
         gateway: gateway.parse().unwrap(),
         written: [None; 3],
         taken: Vec::new(),
+        claimed: Vec::new(),
+        reserved: Vec::new(),
         written_range: None,
+        others: Vec::new(),
         previous: Chosen::default(),
+        is_range_in_use: false,
     }
 }
 
@@ -57,10 +61,35 @@ fn goes_around_what_is_written() {
         show(&choose(&request)),
         "192.168.100.200 192.168.100.3 192.168.100.4, 192.168.100.17 to 192.168.100.199"
     );
+    request.reserved = vec![ip("192.168.100.3"), ip("192.168.100.30")];
+    assert_eq!(
+        show(&choose(&request)),
+        "192.168.100.200 192.168.100.4 192.168.100.5, 192.168.100.17 to 192.168.100.199"
+    );
+    request.reserved.clear();
     request.written_range = Some((ip("192.168.100.3"), ip("192.168.100.50")));
     assert_eq!(
         show(&choose(&request)),
         "192.168.100.200 192.168.100.51 192.168.100.52, 192.168.100.3 to 192.168.100.50"
+    );
+}
+
+#[test]
+fn goes_around_the_ranges_of_others_and_keeps_one_that_is_in_use() {
+    let mut request = request("192.168.100.0/24", "192.168.100.1");
+    request.previous = choose(&request);
+    request.others =
+        vec![(ip("192.168.100.2"), ip("192.168.100.3")), (ip("192.168.100.100"), ip("192.168.100.254"))];
+    request.is_range_in_use = true;
+    request.claimed = vec![ip("192.168.100.40")];
+    assert_eq!(choose(&request).range, request.previous.range, "clients have its addresses");
+    request.claimed.clear();
+    request.is_range_in_use = false;
+    assert_eq!(choose(&request).range, Some((ip("192.168.100.17"), ip("192.168.100.99"))));
+    request.previous = Chosen::default();
+    assert_eq!(
+        show(&choose(&request)),
+        "192.168.100.4 192.168.100.5 192.168.100.6, 192.168.100.17 to 192.168.100.99"
     );
 }
 
@@ -106,24 +135,28 @@ proptest! {
             network,
             gateway: pick(gateway),
             written: [None, written.map(pick).filter(|address| *address != pick(gateway)), None],
-            taken: taken.into_iter().map(pick).collect(),
+            taken: Vec::new(),
+            claimed: taken.into_iter().map(pick).collect(),
+            reserved: Vec::new(),
             written_range: None,
+            others: Vec::new(),
             previous: Chosen::default(),
+            is_range_in_use: false,
         };
-        request.taken.retain(|address| Some(*address) != request.written[1]);
+        request.claimed.retain(|address| Some(*address) != request.written[1]);
         let chosen = choose(&request);
         let servers: Vec<IpAddr> = chosen.servers.iter().flatten().copied().collect();
         for (index, server) in servers.iter().enumerate() {
             prop_assert!(is_host(&network, *server));
             prop_assert_ne!(*server, request.gateway);
-            prop_assert!(!request.taken.contains(server));
+            prop_assert!(!request.claimed.contains(server));
             prop_assert!(!servers[..index].contains(server));
             prop_assert!(chosen.range.is_none_or(|range| !in_range(range, *server)));
         }
         if let Some(range) = chosen.range {
             prop_assert!(is_host(&network, range.0) && is_host(&network, range.1) && range.0 <= range.1);
             prop_assert!(!in_range(range, request.gateway));
-            prop_assert!(!request.taken.iter().any(|address| in_range(range, *address)));
+            prop_assert!(!request.claimed.iter().any(|address| in_range(range, *address)));
         }
         request.previous = chosen.clone();
         prop_assert_eq!(choose(&request), chosen);

@@ -71,14 +71,15 @@ fn an_invalid_component_is_kept_and_the_others_go_on() {
 }
 
 #[test]
-fn an_ipv6_network_is_served_like_any_other() {
+fn an_ipv6_network_has_names_and_a_proxy_and_leases_need_ipv4() {
     let mut infra = fixture::infra(&fixture::all());
     infra.spec.network_config.cidr = "fd00:100::/64".into();
     infra.spec.network_config.gateway = "fd00:100::1".into();
-    let children = children(&infra, &Observed::default());
-    let at = |pointer: &str| children.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    assert_eq!(at("/dhcp/spec/networkConfig/serverIP"), "fd00:100::2");
-    assert_eq!(at("/dns/spec/networkConfig/proxyIP"), "fd00:100::4");
-    assert_eq!(at("/proxy/spec/networkConfig/serverIP"), "fd00:100::4/64");
-    assert_eq!(at("/dhcp/spec/leaseConfig/rangeStart"), "fd00:100::11");
+    let valid = validate(&infra, &Observed::default());
+    let desired = desired(&infra, &valid, &Observed::default());
+    assert_eq!(desired.dns.unwrap().spec.network_config.proxy_ip.as_deref(), Some("fd00:100::4"));
+    assert_eq!(desired.proxy.unwrap().spec.network_config.server_ip.as_deref(), Some("fd00:100::4/64"));
+    let first = valid.problems.iter().find(|found| found.components == [Component::Dhcp]).unwrap();
+    assert_eq!(first.problem.path, "spec.networkConfig.cidr");
+    assert!(first.problem.message.contains("infraComponents.dhcp.ipv6.cidr"), "{}", first.problem);
 }

@@ -6,12 +6,13 @@ use std::net::IpAddr;
 use causeway_api::{DhcpComponent, DnsComponent, Infra, ProxyComponent};
 use causeway_translate::proxy::bare_address;
 use ipnet::IpNet;
-use kube::ResourceExt;
 
 use super::{Check, Network};
 use crate::vlan::infra::{
     Component,
-    addresses::{self, Chosen, Request},
+    addresses::{self, Request},
+    attachment,
+    observe::Observed,
 };
 
 impl Check {
@@ -30,15 +31,12 @@ impl Check {
             self.problem(&Component::ALL, "networkConfig.gateway", message);
             return None;
         };
-        let (namespace, name) = match spec.network_attachment_definition.split_once('/') {
-            Some((namespace, name)) => (Some(namespace.to_owned()), name),
-            None => (spec.network_attachment_namespace.clone(), spec.network_attachment_definition.as_str()),
-        };
+        let attachment = attachment(infra);
         Some(Network {
             cidr,
             gateway,
-            attachment: name.to_owned(),
-            attachment_namespace: namespace.or_else(|| infra.namespace()).unwrap_or_default(),
+            attachment: attachment.name,
+            attachment_namespace: attachment.namespace,
             resolvers: spec.dns_servers.clone(),
         })
     }
@@ -50,7 +48,7 @@ impl Check {
         dhcp: Option<&DhcpComponent>,
         dns: Option<&DnsComponent>,
         proxy: Option<&ProxyComponent>,
-        previous: &Chosen,
+        observed: &Observed,
     ) -> Request {
         let written_range = dhcp.and_then(|dhcp| self.range(network, dhcp));
         let mut used: Vec<(IpAddr, String)> = vec![(network.gateway, "networkConfig.gateway".to_owned())];
@@ -66,17 +64,26 @@ impl Check {
                 text.and_then(|text| self.address(network, component, field, text, written_range, &mut used));
         }
         let mut taken = Vec::new();
+        for (index, text) in dhcp.iter().flat_map(|dhcp| &dhcp.additional_server_ips).enumerate() {
+            let field = format!("infraComponents.dhcp.additionalServerIPs[{index}]");
+            taken.extend(self.address(network, Component::Dhcp, field, text, written_range, &mut used));
+        }
         for (index, text) in proxy.iter().flat_map(|proxy| &proxy.additional_server_ips).enumerate() {
             let field = format!("infraComponents.proxy.additionalServerIPs[{index}]");
             taken.extend(self.address(network, Component::Proxy, field, text, written_range, &mut used));
         }
+        let reserved = dhcp.map_or_else(Vec::new, |dhcp| self.reserved(dhcp, &used, observed));
         Request {
             network: network.cidr,
             gateway: network.gateway,
             written,
             taken,
+            claimed: observed.claimed.clone(),
+            reserved,
             written_range,
-            previous: previous.clone(),
+            others: observed.ranges.clone(),
+            previous: observed.previous.clone(),
+            is_range_in_use: observed.is_range_in_use,
         }
     }
 
@@ -112,6 +119,30 @@ impl Check {
         }
         used.push((address, field));
         Some(address)
+    }
+
+    /// The addresses of clients, none of which may be a server's; texts that are no addresses are the DHCP server's to tell.
+    fn reserved(
+        &mut self,
+        dhcp: &DhcpComponent,
+        used: &[(IpAddr, String)],
+        observed: &Observed,
+    ) -> Vec<IpAddr> {
+        let mut reserved = Vec::new();
+        for (index, written) in dhcp.reservations.iter().enumerate() {
+            let Ok(address) = written.ip.parse::<IpAddr>() else { continue };
+            let written =
+                used.iter().find(|(other, _)| *other == address).map(|(_, field)| format!("spec.{field}"));
+            let chosen = observed.previous.servers.contains(&Some(address));
+            let chosen = chosen.then(|| "the address of a server of this Infra".to_owned());
+            let Some(other) = written.or(chosen) else {
+                reserved.push(address);
+                continue;
+            };
+            let field = format!("infraComponents.dhcp.reservations[{index}].ip");
+            self.problem(&[Component::Dhcp], field, format!("{address} is also {other}: reserve another"));
+        }
+        reserved
     }
 
     fn range(&mut self, network: &Network, dhcp: &DhcpComponent) -> Option<(IpAddr, IpAddr)> {

@@ -47,6 +47,14 @@ fn each_problem_names_its_field_and_the_way_out() {
             "dns.serverIP",
             "also spec.infraComponents.dhcp.serverIP",
         ),
+        (
+            json!({
+                "dhcp": {"reservations": [{"mac": "02:00:00:00:00:01", "ip": "192.168.100.7"}]},
+                "dns": {"serverIP": "192.168.100.7", "baseDomain": "example.com"},
+            }),
+            "dhcp.reservations[0].ip",
+            "also spec.infraComponents.dns.serverIP: reserve another",
+        ),
         (json!({"proxy": {}}), "dns.baseDomain", "example.com"),
         (
             json!({"dns": {"baseDomain": "example.com", "extraEntries": [{"hostname": "a.example.com"}]}}),
@@ -105,6 +113,20 @@ fn a_bad_network_makes_every_enabled_component_invalid() {
     infra.spec.network_config.cidr = "192.168.100.0/24".into();
     infra.spec.network_config.gateway = "192.168.101.1".into();
     assert_eq!(problems(&infra)[0].0, "spec.networkConfig.gateway");
+}
+
+#[test]
+fn no_server_is_given_the_address_of_a_client_nor_a_client_that_of_a_server() {
+    let mut components = fixture::all();
+    components["dhcp"] = json!({"reservations": [{"mac": "02:00:00:00:00:01", "ip": "192.168.100.3"}]});
+    let infra = fixture::infra(&components);
+    let Requested::Enabled(dns) = validate(&infra, &Observed::default()).dns else { panic!("it is fine") };
+    assert_eq!(dns.address.to_string(), "192.168.100.4");
+    let previous = Chosen { servers: [None, "192.168.100.3".parse().ok(), None], range: None };
+    let valid = validate(&infra, &Observed { previous, ..Observed::default() });
+    assert_eq!(valid.problems[0].problem.path, "spec.infraComponents.dhcp.reservations[0].ip");
+    let Requested::Enabled(dns) = valid.dns else { panic!("{:?}", valid.problems) };
+    assert_eq!(dns.address.to_string(), "192.168.100.3", "what was chosen stays");
 }
 
 #[test]

@@ -1,51 +1,37 @@
-//! What a proxy may do: read its own object and write its status, by name, and read Services and EndpointSlices in the
-//! namespaces that it forwards to, and where those are not its own, what they grant. Nothing else, and nowhere else.
+//! What a proxy may do: read its own object and write its status, by name; read what it is supplied with; and read Services
+//! and EndpointSlices where it may use all of them: in its own namespace, and in those that grant all of theirs. Nothing
+//! else, and nowhere else: EndpointSlices can't be given by the name of their Service, so of a namespace that grants some
+//! Services only, the operator supplies those.
 
 use causeway_api::names;
 use k8s_openapi::{
-    api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject as Bound},
+    api::rbac::v1::{PolicyRule, Role, RoleBinding},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
 use super::Subject;
-use crate::grants::REFERENCE_GRANT;
+use crate::vlan::access::{OPENSHIFT_CLUSTER_ROLE, bind, rule};
 
-const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
-/// The least of OpenShift's constraints that let a pod choose its own non-root user; `restricted-v2` gives one of the
-/// namespace's range and refuses a fixed one.
-const OPENSHIFT_CLUSTER_ROLE: &str = "system:openshift:scc:nonroot-v2";
-
-/// The Role beside the proxy, and one in each other namespace that it forwards to.
+/// The Role beside the proxy, and one in each other namespace that it may read.
 pub(crate) fn roles(subject: &Subject<'_>) -> Vec<Role> {
     let own = names::GROUP;
     let mut rules = vec![
-        rule(own, &["proxyservers"], &["get", "list", "watch"], Some(&subject.name)),
-        rule(own, &["proxyservers/status"], &["patch"], Some(&subject.name)),
+        rule(own, &["proxyservers"], &["get", "list", "watch"], &[&subject.name]),
+        rule(own, &["proxyservers/status"], &["patch"], &[&subject.name]),
+        rule(own, &["supplies"], &["get", "list", "watch"], &[]),
     ];
     if subject.targets.contains(subject.namespace.as_str()) {
         rules.extend(reading());
     }
     let mut roles = vec![Role { metadata: subject.metadata(subject.account()), rules: Some(rules) }];
-    let mut there = reading();
-    if subject.settings.require_grants {
-        let (group, grants) = (REFERENCE_GRANT.group, REFERENCE_GRANT.plural);
-        there.push(rule(group, &[grants], &["get", "list", "watch"], None));
-    }
-    roles.extend(elsewhere(subject).map(|metadata| Role { metadata, rules: Some(there.clone()) }));
+    roles.extend(elsewhere(subject).map(|metadata| Role { metadata, rules: Some(reading()) }));
     roles
 }
 
 /// The binding of each Role, and where asked for the one to OpenShift's constraints.
 pub(crate) fn role_bindings(subject: &Subject<'_>) -> Vec<RoleBinding> {
-    let bind = |metadata: ObjectMeta, kind: &str, role: &str| RoleBinding {
-        metadata,
-        role_ref: RoleRef { api_group: RBAC_GROUP.to_owned(), kind: kind.to_owned(), name: role.to_owned() },
-        subjects: Some(vec![Bound {
-            kind: "ServiceAccount".to_owned(),
-            name: subject.account(),
-            namespace: Some(subject.namespace.clone()),
-            ..Bound::default()
-        }]),
+    let bind = |metadata: ObjectMeta, kind: &str, role: &str| {
+        bind(metadata, (kind, role), (&subject.namespace, &subject.account()))
     };
     let mut bindings = vec![bind(subject.metadata(subject.account()), "Role", &subject.account())];
     bindings.extend(elsewhere(subject).map(|metadata| bind(metadata, "Role", &remote_name(subject))));
@@ -56,7 +42,7 @@ pub(crate) fn role_bindings(subject: &Subject<'_>) -> Vec<RoleBinding> {
     bindings
 }
 
-/// The objects' metadata in every other namespace that the proxy forwards to.
+/// The objects' metadata in every other namespace that the proxy may read.
 fn elsewhere(subject: &Subject<'_>) -> impl Iterator<Item = ObjectMeta> {
     let others = subject.targets.iter().filter(|namespace| **namespace != subject.namespace);
     others.map(|namespace| ObjectMeta {
@@ -72,16 +58,5 @@ fn remote_name(subject: &Subject<'_>) -> String {
 
 fn reading() -> Vec<PolicyRule> {
     let read = ["get", "list", "watch"];
-    vec![rule("", &["services"], &read, None), rule("discovery.k8s.io", &["endpointslices"], &read, None)]
-}
-
-fn rule(group: &str, resources: &[&str], verbs: &[&str], name: Option<&str>) -> PolicyRule {
-    let list = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-    PolicyRule {
-        api_groups: Some(vec![group.to_owned()]),
-        resources: Some(list(resources)),
-        verbs: list(verbs),
-        resource_names: name.map(|name| vec![name.to_owned()]),
-        ..PolicyRule::default()
-    }
+    vec![rule("", &["services"], &read, &[]), rule("discovery.k8s.io", &["endpointslices"], &read, &[])]
 }

@@ -1,73 +1,100 @@
-//! The Deployment of one address: a static address cannot be shared, so each has one pod, replaced and never doubled.
-//! Nothing of a backend is in here, so that an edit of backends restarts nothing; nor the level of our own log, which a
-//! proxy reads from its object.
+//! The Deployment of one address. On an attachment the address is the pod's own and can't be had twice, so the pod is
+//! replaced; elsewhere the next one is ready before the last one goes. Nothing is in here that a running proxy can follow:
+//! backends, limits, the level of the log and the time to drain are read from the object.
 
 use std::collections::BTreeMap;
 
-use causeway_api::{Engine, LogLevel, names};
-use causeway_translate::proxy::{HEALTH_PORT, bare_address};
+use causeway_api::{Engine, names};
+use causeway_translate::proxy::{HEALTH_PORT, bare_address, with_prefix};
 use k8s_openapi::{
     api::{
-        apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy},
+        apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment},
         core::v1::{
-            Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EmptyDirVolumeSource, EnvVar,
-            EnvVarSource, HTTPGetAction, Lifecycle, LifecycleHandler, ObjectFieldSelector,
-            PodSecurityContext, PodSpec, PodTemplateSpec, Probe, ResourceRequirements, SeccompProfile,
-            SecurityContext, Sysctl, Volume, VolumeMount,
+            ConfigMapVolumeSource, Container, HTTPGetAction, Lifecycle, LifecycleHandler, PodSpec,
+            PodTemplateSpec, Volume,
         },
     },
     apimachinery::pkg::{
-        api::resource::Quantity,
         apis::meta::v1::{LabelSelector, ObjectMeta},
         util::intstr::IntOrString,
     },
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{Subject, deployment_name, with_prefix};
-use crate::framework::apply::digest;
+use super::{Subject, deployment_name, disruption};
+use crate::{
+    framework::apply::digest,
+    pod_template,
+    vlan::{
+        pod::{
+            self as parts, ACCEPTED_DIR, ACCEPTED_VOLUME, STATE_DIR, STATE_VOLUME, confined, made_with,
+            mount, resources, scraped, template_hash,
+        },
+        proxy::{places::Place, update::asked_hash},
+    },
+};
 
-const STATE_DIR: &str = "/var/lib/causeway";
-const STATE_VOLUME: &str = "state";
 const BOOTSTRAP_DIR: &str = "/etc/envoy";
 const BOOTSTRAP_VOLUME: &str = "bootstrap-config";
-/// Nobody's user on any usual image.
-const USER: i64 = 65532;
-/// What a proxy needs beyond its drain time to end.
-const SHUTDOWN_MARGIN_SECONDS: i64 = 10;
+/// Drain times up to which pods are the same. The last is the longest that a spec may ask for.
+const DRAIN_STEPS: [i64; 4] = [30, 120, 600, 3600];
+/// What a proxy needs to end beyond its drain.
+const ENDING_SECONDS: i64 = 10;
 
-/// The Deployment for the address at `index` of the spec.
+/// How long a pod may take to end. In steps, so that another drain time is seldom a reason for another pod, and no longer
+/// than that: who deletes a namespace waits for half of it, even if its pods end at once.
+pub(crate) fn termination_seconds(drain: i32) -> i64 {
+    let (drain, longest) = (i64::from(drain), DRAIN_STEPS[DRAIN_STEPS.len() - 1]);
+    DRAIN_STEPS.into_iter().find(|step| drain <= *step).unwrap_or(longest) + ENDING_SECONDS
+}
+
+/// The Deployment for one address of the spec.
 pub(crate) fn deployment(
     subject: &Subject<'_>,
-    index: usize,
-    address: &str,
+    place: Place<'_>,
     start: Option<&Value>,
+    account: Option<&str>,
 ) -> Deployment {
+    let Place { index, address } = place;
     let replica = (names::LABEL_REPLICA.to_owned(), (index + 1).to_string());
     let mut selector = subject.selector();
     selector.extend([replica.clone()]);
     let mut labels = subject.labels();
     labels.extend([replica, (names::LABEL_MANAGED_BY.to_owned(), names::MANAGED_BY.to_owned())]);
-    let annotations: BTreeMap<_, _> =
-        networks(subject, address).into_iter().chain(config_hash(start)).collect();
-    let metadata = ObjectMeta {
-        labels: Some(labels),
-        annotations: (!annotations.is_empty()).then_some(annotations),
-        ..ObjectMeta::default()
-    };
+    let annotations =
+        address.and_then(|address| networks(subject, address)).into_iter().chain(config_hash(start));
+    let annotations: BTreeMap<_, _> = annotations.chain(made_with(account)).chain(scraped()).collect();
+    let metadata =
+        ObjectMeta { labels: Some(labels), annotations: Some(annotations), ..ObjectMeta::default() };
+    let mut template = PodTemplateSpec { metadata: Some(metadata), spec: Some(pod(subject, address)) };
+    pod_template::complete(&mut template, &subject.settings.pod_template(subject.spec));
+    let mut metadata = subject.metadata(deployment_name(&subject.name, index));
+    let asked = asked_hash(subject.spec, subject.engine, address, account);
+    let asked = (names::ANNOTATION_ASKED_HASH.to_owned(), asked);
+    metadata.annotations = Some(template_hash(&template).into_iter().chain([asked]).collect());
     Deployment {
-        metadata: subject.metadata(deployment_name(&subject.name, index)),
+        metadata,
         spec: Some(DeploymentSpec {
             replicas: Some(1),
-            strategy: Some(DeploymentStrategy {
-                type_: Some("Recreate".to_owned()),
-                ..DeploymentStrategy::default()
-            }),
+            strategy: Some(strategy(subject)),
             selector: LabelSelector { match_labels: Some(selector), ..LabelSelector::default() },
-            template: PodTemplateSpec { metadata: Some(metadata), spec: Some(pod(subject, address)) },
+            template,
             ..DeploymentSpec::default()
         }),
         ..Deployment::default()
+    }
+}
+
+fn strategy(subject: &Subject<'_>) -> DeploymentStrategy {
+    if subject.spec.network_config.network_attachment_name.is_some() {
+        return DeploymentStrategy { type_: Some("Recreate".to_owned()), rolling_update: None };
+    }
+    DeploymentStrategy {
+        type_: Some("RollingUpdate".to_owned()),
+        rolling_update: Some(RollingUpdateDeployment {
+            max_surge: Some(IntOrString::Int(1)),
+            max_unavailable: Some(IntOrString::Int(0)),
+        }),
     }
 }
 
@@ -76,31 +103,22 @@ fn networks(subject: &Subject<'_>, address: &str) -> Option<(String, String)> {
     let network = &subject.spec.network_config;
     let name = network.network_attachment_name.as_ref()?;
     let namespace = network.network_attachment_namespace.as_ref().unwrap_or(&subject.namespace);
-    // The order of members is fixed: the same wish is the same text, and no reason for another pod.
-    let text = format!(
-        r#"[{{"name":{},"namespace":{},"ips":[{}]}}]"#,
-        json!(name),
-        json!(namespace),
-        json!(with_prefix(address))
-    );
-    Some((names::ANNOTATION_NETWORKS.to_owned(), text))
+    let address = with_prefix(network, address).unwrap_or_else(|| address.to_owned());
+    Some(parts::networks(name, namespace, &address))
 }
 
 fn config_hash(start: Option<&Value>) -> Option<(String, String)> {
     Some((names::ANNOTATION_CONFIG_HASH.to_owned(), digest(start?.as_object()?)))
 }
 
-fn pod(subject: &Subject<'_>, address: &str) -> PodSpec {
+fn pod(subject: &Subject<'_>, address: Option<&str>) -> PodSpec {
     let spec = subject.spec;
     let image = spec.manager_image.as_ref().unwrap_or(&subject.settings.manager_image);
-    let mut volumes = vec![Volume {
-        name: STATE_VOLUME.to_owned(),
-        empty_dir: Some(EmptyDirVolumeSource {
-            size_limit: Some(Quantity("64Mi".to_owned())),
-            ..EmptyDirVolumeSource::default()
-        }),
-        ..Volume::default()
-    }];
+    let mut volumes = vec![
+        parts::scratch(STATE_VOLUME),
+        // There is none before the first spec was accepted.
+        parts::optional_config(ACCEPTED_VOLUME, names::accepted_config_map(&subject.name)),
+    ];
     let containers = match subject.engine {
         Engine::Native => vec![causeway(subject, "proxy", image, address)],
         Engine::Envoy => {
@@ -118,24 +136,9 @@ fn pod(subject: &Subject<'_>, address: &str) -> PodSpec {
     PodSpec {
         service_account_name: Some(subject.account()),
         enable_service_links: Some(false),
-        termination_grace_period_seconds: Some(i64::from(spec.drain_seconds) + SHUTDOWN_MARGIN_SECONDS),
-        security_context: Some(PodSecurityContext {
-            run_as_non_root: Some(true),
-            run_as_user: Some(USER),
-            run_as_group: Some(USER),
-            fs_group: Some(USER),
-            seccomp_profile: Some(SeccompProfile {
-                type_: "RuntimeDefault".to_owned(),
-                ..SeccompProfile::default()
-            }),
-            // A process that is not root has no use of the capability alone: it is not ambient. The sysctl is of the
-            // pod's own network namespace, and one of those that every cluster takes as safe.
-            sysctls: Some(vec![Sysctl {
-                name: "net.ipv4.ip_unprivileged_port_start".to_owned(),
-                value: "0".to_owned(),
-            }]),
-            ..PodSecurityContext::default()
-        }),
+        topology_spread_constraints: Some(disruption::spread(subject)),
+        termination_grace_period_seconds: Some(termination_seconds(spec.drain_seconds)),
+        security_context: Some(parts::unprivileged()),
         volumes: Some(volumes),
         containers,
         ..PodSpec::default()
@@ -143,9 +146,8 @@ fn pod(subject: &Subject<'_>, address: &str) -> PodSpec {
 }
 
 /// This program: the native engine, or the server that Envoy asks.
-fn causeway(subject: &Subject<'_>, name: &str, image: &str, address: &str) -> Container {
+fn causeway(subject: &Subject<'_>, name: &str, image: &str, address: Option<&str>) -> Container {
     let spec = subject.spec;
-    let address = bare_address(address).map_or_else(|| address.to_owned(), |address| address.to_string());
     let (cpu, memory, limit) = match subject.engine {
         Engine::Native => ("20m", "32Mi", "512Mi"),
         Engine::Envoy => ("10m", "32Mi", "128Mi"),
@@ -154,8 +156,11 @@ fn causeway(subject: &Subject<'_>, name: &str, image: &str, address: &str) -> Co
     let mut flag = |flag: &str, value: &str| args.extend([format!("--{flag}"), value.to_owned()]);
     flag("namespace", &subject.namespace);
     flag("proxy-name", &subject.name);
-    flag("server-ip", &address);
+    if let Some(text) = address {
+        flag("server-ip", &bare_address(text).map_or_else(|| text.to_owned(), |address| address.to_string()));
+    }
     flag("state-dir", STATE_DIR);
+    flag("accepted", &format!("{ACCEPTED_DIR}/{}", names::ACCEPTED_FILE));
     flag("admin-port", &spec.admin_port.to_string());
     if !subject.settings.require_grants {
         flag("require-grants", "false");
@@ -165,50 +170,27 @@ fn causeway(subject: &Subject<'_>, name: &str, image: &str, address: &str) -> Co
         flag("xds-port", &spec.xds_port.to_string());
         flag("socket-dir", ".");
     }
-    let env = |name: &str, path: &str| EnvVar {
-        name: name.to_owned(),
-        value_from: Some(EnvVarSource {
-            field_ref: Some(ObjectFieldSelector { field_path: path.to_owned(), ..Default::default() }),
-            ..EnvVarSource::default()
-        }),
-        ..EnvVar::default()
-    };
     Container {
         name: name.to_owned(),
         image: Some(image.to_owned()),
         args: Some(args),
         working_dir: Some(STATE_DIR.to_owned()),
-        env: Some(vec![
-            env("POD_NAME", "metadata.name"),
-            env("POD_NAMESPACE", "metadata.namespace"),
-            env("POD_IP", "status.podIP"),
-        ]),
-        ports: Some(vec![ContainerPort {
-            name: Some("health".to_owned()),
-            container_port: i32::from(HEALTH_PORT),
-            ..ContainerPort::default()
-        }]),
-        startup_probe: Some(probe("/healthz", 1, 60)),
-        readiness_probe: Some(probe("/ready", 2, 2)),
-        liveness_probe: Some(probe("/healthz", 10, 3)),
+        env: Some(parts::environment()),
+        ports: Some(vec![parts::health_port()]),
         resources: Some(resources(cpu, memory, limit)),
         security_context: Some(confined()),
-        volume_mounts: Some(vec![mount(STATE_VOLUME, STATE_DIR, false)]),
-        ..Container::default()
+        volume_mounts: Some(vec![
+            mount(STATE_VOLUME, STATE_DIR, false),
+            mount(ACCEPTED_VOLUME, ACCEPTED_DIR, true),
+        ]),
+        ..parts::probed()
     }
 }
 
 /// Envoy, started past its image's entry point, which wants to be root.
 fn envoy(subject: &Subject<'_>) -> Container {
     let spec = subject.spec;
-    let level = match spec.log_level {
-        LogLevel::Trace => "trace",
-        LogLevel::Debug => "debug",
-        LogLevel::Info => "info",
-        LogLevel::Warning => "warning",
-        LogLevel::Error => "error",
-        LogLevel::Critical => "critical",
-    };
+    // Envoy is told how long to drain when it starts, and never again.
     let drain = spec.drain_seconds.to_string();
     let config = format!("{BOOTSTRAP_DIR}/bootstrap.json");
     Container {
@@ -217,9 +199,7 @@ fn envoy(subject: &Subject<'_>) -> Container {
         command: Some(vec!["/usr/local/bin/envoy".to_owned()]),
         // Nobody starts a second Envoy in this container, and those of other pods may share this machine's names.
         args: Some(
-            ["-c", &config, "-l", level, "--drain-time-s", &drain, "--disable-hot-restart"]
-                .map(str::to_owned)
-                .to_vec(),
+            ["-c", &config, "--drain-time-s", &drain, "--disable-hot-restart"].map(str::to_owned).to_vec(),
         ),
         working_dir: Some(STATE_DIR.to_owned()),
         resources: Some(resources("100m", "128Mi", "512Mi")),
@@ -241,49 +221,5 @@ fn envoy(subject: &Subject<'_>) -> Container {
             mount(STATE_VOLUME, STATE_DIR, false),
         ]),
         ..Container::default()
-    }
-}
-
-fn probe(path: &str, period: i32, failures: i32) -> Probe {
-    Probe {
-        http_get: Some(HTTPGetAction {
-            path: Some(path.to_owned()),
-            port: IntOrString::String("health".to_owned()),
-            ..HTTPGetAction::default()
-        }),
-        period_seconds: Some(period),
-        failure_threshold: Some(failures),
-        timeout_seconds: Some(2),
-        ..Probe::default()
-    }
-}
-
-fn resources(cpu: &str, memory: &str, limit: &str) -> ResourceRequirements {
-    let quantity = |name: &str, value: &str| (name.to_owned(), Quantity(value.to_owned()));
-    ResourceRequirements {
-        requests: Some(BTreeMap::from([quantity("cpu", cpu), quantity("memory", memory)])),
-        limits: Some(BTreeMap::from([quantity("memory", limit)])),
-        ..ResourceRequirements::default()
-    }
-}
-
-fn confined() -> SecurityContext {
-    SecurityContext {
-        allow_privilege_escalation: Some(false),
-        read_only_root_filesystem: Some(true),
-        capabilities: Some(Capabilities {
-            drop: Some(vec!["ALL".to_owned()]),
-            add: Some(vec!["NET_BIND_SERVICE".to_owned()]),
-        }),
-        ..SecurityContext::default()
-    }
-}
-
-fn mount(volume: &str, path: &str, read_only: bool) -> VolumeMount {
-    VolumeMount {
-        name: volume.to_owned(),
-        mount_path: path.to_owned(),
-        read_only: read_only.then_some(true),
-        ..VolumeMount::default()
     }
 }

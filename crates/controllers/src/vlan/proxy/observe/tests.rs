@@ -2,6 +2,7 @@ use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::framework::kinds::POD;
 use crate::vlan::proxy::fixture;
 
 fn object(value: &Value) -> DynamicObject {
@@ -12,7 +13,7 @@ fn pod(name: &str, owner: &str, status: &Value) -> DynamicObject {
     object(&json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": { "name": name, "namespace": "clusters", "labels": {
-            "app": "proxy-server", "causeway.dev/owner-name": owner, "causeway.dev/replica": "2",
+            "app": "proxy-server", "causeway.dev/owner-name": owner, "causeway.dev/owner-kind": "ProxyServer", "causeway.dev/replica": "2",
         } },
         "status": status,
     }))
@@ -43,6 +44,8 @@ fn sees_its_own_pods_and_their_reports_only() {
             name: "lab-2-x".into(),
             index: 1,
             is_leaving: false,
+            node: None,
+            starts_since: None,
             trouble: Some("container proxy is in CrashLoopBackOff: back-off".into()),
         }]
     );
@@ -51,18 +54,22 @@ fn sees_its_own_pods_and_their_reports_only() {
 }
 
 #[test]
-fn a_deployment_counts_when_its_latest_change_is_out() {
-    let deployment = |observed: i64, updated: i32, available: i32| -> Deployment {
-        serde_json::from_value(json!({
+fn a_deployment_carries_traffic_with_any_pod_and_is_out_with_the_latest() {
+    let state = |observed: i64, counts: [i32; 3]| {
+        let deployment = json!({
             "metadata": { "generation": 2 },
             "status": {
-                "observedGeneration": observed, "updatedReplicas": updated, "availableReplicas": available,
+                "observedGeneration": observed,
+                "replicas": counts[0], "updatedReplicas": counts[1], "availableReplicas": counts[2],
             },
-        }))
-        .unwrap()
+        });
+        let state = deployment_state(&serde_json::from_value(deployment).unwrap(), 0);
+        (state.is_available, state.is_rolling)
     };
-    assert!(is_available(&deployment(2, 1, 1)));
-    assert!(!is_available(&deployment(1, 1, 1)));
-    assert!(!is_available(&deployment(2, 0, 1)));
-    assert!(!is_available(&deployment(2, 1, 0)));
+    assert_eq!(state(2, [1, 1, 1]), (true, false));
+    assert_eq!(state(1, [1, 1, 1]), (true, true), "its latest change was not seen yet");
+    assert_eq!(state(2, [2, 1, 1]), (true, true), "the old pod is ready, the new one is not");
+    assert_eq!(state(2, [1, 0, 1]), (true, true));
+    assert_eq!(state(2, [1, 1, 0]), (false, true));
+    assert_eq!(state(2, [0, 0, 0]), (false, true));
 }

@@ -6,11 +6,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::framework::events::Severity;
 use crate::grants::Grants;
-use crate::vlan::proxy::{
-    Settings,
-    desired::desired,
-    fixture,
-    observe::{DeploymentState, PodState},
+use crate::vlan::{
+    fleet::{DeploymentState, PodState},
+    proxy::{Settings, desired::desired, fixture},
 };
 
 fn at(second: i64) -> Time {
@@ -19,11 +17,8 @@ fn at(second: i64) -> Time {
 
 fn report(fields: &Value) -> ReplicaStatus {
     let mut report = json!({
-        "name": "lab-x", "observedGeneration": 2, "serving": true, "attached": true,
-        "backends": [
-            { "name": "api", "readyEndpoints": 2, "connections": 3 },
-            { "name": "web", "readyEndpoints": 1, "connections": 0 },
-        ],
+        "name": "lab-x", "observedGeneration": 2, "runningGeneration": 2, "serving": true, "attached": true,
+        "listening": ["192.168.100.4:443"], "readyBackends": 2,
     });
     for (key, value) in fields.as_object().into_iter().flatten() {
         report[key] = value.clone();
@@ -33,22 +28,32 @@ fn report(fields: &Value) -> ReplicaStatus {
 
 fn running(reports: Vec<ReplicaStatus>) -> Observed {
     Observed {
-        deployments: vec![DeploymentState { is_available: true, index: 0 }],
+        deployments: vec![DeploymentState {
+            name: "lab".into(),
+            is_available: true,
+            ..DeploymentState::default()
+        }],
         pods: vec![PodState { name: "lab-x".into(), ..PodState::default() }],
         reports,
         service_ip: Some("127.8.0.1".into()),
+        ..Observed::default()
     }
 }
 
 fn judge(previous: &ProxyServerStatus, observed: &Observed, problems: &[Problem]) -> ProxyServerStatus {
     let proxy = fixture::proxy(&json!({}));
-    let desired = desired(&proxy, &Settings::default(), None);
+    let desired = desired(&proxy, &Settings::default(), None, None, &Observed::default());
     let input = Input {
         proxy: &proxy,
         problems,
         desired: problems.is_empty().then_some(&desired),
         failures: Vec::new(),
         refusals: Vec::new(),
+        held: &[],
+        withheld: &[],
+        waiting: None,
+        image_troubles: &[],
+        accepted: None,
         observed,
     };
     next(previous, &input, &at(10))
@@ -105,9 +110,10 @@ fn each_thing_that_keeps_traffic_from_passing_has_its_reason() {
         (json!({ "serving": false }), "Progressing", "does not carry traffic"),
         (json!({ "trouble": "192.168.100.4:443 is taken" }), "NotReady", "is taken"),
         (json!({ "refused": "duplicate matcher" }), "ConfigurationRejected", "duplicate matcher"),
-        (json!({ "attached": false }), "AttachmentFailed", "192.168.100.4/25"),
+        (json!({ "attached": false, "listening": [] }), "AttachmentFailed", "192.168.100.4/25"),
+        (json!({ "listening": ["192.168.100.9:443"] }), "Progressing", "does not listen on 192.168.100.4/25"),
         (
-            json!({ "backends": [
+            json!({ "readyBackends": 0, "backends": [
                 { "name": "api", "readyEndpoints": 0, "message": "there is no Service clusters/api" },
                 { "name": "web", "readyEndpoints": 0 },
             ] }),
@@ -122,6 +128,13 @@ fn each_thing_that_keeps_traffic_from_passing_has_its_reason() {
     }
     let refused = fresh(&running(vec![report(&json!({ "refused": "duplicate matcher" }))]));
     says(&refused, "ConfigurationValid", "False", "ConfigurationRejected");
+    // What a process refused says nothing of the spec that followed, nor of a process that has ended.
+    let mended = fresh(&running(vec![report(&json!({ "refused": "duplicate", "observedGeneration": 1 }))]));
+    says(&mended, "Ready", "False", "Progressing");
+    says(&mended, "ConfigurationValid", "Unknown", "Progressing");
+    let mut ended = running(vec![report(&json!({ "refused": "duplicate" }))]);
+    ended.pods[0].trouble = Some("container proxy is in CrashLoopBackOff".into());
+    says(&fresh(&ended), "Ready", "False", "PodsFailing");
     let mut observed = running(vec![report(&json!({}))]);
     observed.deployments[0].is_available = false;
     says(&fresh(&observed), "Ready", "False", "PodsStarting");
@@ -129,8 +142,7 @@ fn each_thing_that_keeps_traffic_from_passing_has_its_reason() {
 
 #[test]
 fn one_backend_without_endpoints_harms_no_other() {
-    let fields = json!({ "backends": [
-        { "name": "api", "readyEndpoints": 2, "connections": 3 },
+    let fields = json!({ "readyBackends": 1, "backends": [
         { "name": "web", "readyEndpoints": 0, "message": "there is no Service tools/web" },
     ] });
     let status = fresh(&running(vec![report(&fields)]));
@@ -145,19 +157,23 @@ fn a_backend_that_is_not_granted_is_told_and_harms_no_other() {
     let proxy = fixture::proxy(&json!({}));
     let judge = |grants: &Grants, fields: &Value| {
         let observed = running(vec![report(fields)]);
-        let desired = desired(&proxy, &Settings::default(), Some(grants));
+        let desired = desired(&proxy, &Settings::default(), Some(grants), None, &Observed::default());
         let input = Input {
             proxy: &proxy,
             problems: &[],
             desired: Some(&desired),
             failures: Vec::new(),
-            refusals: references::refusals(&proxy, Some(grants)),
+            refusals: references::refusals(&proxy, Some(grants), |_| false),
+            held: &[],
+            withheld: &[],
+            waiting: None,
+            image_troubles: &[],
+            accepted: None,
             observed: &observed,
         };
         next(&ProxyServerStatus::default(), &input, &at(10))
     };
-    let fields = json!({ "backends": [
-        { "name": "api", "readyEndpoints": 2, "connections": 3 },
+    let fields = json!({ "readyBackends": 1, "backends": [
         { "name": "web", "readyEndpoints": 0, "message": "namespace tools does not let" },
     ] });
     let status = judge(&Grants::default(), &fields);
@@ -168,20 +184,113 @@ fn a_backend_that_is_not_granted_is_told_and_harms_no_other() {
     }
     says(&status, "Ready", "True", "Ready");
     assert_eq!(condition(&status, "Ready").message, "1 proxy serving 1 of 2 backends");
-    let granted = judge(&fixture::grants("web"), &json!({}));
+    let granted = judge(&fixture::grants(Some("web")), &json!({}));
     says(&granted, "BackendsResolved", "True", "Resolved");
 }
 
 #[test]
-fn connections_add_up_and_the_fewest_endpoints_count() {
-    let one = report(&json!({}));
-    let two = report(&json!({ "name": "lab-y", "backends": [
-        { "name": "api", "readyEndpoints": 1, "connections": 4, "message": "one is new" },
+fn the_fewest_endpoints_count_and_what_is_not_ready_comes_first() {
+    let one =
+        report(&json!({ "backends": [{ "name": "api", "readyEndpoints": 1, "message": "one is new" }] }));
+    let two = report(&json!({ "name": "lab-y", "readyBackends": 1, "backends": [
+        { "name": "web", "readyEndpoints": 0, "message": "its endpoint fails the health check" },
+        { "name": "api", "readyEndpoints": 2, "message": "two are new" },
     ] }));
-    let merged = backends(&fixture::proxy(&json!({})), &[one, two]);
-    assert_eq!((merged[0].ready_endpoints, merged[0].connections), (1, Some(7)));
-    assert_eq!(merged[0].message.as_deref(), Some("one is new"));
-    assert_eq!((merged[1].ready_endpoints, merged[1].connections), (1, Some(0)));
+    let seen = Seen::by(&fixture::proxy(&json!({})), &[&one, &two]);
+    assert_eq!(seen.ready, Some(1));
+    let told: Vec<_> = seen.told.iter().map(|b| (b.name.as_str(), b.ready_endpoints)).collect();
+    assert_eq!(told, [("web", 0), ("api", 1)]);
+    assert_eq!(seen.told[1].message.as_deref(), Some("one is new"));
+}
+
+#[test]
+fn a_status_stays_small_whatever_the_number_of_backends() {
+    let backends: Vec<_> =
+        (0..512).map(|i| fixture::backend(&format!("b{i}"), &format!("b{i}.example.com"), "tools")).collect();
+    let proxy = fixture::proxy(&json!({ "backends": backends }));
+    // As proxies do, each tells of some only.
+    let told: Vec<_> = (0..16)
+        .map(|i| json!({ "name": format!("b{i}"), "readyEndpoints": 0, "message": "there is no Service".repeat(10) }))
+        .collect();
+    let report = report(&json!({ "readyBackends": 0, "backends": told }));
+    let observed = running(vec![report]);
+    let desired = desired(&proxy, &Settings::default(), None, None, &Observed::default());
+    let input = Input {
+        proxy: &proxy,
+        problems: &[],
+        desired: Some(&desired),
+        failures: Vec::new(),
+        refusals: Vec::new(),
+        held: &[],
+        withheld: &[],
+        waiting: None,
+        image_troubles: &[],
+        accepted: None,
+        observed: &observed,
+    };
+    let status = next(&ProxyServerStatus::default(), &input, &at(10));
+    let message = &condition(&status, "BackendsResolved").message;
+    assert!(message.starts_with("512 of 512 backends, among them b0: there is no Service"), "{message}");
+    assert_eq!((status.backend_count, status.ready_backends), (Some(512), Some(0)));
+    let size = serde_json::to_string(&status).unwrap().len();
+    assert!(size < 32 << 10, "{size} bytes");
+}
+
+#[test]
+fn pods_that_are_about_to_take_an_edit_are_no_news() {
+    let before = fresh(&running(vec![report(&json!({}))]));
+    let settles = |previous: &ProxyServerStatus, observed: &Observed| {
+        let proxy = fixture::proxy(&json!({}));
+        let input = Input {
+            proxy: &proxy,
+            problems: &[],
+            desired: None,
+            failures: Vec::new(),
+            refusals: Vec::new(),
+            held: &[],
+            withheld: &[],
+            waiting: None,
+            image_troubles: &[],
+            accepted: None,
+            observed,
+        };
+        is_settling(previous, &input)
+    };
+    let behind = running(vec![report(&json!({ "observedGeneration": 1 }))]);
+    assert!(settles(&before, &behind));
+    assert!(!settles(&ProxyServerStatus::default(), &behind), "it was not ready before");
+    assert!(!settles(&before, &running(vec![report(&json!({}))])), "all have taken it");
+    for fields in [
+        json!({ "observedGeneration": 1, "serving": false }),
+        json!({ "observedGeneration": 1, "trouble": "the port is taken" }),
+        json!({ "observedGeneration": 1, "listening": ["192.168.100.9:443"] }),
+    ] {
+        assert!(!settles(&before, &running(vec![report(&fields)])), "{fields}");
+    }
+    let mut gone = behind.clone();
+    gone.deployments[0].is_available = false;
+    assert!(!settles(&before, &gone), "its pod is not ready");
+}
+
+#[test]
+fn the_pod_that_serves_counts_while_another_takes_its_place() {
+    let mut observed = running(vec![
+        report(&json!({ "name": "lab-a", "serving": false, "readyBackends": 0, "listening": [] })),
+        report(&json!({})),
+        report(&json!({ "name": "lab-z", "serving": false, "readyBackends": 0, "listening": [] })),
+    ]);
+    for name in ["lab-a", "lab-z", "lab-zz"] {
+        observed.pods.push(PodState { name: name.into(), ..PodState::default() });
+    }
+    observed.deployments[0].is_rolling = true;
+    observed.pods[1].trouble = Some("container proxy is in ImagePullBackOff".into());
+    let status = fresh(&observed);
+    says(&status, "Ready", "True", "Ready");
+    assert_eq!(
+        condition(&status, "Ready").message,
+        "1 proxy serving 2 backends; pod lab-a: container proxy is in ImagePullBackOff"
+    );
+    says(&status, "BackendsResolved", "True", "Resolved");
 }
 
 #[test]
@@ -221,7 +330,7 @@ fn the_proxies_own_reports_are_not_ours_to_write() {
 #[test]
 fn a_failure_elsewhere_concerns_the_backends_and_not_the_proxy() {
     let proxy = fixture::proxy(&json!({}));
-    let desired = desired(&proxy, &Settings::default(), None);
+    let desired = desired(&proxy, &Settings::default(), None, None, &Observed::default());
     let failure = |name: &str| Error::Apply {
         kind: "Role",
         name: name.into(),
@@ -239,10 +348,66 @@ fn a_failure_elsewhere_concerns_the_backends_and_not_the_proxy() {
             desired: Some(&desired),
             failures: vec![&error],
             refusals: Vec::new(),
+            held: &[],
+            withheld: &[],
+            waiting: None,
+            image_troubles: &[],
+            accepted: None,
             observed: &observed,
         };
         let status = next(&ProxyServerStatus::default(), &input, &at(10));
         says(&status, "Ready", ready.0, ready.1);
         says(&status, "BackendsResolved", resolved.0, resolved.1);
     }
+}
+
+/// The status for this object, whose only pod reports this, with these refusals.
+fn told(proxy: &ProxyServer, fields: &Value, refusals: &[&str]) -> ProxyServerStatus {
+    let observed = running(vec![report(fields)]);
+    let desired = desired(proxy, &Settings::default(), None, None, &Observed::default());
+    let input = Input {
+        proxy,
+        problems: &[],
+        desired: Some(&desired),
+        failures: Vec::new(),
+        refusals: refusals.iter().map(|text| (*text).to_owned()).collect(),
+        held: &[],
+        withheld: &[],
+        waiting: None,
+        image_troubles: &[],
+        accepted: None,
+        observed: &observed,
+    };
+    next(&ProxyServerStatus::default(), &input, &at(10))
+}
+
+#[test]
+fn all_kinds_of_trouble_are_told_and_each_once() {
+    let fields = json!({ "readyBackends": 0, "backends": [
+        { "name": "api", "readyEndpoints": 0, "message": "there is no Service clusters/api" },
+        { "name": "web", "readyEndpoints": 0, "message": "not granted" },
+    ] });
+    let refusal = "other, web: namespace tools does not let";
+    let status = told(&fixture::proxy(&json!({})), &fields, &[refusal]);
+    says(&status, "BackendsResolved", "False", "RefNotPermitted");
+    assert_eq!(
+        condition(&status, "BackendsResolved").message,
+        format!("{refusal}; api: there is no Service clusters/api")
+    );
+}
+
+#[test]
+fn a_proxy_may_live_of_routes_alone() {
+    let mut proxy = fixture::proxy(&json!({ "backends": [] }));
+    let fields = json!({ "readyBackends": 0, "routes": 3, "readyRoutes": 2 });
+    let nothing = told(&proxy, &fields, &[]);
+    says(&nothing, "Ready", "False", "NoReadyEndpoints");
+    assert!(condition(&nothing, "Ready").message.contains("attach a TLSRoute"), "{nothing:?}");
+
+    let supply = Some(causeway_api::SupplyStatus { routes: 3, ..causeway_api::SupplyStatus::default() });
+    proxy.status = Some(ProxyServerStatus { supply, ..ProxyServerStatus::default() });
+    let status = told(&proxy, &fields, &[]);
+    says(&status, "Ready", "True", "Ready");
+    assert_eq!(condition(&status, "Ready").message, "1 proxy serving 2 of 3 routes");
+    says(&status, "BackendsResolved", "False", "NoReadyEndpoints");
 }

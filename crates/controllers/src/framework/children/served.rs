@@ -1,0 +1,155 @@
+//! Kinds that somebody else defines: which of their versions a cluster serves, if any, and a watch of that one. A kind that
+//! nobody has defined has no objects, and is asked for again and again, ever more seldom. One whose version goes while it is
+//! watched keeps its objects until it is known in which version they are served now.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use causeway_base::{
+    Backoff,
+    backoff::{Retries, Steady},
+    lock::lock,
+};
+use futures::{Stream, StreamExt, future, stream};
+use kube::{
+    Client,
+    api::{ApiResource, DynamicObject},
+    runtime::{WatchStreamExt, utils, watcher},
+};
+
+use super::{ChildKind, dynamic_api};
+
+/// Between two questions whether a kind is defined by now.
+const ABSENT: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
+/// Between attempts of a watch that fails.
+const FAILED: Backoff = Backoff::new(Duration::from_millis(800), Duration::from_secs(5));
+
+type Event = watcher::Result<watcher::Event<DynamicObject>>;
+
+/// The version of a kind that has been listed.
+#[derive(Clone, Default)]
+pub(super) struct Served(Arc<Mutex<Option<ApiResource>>>);
+
+impl Served {
+    pub(super) fn get(&self) -> Option<ApiResource> {
+        lock(&self.0).clone()
+    }
+
+    pub(super) fn set(&self, resource: Option<ApiResource>) {
+        *lock(&self.0) = resource;
+    }
+}
+
+/// The events of a kind in the best version that is served, in one namespace or, for an empty name, all.
+pub(super) fn follow(
+    client: Client,
+    namespace: String,
+    kind: ChildKind,
+    config: watcher::Config,
+    served: Served,
+) -> impl Stream<Item = Event> + Send + 'static {
+    // A round is a watch until its kind is gone, or the word that there is none. The first begins at once.
+    let rounds = stream::unfold(None::<Retries>, move |last| {
+        let (client, namespace, config, served) =
+            (client.clone(), namespace.clone(), config.clone(), served.clone());
+        async move {
+            let mut retries = ABSENT.retries();
+            if let Some(last) = last {
+                retries = last;
+                tokio::time::sleep(retries.next_delay()).await;
+            }
+            let events = match find(&client, kind).await {
+                Ok(Some(resource)) => {
+                    let watched = watch(client, &namespace, resource, config, served.clone());
+                    let gone = stream::once(async move { nothing(&served) }).flatten();
+                    // Of a kind with one version only, its list is the word that there is none.
+                    if kind.older.is_empty() { watched.chain(gone).boxed() } else { watched.boxed() }
+                }
+                Ok(None) => nothing(&served).boxed(),
+                Err(error) => stream::iter([Err(watcher::Error::InitialListFailed(error))]).boxed(),
+            };
+            Some((events, Some(retries)))
+        }
+    });
+    rounds.flatten()
+}
+
+/// A watch that ends when the kind is not defined any more in this version.
+fn watch(
+    client: Client,
+    namespace: &str,
+    resource: ApiResource,
+    config: watcher::Config,
+    served: Served,
+) -> impl Stream<Item = Event> + Send + 'static {
+    watcher(dynamic_api(client, namespace, &resource), config)
+        .backoff(pace())
+        .take_while(|event| future::ready(!event.as_ref().is_err_and(is_undefined)))
+        .inspect(move |event| {
+            if matches!(event, Ok(watcher::Event::InitDone)) {
+                served.set(Some(resource.clone()));
+            }
+        })
+}
+
+/// What a kind without objects says.
+fn nothing(served: &Served) -> impl Stream<Item = Event> + Send + use<> {
+    served.set(None);
+    stream::iter([Ok(watcher::Event::Init), Ok(watcher::Event::InitDone)])
+}
+
+/// Whether a watch fails because nobody has defined its kind; also one that is resumed, which would ask for the same version
+/// for ever.
+pub(crate) fn is_undefined(error: &watcher::Error) -> bool {
+    use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
+    let (InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error)) = error else {
+        return false;
+    };
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
+/// The best version of the kind that is served. Of a kind with one version only, its list tells.
+async fn find(client: &Client, kind: ChildKind) -> Result<Option<ApiResource>, kube::Error> {
+    if kind.older.is_empty() {
+        return Ok(Some(kind.resource()));
+    }
+    for version in std::iter::once(&kind.version).chain(kind.older) {
+        let resource = kind.resource_in(version);
+        match client.list_api_group_resources(&resource.api_version).await {
+            Ok(found) if found.resources.iter().any(|found| found.name == kind.plural) => {
+                return Ok(Some(resource));
+            }
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// The pace of a watch that fails: an API server that is back, and a kind that is there at last, is seen within seconds.
+pub(crate) fn pace() -> impl utils::Backoff {
+    Pace(Steady::new(FAILED))
+}
+
+/// A watch says that it begins before it has reached anybody, so its beginning alone is no success.
+struct Pace(Steady);
+
+impl Iterator for Pace {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(self.0.next_delay())
+    }
+}
+
+impl utils::Backoff for Pace {
+    fn reset(&mut self) {
+        self.0.settle();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! One client's connection: requests one after the other, each answered before the next is looked at.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use super::buffer::{Inbox, send};
+use super::decision::{self, Client, Decision, Seen};
+use super::exchange::{self, After};
+use super::fault::Fault;
+use super::h1::HEAD;
+use super::h1::scan::Scan;
+use super::record::RequestRecord;
+use super::waiting::Registered;
+use super::wire::Wire;
+use crate::clock;
+use crate::close_reason::CloseReason;
+use crate::table::{CurrentTable, Within};
+use crate::tcp::Downstream;
+use crate::worker::{Stop, Worker};
+
+/// Milliseconds that a connection may wait for its next request.
+const IDLE: u64 = 60_000;
+/// How long, and for how many bytes, a client that was refused is still listened to, so that it gets to read why.
+const LINGER: Duration = Duration::from_millis(1500);
+const LINGER_BYTES: usize = 1 << 20;
+
+/// A client's connection that carries requests.
+pub(crate) struct Connection {
+    pub(crate) stream: Downstream,
+    pub(crate) client: Client,
+    pub(crate) within: Within,
+    pub(crate) table: CurrentTable,
+    pub(crate) stop: Stop,
+    pub(crate) worker: Rc<Worker>,
+}
+
+/// What came instead of a request.
+enum Missing {
+    Closed(CloseReason),
+    Faulty(Fault),
+}
+
+impl Connection {
+    /// Serves until the connection ends; `bytes` were read already.
+    pub(crate) async fn serve(self, bytes: Vec<u8>) -> CloseReason {
+        let mut inbox = Inbox::new(bytes);
+        let wait = self.worker.waiting.insert();
+        wait.set(clock::woken() + self.handshake_millis());
+        let reason = loop {
+            let length = match self.next(&mut inbox, &wait).await {
+                Ok(length) => length,
+                Err(Missing::Closed(reason)) => break reason,
+                Err(Missing::Faulty(fault)) => {
+                    self.refuse(fault, &mut inbox).await;
+                    break CloseReason::InvalidRequest;
+                }
+            };
+            wait.clear();
+            // Boxed, so that an idle connection does not carry the room that a request takes.
+            let after = Box::pin(self.request(&mut inbox, length)).await;
+            match after {
+                After::Next => wait.set(clock::woken() + IDLE),
+                After::Close(reason) => break reason,
+                After::Linger(reason) => {
+                    self.linger(&mut inbox).await;
+                    break reason;
+                }
+                After::Reset(reason) => {
+                    inbox.release(&self.worker.workspace.buffers);
+                    drop(wait);
+                    self.stream.into_socket().refuse();
+                    return reason;
+                }
+            }
+        };
+        inbox.release(&self.worker.workspace.buffers);
+        reason
+    }
+
+    fn handshake_millis(&self) -> u64 {
+        self.worker.shared.limits.handshake_timeout().as_millis() as u64
+    }
+
+    /// Waits for a complete head; its length.
+    async fn next(&self, inbox: &mut Inbox, wait: &Registered) -> Result<usize, Missing> {
+        let buffers = &self.worker.workspace.buffers;
+        let mut scan = Scan::default();
+        let mut begun = false;
+        let mut skipped = false;
+        let mut room = None;
+        poll_fn(|cx| {
+            clock::wake();
+            loop {
+                // One empty line before a request is forgiven, as old clients send it after a body.
+                if !skipped && inbox.bytes().starts_with(b"\r\n") {
+                    inbox.consume(2);
+                    skipped = true;
+                }
+                let bytes = inbox.bytes();
+                if !bytes.is_empty() {
+                    if !begun {
+                        begun = true;
+                        wait.set(clock::woken() + self.handshake_millis());
+                    }
+                    if skipped || bytes != b"\r" {
+                        match scan.end(bytes, HEAD) {
+                            Ok(Some(length)) => return Poll::Ready(Ok(length)),
+                            Ok(None) => {}
+                            Err(fault) => return Poll::Ready(Err(Missing::Faulty(fault))),
+                        }
+                    }
+                    // A head that comes slowly takes its share of what all such heads may take.
+                    let limits = &self.worker.shared.limits;
+                    let held = room.get_or_insert_with(|| limits.handshake(self.client.address.ip()));
+                    if !held.as_mut().is_some_and(|held| held.grow_to(inbox.held())) {
+                        return Poll::Ready(Err(Missing::Closed(CloseReason::HandshakeLimit)));
+                    }
+                }
+                let left = if begun { CloseReason::ClientLeft } else { CloseReason::Finished };
+                match inbox.poll_fill(cx, &self.stream, buffers) {
+                    Poll::Ready(Ok(0)) => return Poll::Ready(Err(Missing::Closed(left))),
+                    Poll::Ready(Ok(_)) => {}
+                    Poll::Ready(Err(_)) => {
+                        return Poll::Ready(Err(Missing::Closed(CloseReason::ClientReset)));
+                    }
+                    Poll::Pending => {
+                        if wait.is_over() && begun {
+                            return Poll::Ready(Err(Missing::Faulty(Fault::new(
+                                408,
+                                "the head came too slowly",
+                            ))));
+                        }
+                        if wait.is_over() {
+                            return Poll::Ready(Err(Missing::Closed(CloseReason::IdleTimeout)));
+                        }
+                        if !begun && self.stop.told.is_cancelled() {
+                            return Poll::Ready(Err(Missing::Closed(CloseReason::Drained)));
+                        }
+                        wait.watch(cx.waker());
+                        return Poll::Pending;
+                    }
+                }
+            }
+        })
+        .await
+    }
+
+    /// Serves one request, whose head is complete.
+    async fn request(&self, inbox: &mut Inbox, length: usize) -> After {
+        let worker = &self.worker;
+        let buffers = &worker.workspace.buffers;
+        let mut record = RequestRecord::new(self.client.address);
+        let mut out = buffers.take_head();
+        let decided = {
+            let table = self.table.borrow();
+            let Some(router) = table.requests(&self.within) else {
+                // The listener became another one.
+                return After::Close(CloseReason::Drained);
+            };
+            let mut seen: Option<Seen> = None;
+            let wanted = worker.shared.access_log.is_on().then_some(&mut seen);
+            let head = &inbox.bytes()[..length];
+            let decided =
+                decision::decide(head, &mut buffers.index(), router, &self.client, wanted, &mut out);
+            record.seen = seen;
+            record.listener = Some(Arc::clone(&table.listener));
+            decided
+        };
+        inbox.consume(length);
+        let after = match decided {
+            Decision::Forward(mut forward) => {
+                forward.ending.keep_alive &= !self.stop.told.is_cancelled();
+                let (after, rest) = exchange::run(self, inbox, forward, out, &mut record).await;
+                out = rest;
+                after
+            }
+            Decision::Answered { status, route, keep_alive } => {
+                record.status = status;
+                record.route = route;
+                match send(&self.stream, &out, &[]).await {
+                    Err(_) => After::Close(CloseReason::ClientReset),
+                    Ok(()) if keep_alive => After::Next,
+                    Ok(()) if status == 400 => After::Linger(CloseReason::InvalidRequest),
+                    Ok(()) => After::Linger(CloseReason::Finished),
+                }
+            }
+        };
+        buffers.give_back_head(out);
+        record.close(&worker.shared);
+        after
+    }
+
+    /// Tells a client that this is no request.
+    async fn refuse(&self, fault: Fault, inbox: &mut Inbox) {
+        let mut out = self.worker.workspace.buffers.take_head();
+        decision::refuse(&mut out, fault);
+        let sent = send(&self.stream, &out, &[]).await;
+        self.worker.workspace.buffers.give_back_head(out);
+        if sent.is_ok() {
+            self.linger(inbox).await;
+        }
+    }
+
+    /// Ends this side and hears the client out for a moment: to close with its bytes unread would take the answer away.
+    async fn linger(&self, inbox: &mut Inbox) {
+        self.stream.end();
+        let buffers = &self.worker.workspace.buffers;
+        let heard = Cell::new(0);
+        let listening = poll_fn(|cx| {
+            loop {
+                inbox.release(buffers);
+                match std::task::ready!(inbox.poll_fill(cx, &self.stream, buffers)) {
+                    Ok(count) if count > 0 && heard.get() < LINGER_BYTES => heard.set(heard.get() + count),
+                    _ => return Poll::Ready(()),
+                }
+            }
+        });
+        // Whether the client ended or its time is over, the connection is closed.
+        let _ = tokio::time::timeout(LINGER, listening).await;
+    }
+}

@@ -1,0 +1,154 @@
+//! Heads as they go on: a request to its endpoint, an answer to its client. What is for one connection only is left out
+//! and written anew for the next one; a route's changes are made while the lines are copied.
+
+use std::net::SocketAddr;
+
+use causeway_ir::http::Scheme;
+
+use super::answer::{Ending, write_status};
+use super::cors::Cors;
+use super::decision::Forward;
+use super::h1::Version;
+use super::h1::fields::Known;
+use super::h1::framing::Framing;
+use super::h1::request::Request;
+use super::h1::response::Response;
+use super::route::{Route, write_path};
+
+/// What endpoints hear of a client with each of its requests; written once for a connection.
+pub(crate) fn introduction(client: SocketAddr, scheme: Scheme) -> Box<[u8]> {
+    let scheme = match scheme {
+        Scheme::Http => "http",
+        Scheme::Https => "https",
+    };
+    let client = client.ip().to_canonical();
+    format!("x-forwarded-for: {client}\r\nx-forwarded-proto: {scheme}\r\n").into_bytes().into()
+}
+
+/// Writes the head of a request for its endpoint.
+pub(crate) fn write_request(
+    out: &mut Vec<u8>,
+    request: &Request<'_>,
+    route: &Route,
+    prefix: usize,
+    introduction: &[u8],
+) {
+    out.extend_from_slice(request.method.as_bytes());
+    out.push(b' ');
+    write_path(out, &request.target.path, prefix, route.path.as_ref());
+    if let Some(query) = request.target.query {
+        out.push(b'?');
+        out.extend_from_slice(query);
+    }
+    out.extend_from_slice(b" HTTP/1.1\r\nhost: ");
+    out.extend_from_slice(route.host.as_deref().unwrap_or(request.target.authority).as_bytes());
+    out.extend_from_slice(b"\r\n");
+    for (known, name, value) in request.fields.iter() {
+        let passes = match known {
+            Known::Other => !request.is_named(name) && !route.request.drops(name),
+            Known::Expect => request.expects_continue,
+            _ => false,
+        };
+        if passes {
+            line(out, name, value);
+        }
+    }
+    out.extend_from_slice(route.request.added());
+    write_framing(out, request.framing);
+    if let Some(protocol) = request.upgrade {
+        out.extend_from_slice(b"connection: upgrade\r\n");
+        line(out, b"upgrade", protocol);
+    }
+    out.extend_from_slice(introduction);
+    if !request.target.authority.is_empty() {
+        line(out, b"x-forwarded-host", request.target.authority.as_bytes());
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// How the body of an answer reaches the client.
+pub(crate) fn framing_for(client: Version, framing: Framing) -> Framing {
+    match (client, framing) {
+        (Version::Http11, Framing::UntilClose) => Framing::Chunked,
+        (Version::Http10, Framing::Chunked) => Framing::UntilClose,
+        (_, framing) => framing,
+    }
+}
+
+/// Writes the head of an answer for its client; `framing` is how its body will reach it.
+pub(crate) fn write_response(
+    out: &mut Vec<u8>,
+    response: &Response<'_>,
+    forward: &Forward,
+    framing: Framing,
+    ending: Ending,
+) {
+    let edits = &forward.route.response;
+    let has_cors = forward.route.cors.is_some();
+    write_status(out, response.status, response.reason);
+    for (known, name, value) in response.fields.iter() {
+        let passes = match known {
+            Known::Other if has_cors && Cors::replaces(name) => false,
+            Known::Other | Known::Forwarded | Known::Expect | Known::Host => {
+                !response.is_named(name) && !edits.drops(name)
+            }
+            // Without a body it tells how long that would have been.
+            Known::ContentLength => framing == Framing::None && !matches!(response.status, 100..200 | 204),
+            _ => false,
+        };
+        if passes {
+            line(out, name, value);
+        }
+    }
+    out.extend_from_slice(edits.added());
+    out.extend_from_slice(&forward.grant);
+    write_framing(out, framing);
+    ending.write(out);
+}
+
+/// Writes the head of an answer that is only the first word, or the one that changes the protocol.
+pub(crate) fn write_interim(out: &mut Vec<u8>, response: &Response<'_>, protocol: Option<&[u8]>) {
+    write_status(out, response.status, response.reason);
+    for (known, name, value) in response.fields.iter() {
+        if known == Known::Other && !response.is_named(name) {
+            line(out, name, value);
+        }
+    }
+    if let Some(protocol) = protocol {
+        out.extend_from_slice(b"connection: upgrade\r\n");
+        line(out, b"upgrade", protocol);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+fn write_framing(out: &mut Vec<u8>, framing: Framing) {
+    match framing {
+        Framing::Length(length) => {
+            out.extend_from_slice(b"content-length: ");
+            write_decimal(out, length);
+            out.extend_from_slice(b"\r\n");
+        }
+        Framing::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        Framing::None | Framing::UntilClose => {}
+    }
+}
+
+fn write_decimal(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    for part in [name, b": ", value, b"\r\n"] {
+        out.extend_from_slice(part);
+    }
+}

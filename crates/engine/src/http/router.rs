@@ -1,0 +1,189 @@
+//! Routes of requests compiled for lookups whose cost does not grow with their number: one hash for the host and one
+//! for each label of a wildcard, one for an exact path, one for each segment of a prefix. Regular expressions are tried
+//! one by one, those of the host. What is found is what `causeway_ir::http::precedence` says.
+
+mod paths;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use causeway_ir::Pattern;
+use causeway_ir::http::{HeaderMatch, Http, HttpRoute, PathMatch, QueryMatch, RequestMatch, precedence};
+
+use super::h1::fields::Fields;
+use super::path;
+use paths::Paths;
+
+/// What of a request is compared.
+pub(crate) struct Asked<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) host: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) query: Option<&'a [u8]>,
+    pub(crate) fields: Fields<'a>,
+}
+
+/// The route of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Found<'a, T> {
+    pub(crate) to: &'a T,
+    /// How much of the path the route's prefix is, without a slash at its end.
+    pub(crate) prefix: usize,
+}
+
+/// The routes of a listener.
+pub(crate) struct Router<T> {
+    exact: HashMap<Box<str>, Hosted<T>>,
+    below: HashMap<Box<str>, Hosted<T>>,
+    any: Hosted<T>,
+}
+
+/// The routes of a host.
+struct Hosted<T> {
+    exact: HashMap<Box<str>, Vec<Way<T>>>,
+    regexes: Vec<(causeway_ir::http::Regex, Way<T>)>,
+    prefixes: Paths<T>,
+}
+
+/// One way to a route: what has to fit besides host and path.
+struct Way<T> {
+    method: Option<Box<str>>,
+    headers: Box<[HeaderMatch]>,
+    query: Box<[QueryMatch]>,
+    to: T,
+}
+
+impl<T: Clone> Router<T> {
+    /// Compiles; `make` gives what stands for a route, or nothing if it can't be executed.
+    pub(crate) fn compile(http: &Http, make: impl FnMut(&HttpRoute) -> Option<T>) -> Option<Self> {
+        let made = http.routes.iter().map(make).collect::<Option<Vec<T>>>()?;
+        let of: HashMap<&str, &T> = http.routes.iter().map(|route| route.name.as_str()).zip(&made).collect();
+        let mut router = Self { exact: HashMap::new(), below: HashMap::new(), any: Hosted::default() };
+        // In their order: each list below is then in order, too.
+        for candidate in precedence::ordered(http) {
+            let hosted = match candidate.host {
+                Some(Pattern::Exact(name)) => router.exact.entry(name.as_str().into()).or_default(),
+                Some(Pattern::Below(domain)) => router.below.entry(domain.as_str().into()).or_default(),
+                None => &mut router.any,
+            };
+            let to = (*of.get(candidate.route.name.as_str())?).clone();
+            hosted.add(candidate.request, to);
+        }
+        Some(router)
+    }
+
+    /// One route for every request.
+    pub(crate) fn everything(to: T) -> Self {
+        let mut any = Hosted::default();
+        any.add(None, to);
+        Self { exact: HashMap::new(), below: HashMap::new(), any }
+    }
+
+    /// The route of a request. A host whose routes all do not fit leaves it to the next wider one.
+    pub(crate) fn find(&self, asked: &Asked<'_>) -> Option<Found<'_, T>> {
+        if let Some(found) = self.exact.get(asked.host).and_then(|hosted| hosted.find(asked)) {
+            return Some(found);
+        }
+        if !self.below.is_empty() {
+            let mut rest = asked.host;
+            while let Some((_, domain)) = rest.split_once('.') {
+                if let Some(found) = self.below.get(domain).and_then(|hosted| hosted.find(asked)) {
+                    return Some(found);
+                }
+                rest = domain;
+            }
+        }
+        self.any.find(asked)
+    }
+}
+
+impl<T> Default for Hosted<T> {
+    fn default() -> Self {
+        Self { exact: HashMap::new(), regexes: Vec::new(), prefixes: Paths::default() }
+    }
+}
+
+impl<T> Hosted<T> {
+    fn add(&mut self, request: Option<&RequestMatch>, to: T) {
+        let way = Way {
+            method: request.and_then(|r| r.method.as_ref()).map(|method| method.as_str().into()),
+            headers: request.map(|r| r.headers.clone()).unwrap_or_default().into(),
+            query: request.map(|r| r.query.clone()).unwrap_or_default().into(),
+            to,
+        };
+        // Written in the one form that requests are compared in.
+        let normal = |path: &causeway_ir::http::Path| match path::normalise(path.as_str().as_bytes()) {
+            Ok(normal) => normal.into_owned(),
+            Err(_) => path.as_str().to_owned(),
+        };
+        match request.and_then(|request| request.path.as_ref()) {
+            Some(PathMatch::Exact(path)) => {
+                self.exact.entry(normal(path).into()).or_default().push(way);
+            }
+            Some(PathMatch::Regex(regex)) => self.regexes.push((regex.clone(), way)),
+            Some(PathMatch::Prefix(path)) => self.prefixes.add(&normal(path), way),
+            None => self.prefixes.add("", way),
+        }
+    }
+
+    fn find(&self, asked: &Asked<'_>) -> Option<Found<'_, T>> {
+        let fits = |way: &&Way<T>| way.fits(asked);
+        if let Some(way) = self.exact.get(asked.path).and_then(|ways| ways.iter().find(fits)) {
+            return Some(Found { to: &way.to, prefix: asked.path.len() });
+        }
+        let by_regex = self.regexes.iter().find(|(regex, way)| regex.is_match(asked.path) && way.fits(asked));
+        if let Some((_, way)) = by_regex {
+            return Some(Found { to: &way.to, prefix: asked.path.len() });
+        }
+        self.prefixes.find(asked)
+    }
+}
+
+impl<T> Way<T> {
+    fn fits(&self, asked: &Asked<'_>) -> bool {
+        self.method.as_deref().is_none_or(|method| method == asked.method)
+            && self.headers.iter().all(|header| {
+                let value = asked.fields.get(header.name.as_str());
+                value.is_some_and(|value| text(&value).is_some_and(|value| header.value.is_match(value)))
+            })
+            && self.query.iter().all(|wanted| {
+                let value = asked.query.and_then(|query| parameter(query, wanted.name.as_bytes()));
+                value.is_some_and(|value| text(&value).is_some_and(|value| wanted.value.is_match(value)))
+            })
+    }
+}
+
+fn text(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
+}
+
+/// The value of the first parameter with a name.
+fn parameter<'a>(query: &'a [u8], name: &[u8]) -> Option<Cow<'a, [u8]>> {
+    query.split(|b| *b == b'&').find_map(|pair| {
+        let mut parts = pair.splitn(2, |b| *b == b'=');
+        let key = decoded(parts.next()?);
+        (*key == *name).then(|| decoded(parts.next().unwrap_or_default()))
+    })
+}
+
+/// What a form would have had before it was encoded.
+fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
+    if !text.iter().any(|b| matches!(b, b'%' | b'+')) {
+        return Cow::Borrowed(text);
+    }
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [byte, after @ ..] = rest {
+        rest = after;
+        let escaped = if *byte == b'%' { after.get(..2).and_then(path::hex) } else { None };
+        if let Some(escaped) = escaped {
+            decoded.push(escaped);
+            rest = &after[2..];
+        } else {
+            decoded.push(if *byte == b'+' { b' ' } else { *byte });
+        }
+    }
+    Cow::Owned(decoded)
+}

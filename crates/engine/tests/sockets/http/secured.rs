@@ -1,0 +1,173 @@
+//! Requests in TLS that ends here.
+
+use std::sync::Arc;
+
+use causeway_engine::{AccessLog, Certificate, Certificates};
+use rustls::pki_types::{CertificateDer, ServerName};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_rustls::client::TlsStream;
+
+use super::backend::{HttpBackend, get, ok, status};
+use crate::support::{Backend, PATIENCE, Running, hello, name};
+
+struct Made {
+    certificate: Arc<Certificate>,
+    der: CertificateDer<'static>,
+}
+
+fn made(names: &[&str]) -> Made {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let made = rcgen::generate_simple_self_signed(names).unwrap();
+    let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    let certificate = Certificate::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
+    Made { certificate: Arc::new(certificate), der: made.cert.der().clone() }
+}
+
+fn given(pairs: &[(&str, &Made)]) -> Arc<Certificates> {
+    Arc::new(pairs.iter().map(|(text, made)| (name(text), Arc::clone(&made.certificate))).collect())
+}
+
+/// A client that trusts these certificates and nothing else.
+async fn connect(
+    running: &Running,
+    server: &str,
+    trusted: &[&Made],
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let mut roots = rustls::RootCertStore::empty();
+    for made in trusted {
+        roots.add(made.der.clone()).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let server = ServerName::try_from(server.to_owned()).unwrap();
+    connector.connect(server, running.connect("in").await).await
+}
+
+/// Reads until these bytes have come.
+async fn until(stream: &mut TlsStream<TcpStream>, end: &str) -> String {
+    let mut bytes = Vec::new();
+    let reading = async {
+        while !bytes.windows(end.len()).any(|window| window == end.as_bytes()) {
+            let mut buffer = [0; 4096];
+            let count = stream.read(&mut buffer).await.unwrap();
+            assert!(count > 0, "{}", String::from_utf8_lossy(&bytes));
+            bytes.extend_from_slice(&buffer[..count]);
+        }
+    };
+    tokio::time::timeout(PATIENCE, reading).await.unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+async fn ask(stream: &mut TlsStream<TcpStream>, request: &str, end: &str) -> String {
+    stream.write_all(request.as_bytes()).await.unwrap();
+    until(stream, end).await
+}
+
+fn plan(http: std::net::SocketAddr, passed: std::net::SocketAddr) -> causeway_ir::Plan {
+    let text = format!(
+        "listeners:\n- name: in\n  bind: '127.0.0.1:0'\n  protocol:\n    tls:\n      routes:\n\
+         \x20     - {{name: passed, serverNames: [passed.test], action: {{forward: passed}}}}\n\
+         \x20     - name: web\n        serverNames: [a.test, '*.b.test']\n        action:\n          terminate:\n\
+         \x20           certificates: [a, b]\n            then: {{http: {{routes: [{{name: all, action: {{forward: c}}}}]}}}}\n\
+         clusters:\n- {{name: c, endpoints: [{{address: '{http}'}}]}}\n- {{name: passed, endpoints: [{{address: '{passed}'}}]}}\n"
+    );
+    serde_saphyr::from_str(&text).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tls_ends_here_by_server_name_beside_tls_that_is_passed_on() {
+    let backend = HttpBackend::answering(|asked| {
+        ok(&"x".repeat(if asked.line().contains("large") { 500_000 } else { 2 }))
+    })
+    .await;
+    let passed = Backend::named("passed").await;
+    let [a, b, renewed] = [made(&["a.test"]), made(&["*.b.test"]), made(&["a.test"])];
+    let (certificates_tx, certificates_rx) = watch::channel(given(&[("a", &a), ("b", &b)]));
+    let running =
+        Running::with_certificates(plan(backend.address, passed.address), AccessLog::Off, certificates_rx)
+            .await;
+
+    let mut old = connect(&running, "a.test", &[&a]).await.unwrap();
+    assert_eq!(old.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+    assert!(ask(&mut old, &get("a.test", "/1"), "xx").await.starts_with("HTTP/1.1 200"));
+    let mut other = connect(&running, "x.b.test", &[&b]).await.unwrap();
+    assert!(ask(&mut other, &get("x.b.test", "/2"), "xx").await.starts_with("HTTP/1.1 200"));
+    assert_eq!(backend.asked()[0].values("x-forwarded-proto"), ["https"]);
+    let large = ask(&mut other, &get("x.b.test", "/large"), &"x".repeat(500_000)).await;
+    assert_eq!(status(&large), 200);
+
+    // What is passed on is not touched, and who is not known is told.
+    let first = hello("passed.test");
+    assert_eq!(running.ask("in", &first).await, [b"passed", first.as_slice()].concat());
+    assert!(connect(&running, "c.test", &[&a]).await.is_err());
+    assert_eq!(running.ask("in", b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").await, b"");
+
+    // Another certificate: new clients see it, and those that are there notice nothing.
+    certificates_tx.send_replace(given(&[("a", &renewed), ("b", &b)]));
+    causeway_testkit::eventually("the new certificate", async || {
+        connect(&running, "a.test", &[&renewed]).await.is_ok()
+    })
+    .await;
+    assert!(connect(&running, "a.test", &[&a]).await.is_err());
+    assert!(ask(&mut old, &get("a.test", "/3"), "xx").await.starts_with("HTTP/1.1 200"));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_that_nobody_gave_is_told_and_fails_no_other() {
+    let backend = HttpBackend::named("ok").await;
+    let b = made(&["*.b.test"]);
+    let (certificates_tx, certificates_rx) = watch::channel(given(&[("b", &b)]));
+    let running =
+        Running::with_certificates(plan(backend.address, backend.address), AccessLog::Off, certificates_rx)
+            .await;
+    assert_eq!(running.handle.status().missing(), ["listener in: there is no certificate a"]);
+    let mut client = connect(&running, "x.b.test", &[&b]).await.unwrap();
+    assert!(ask(&mut client, &get("x.b.test", "/"), "ok").await.starts_with("HTTP/1.1 200"));
+    certificates_tx.send_replace(given(&[]));
+    causeway_testkit::eventually("no certificate", async || {
+        connect(&running, "x.b.test", &[&b]).await.is_err()
+    })
+    .await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_protocol_is_changed_inside_of_tls() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let a = made(&["a.test"]);
+    let (_certificates_tx, certificates_rx) = watch::channel(given(&[("a", &a), ("b", &a)]));
+    let address = listener.local_addr().unwrap();
+    let running = Running::with_certificates(plan(address, address), AccessLog::Off, certificates_rx).await;
+    let mut client = connect(&running, "a.test", &[&a]).await.unwrap();
+    let upgrade = "GET /ws HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    client.write_all(upgrade.as_bytes()).await.unwrap();
+    let (mut server, _) = listener.accept().await.unwrap();
+    let _ = server.read(&mut [0; 1000]).await.unwrap();
+    server
+        .write_all(
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello",
+        )
+        .await
+        .unwrap();
+    assert_eq!(status(&until(&mut client, "hello").await), 101);
+    client.write_all(b"ping").await.unwrap();
+    let mut heard = [0; 4];
+    tokio::time::timeout(PATIENCE, server.read_exact(&mut heard)).await.unwrap().unwrap();
+    assert_eq!(&heard, b"ping");
+    server.write_all(b"pong").await.unwrap();
+    until(&mut client, "pong").await;
+    drop(server);
+    assert_eq!(client.read(&mut [0; 10]).await.unwrap(), 0);
+    drop(client);
+    running.closed("finished", 1).await;
+    running.stop().await;
+}
