@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use causeway_containers::{
     Attachment, Choice, Container, ContainerSpec, LogOptions, Runtime, client_image, labels,
 };
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
 use causeway_testkit::daemon::{Daemon, Testbed};
 use causeway_testkit::server::program;
 use futures::{StreamExt, TryStreamExt};
@@ -79,19 +81,26 @@ impl Bed {
         self.tokio.block_on(work(&self.runtime)).unwrap_or_else(|error| panic!("{}", error.report()))
     }
 
+    /// Looks at several things of the runtime. Podman refuses that for as long as it removes one of them.
+    fn look<T>(&self, what: &str, look: impl AsyncFn(&Runtime) -> causeway_containers::Result<T>) -> T {
+        eventually(&format!("the runtime shows its {what}"), PATIENCE, || {
+            self.tokio.block_on(look(&self.runtime)).map_err(|error| error.report())
+        })
+    }
+
     pub fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
         self.tokio.block_on(work)
     }
 
     /// Containers of the object with this UID.
     pub fn containers_of(&self, uid: &str) -> Vec<Container> {
-        self.ask(async |runtime| runtime.containers(&[(labels::OWNER, uid)]).await)
+        self.look("containers", async |runtime| runtime.containers(&[(labels::OWNER, uid)]).await)
     }
 
     /// Names of the networks of the object with this UID.
     pub fn networks_of(&self, uid: &str) -> Vec<String> {
-        let networks = self.ask(async |runtime| runtime.networks(&[(labels::OWNER, uid)]).await);
-        networks.into_iter().map(|network| network.name).collect()
+        let owned = async |runtime: &Runtime| runtime.networks(&[(labels::OWNER, uid)]).await;
+        self.look("networks", owned).into_iter().map(|network| network.name).collect()
     }
 
     /// Runs this program in a container on a network to its end: its exit code, and what it said.
