@@ -237,6 +237,11 @@ impl Fake {
         self.shared.tell(event);
     }
 
+    /// The runtime has the container on record only: it can be removed, and nothing else. Nobody is told.
+    pub fn lose_container(&self, container: &str) {
+        lock(&self.shared.world).lose_container(container);
+    }
+
     /// Lets a container write a line.
     pub fn write_log(&self, container: &str, line: &str) {
         lock(&self.shared.world).write_log(container, line);

@@ -122,6 +122,9 @@ fn plain(
     body: Value,
 ) -> Result<Response, Refusal> {
     let mut world = lock(&shared.world);
+    if matches!(operation, Operation::ListNetworks | Operation::InspectNetwork | Operation::ListContainers) {
+        world.fail_if_lost()?;
+    }
     let (answer, event) = match operation {
         Operation::CreateNetwork => {
             let name = body["Name"].as_str().unwrap_or_default().to_owned();

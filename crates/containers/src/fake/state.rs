@@ -27,6 +27,8 @@ struct Held {
     request: Value,
     status: &'static str,
     paused: bool,
+    /// On record, and nothing is left of it.
+    lost: bool,
     exit_code: i64,
     started: Option<u128>,
     finished: Option<u128>,
@@ -277,6 +279,7 @@ impl World {
             request,
             status: "created",
             paused: false,
+            lost: false,
             exit_code: 0,
             started: None,
             finished: None,
@@ -405,8 +408,25 @@ impl World {
             .collect()
     }
 
+    pub(super) fn lose_container(&mut self, name: &str) {
+        if let Ok(held) = self.find_mut(name) {
+            held.lost = true;
+        }
+    }
+
+    /// As with Podman, nothing can be looked at that a lost container would be shown in.
+    pub(super) fn fail_if_lost(&self) -> Result<(), Refusal> {
+        let lost = self.containers.values().find(|held| held.lost);
+        lost.map_or(Ok(()), |held| {
+            Err((500, format!("getting container from store \"{}\": container not known", held.id)))
+        })
+    }
+
     pub(super) fn inspect(&self, name: &str, kind: Kind) -> Result<Value, Refusal> {
         let held = self.find(name)?;
+        if held.lost {
+            self.fail_if_lost()?;
+        }
         let running = held.status == "running";
         let networks: Map<String, Value> = held
             .networks

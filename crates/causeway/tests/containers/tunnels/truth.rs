@@ -1,10 +1,7 @@
 //! Ways in which a proxy could say that it is ready and is not.
 
 use causeway_api::{TunnelProxyState, conditions::ConditionType};
-use causeway_containers::{
-    NetworkSpec,
-    fake::{Fault, Operation},
-};
+use causeway_containers::NetworkSpec;
 use serde_json::json;
 
 use super::world::{World, answers, port, to, tunnel};
@@ -45,9 +42,9 @@ async fn a_container_that_the_runtime_has_lost_is_made_again() {
         let _web = world.server("web").await;
         let proxy = world.create_proxy("lab", &[to("web")]).await;
         let before = world.ready("lab").await;
-        let lost = Fault::error(500, "getting container from store \"4f\": container not known");
-        world.bed.fake.fault(Operation::InspectContainer, lost, 1);
-        world.bed.fake.exit(&world.container(&proxy).unwrap().name, 1);
+        let name = world.container(&proxy).unwrap().name;
+        world.bed.fake.lose_container(&name);
+        world.bed.fake.exit(&name, 137);
         let is_another = |now: &causeway_api::ContainerNetworkTunnelProxyStatus| {
             now.client_proxy_container_id.is_some()
                 && now.client_proxy_container_id != before.client_proxy_container_id
