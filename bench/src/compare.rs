@@ -108,13 +108,13 @@ pub(crate) struct Args<C: Name, W: Name> {
     #[arg(long, default_value_t = 1.0, value_name = "X")]
     scale: f64,
     /// Only these loads; several may be named.
-    #[arg(long, value_enum, value_name = "LOAD", value_delimiter = ',')]
+    #[arg(long, alias = "rows", value_enum, value_name = "LOAD", value_delimiter = ',')]
     only: Vec<W>,
     /// Only these candidates; several may be named.
     #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',')]
     candidates: Vec<C>,
     /// One short round, without waiting for a quiet machine and without what takes long: for work in between.
-    #[arg(long, conflicts_with_all = ["rounds", "scale", "quiet_wait"])]
+    #[arg(long, visible_alias = "short", conflicts_with_all = ["rounds", "scale", "quiet_wait"])]
     quick: bool,
     /// Idle connections to hold [default: 5000, or what the descriptors allow].
     #[arg(long, value_name = "N")]

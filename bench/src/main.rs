@@ -12,6 +12,7 @@ mod dhcp;
 mod dns;
 mod etcd;
 mod fleet;
+mod http;
 mod http2;
 mod kubernetes;
 mod l4;
@@ -85,6 +86,8 @@ enum Command {
     Dns(dns::Args),
     /// Measures what many ProxyServers cost a real cluster.
     Fleet(fleet::Args),
+    /// Measures our gateway beside NGINX, HAProxy, Envoy and Traefik.
+    Http(http::Args),
     /// Runs the engine for long with everything in motion and looks whether it grows or fails.
     Soak(soak::Args),
     /// Measures a tunnel beside rathole and bare relays.
@@ -97,6 +100,12 @@ enum Command {
     /// Says back datagrams.
     #[command(hide = true)]
     Echo,
+    /// The servers behind gateways.
+    #[command(hide = true)]
+    HttpBackend,
+    /// The load of gateways.
+    #[command(hide = true)]
+    HttpLoad(http::LoadArgs),
     /// One process of a crowd.
     #[command(hide = true)]
     Hold(crowd::HoldArgs),
@@ -129,6 +138,9 @@ async fn main() -> anyhow::Result<()> {
         Some(Command::Echo) => return dns::echo(),
         Some(Command::Fleet(args)) => return fleet::run(args),
         Some(Command::Hold(args)) => return crowd::hold(args).await,
+        Some(Command::Http(args)) => return http::run(args),
+        Some(Command::HttpBackend) => return http::serve(),
+        Some(Command::HttpLoad(args)) => return http::load(args),
         Some(Command::L4(args)) => return l4::run(args),
         Some(Command::Soak(args)) => return soak::run(args).await,
         Some(Command::Tunnel(args)) => return tunnel::run(args),

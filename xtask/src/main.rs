@@ -1,8 +1,9 @@
-//! Chores of the repository: `cargo xtask crds | deps | check-generated | image | cluster`.
+//! Chores of the repository: `cargo xtask crds | deps | check-generated | image | cluster | conformance`.
 
 #![warn(unreachable_pub)]
 
 mod cluster;
+mod conformance;
 mod crds;
 mod deps;
 mod gateway;
@@ -22,13 +23,15 @@ usage: cargo xtask COMMAND
   check-generated  fail if one of them is stale
   deps             fail if a crate depends on one that it must not see
   image            build the container image, as an archive: `cargo xtask image --help` says how
-  cluster          a real Kubernetes on this machine: `cargo xtask cluster` says how";
+  cluster          a real Kubernetes on this machine: `cargo xtask cluster` says how
+  conformance      the conformance suite of Gateway API, on a real Kubernetes: `cargo xtask conformance --help` says how";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let command = arguments.next().unwrap_or_default();
     let outcome = match command.as_str() {
         "cluster" => return cluster::main(arguments.collect()),
+        "conformance" => conformance::main(arguments.collect(), &root()),
         "image" => image::main(arguments.collect(), &root()),
         "crds" => write_generated(),
         "check-generated" => check_generated(),

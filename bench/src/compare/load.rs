@@ -25,9 +25,9 @@ pub(crate) type Figures = BTreeMap<&'static str, f64>;
 pub(crate) type Measured = (Spent, Figures);
 
 /// How often a load that waits looks at the clock.
-const TICK: Duration = Duration::from_millis(50);
+pub(crate) const TICK: Duration = Duration::from_millis(50);
 /// Until memory has settled.
-const SETTLE: Duration = Duration::from_millis(1500);
+pub(crate) const SETTLE: Duration = Duration::from_millis(1500);
 
 /// One way to load a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

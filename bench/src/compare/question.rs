@@ -17,6 +17,13 @@ pub(crate) enum Question {
     /// The part of it outside the kernel.
     UserPer10k,
     WholePer10k,
+    /// Processor seconds of the candidate for 100,000 requests, and the part outside of the kernel.
+    CpuPer100k,
+    UserPer100k,
+    /// The part of its core that the load, with its backend, was busy.
+    LoadBusy,
+    /// The part of connections that went on with a session of before.
+    Resumed,
     /// Processor microseconds of the candidate for a round trip.
     CpuPerRoundTrip,
     /// Processor seconds of the candidate for a million questions, and the part outside of the kernel.
@@ -33,12 +40,15 @@ pub(crate) enum Question {
     RefusalMillis,
     GaveUp,
     BytesPerConnection,
+    KibPerConnection,
     MibBefore,
     MibHeld,
     MibAfter,
     /// The part of what connections took that is still held after they closed.
     Kept,
     MibWithNames,
+    /// The same without what the candidate needs for next to nothing.
+    MibBeyond,
     ReadyMillis,
 }
 
@@ -57,6 +67,10 @@ impl Question {
             Self::CpuPer10k => per_10k(of.spent.proxy()),
             Self::UserPer10k => per_10k(of.spent.proxy_user),
             Self::WholePer10k => per_10k(of.spent.whole()),
+            Self::CpuPer100k => Some(of.spent.proxy() / figure("requests")? * 1e5),
+            Self::UserPer100k => Some(of.spent.proxy_user / figure("requests")? * 1e5),
+            Self::LoadBusy => figure("loadBusy"),
+            Self::Resumed => figure("resumed"),
             Self::CpuPerRoundTrip => Some(of.spent.proxy() / figure("roundTrips")? * 1e6),
             Self::CpuPerMillion => Some(of.spent.proxy() / figure("questions")? * 1e6),
             Self::UserPerMillion => Some(of.spent.proxy_user / figure("questions")? * 1e6),
@@ -70,6 +84,7 @@ impl Question {
             Self::RefusalMillis => Some(figure("refusalP50Us")? / 1e3),
             Self::GaveUp => figure("gaveUp"),
             Self::BytesPerConnection => figure("perConnection"),
+            Self::KibPerConnection => Some(figure("perConnection")? / 1024.0),
             Self::MibBefore => Some(figure("memoryBefore")? / MIB),
             Self::MibHeld => Some(figure("memoryHeld")? / MIB),
             Self::MibAfter => Some(figure("memoryAfter")? / MIB),
@@ -78,6 +93,7 @@ impl Question {
                 Some((figure("memoryAfter")? - before) / (figure("memoryHeld")? - before))
             }
             Self::MibWithNames => Some(figure("memory")? / MIB),
+            Self::MibBeyond => Some((figure("memory")? - figure("memoryBase")?) / MIB),
             Self::ReadyMillis => Some(of.ready_millis),
         }
     }
@@ -92,9 +108,12 @@ impl Question {
             Self::CpuPer10k => ("its CPU s per 10,000", 3),
             Self::UserPer10k => ("of it user", 3),
             Self::WholePer10k => ("whole run's CPU s per 10,000", 2),
+            Self::CpuPer100k => ("its CPU s per 100,000", 2),
+            Self::LoadBusy => ("load's core busy", 2),
+            Self::Resumed => ("part resumed", 2),
             Self::CpuPerRoundTrip => ("its CPU µs each", 1),
             Self::CpuPerMillion => ("its CPU s per million", 2),
-            Self::UserPerMillion => ("of it user", 2),
+            Self::UserPer100k | Self::UserPerMillion => ("of it user", 2),
             Self::P50Micros => ("p50 µs", 0),
             Self::P99Micros => ("p99 µs", 0),
             Self::Lost => ("lost", 0),
@@ -105,11 +124,13 @@ impl Question {
             Self::RefusalMillis => ("told after ms", 1),
             Self::GaveUp => ("gave up", 0),
             Self::BytesPerConnection => ("bytes per connection", 0),
+            Self::KibPerConnection => ("KiB per connection", 1),
             Self::MibBefore => ("MiB before", 1),
             Self::MibHeld => ("MiB held", 1),
             Self::MibAfter => ("MiB after close", 1),
             Self::Kept => ("part kept after close", 2),
             Self::MibWithNames => ("MiB", 1),
+            Self::MibBeyond => ("MiB beyond the process", 1),
             Self::ReadyMillis => ("start to serving, ms", 0),
         }
     }
@@ -118,7 +139,14 @@ impl Question {
     pub(crate) fn has_ratio(self) -> bool {
         !matches!(
             self,
-            Self::Lost | Self::Failed | Self::Refused | Self::RefusalMillis | Self::GaveUp | Self::Kept
+            Self::LoadBusy
+                | Self::Resumed
+                | Self::Lost
+                | Self::Failed
+                | Self::Refused
+                | Self::RefusalMillis
+                | Self::GaveUp
+                | Self::Kept
         )
     }
 }

@@ -109,8 +109,11 @@ impl<B: Bench> Report<'_, B> {
         self.head(title, &heads);
         for candidate in B::Candidate::all() {
             let answers = |w: B::Workload, q: Question| self.results.answers((w, candidate), q);
-            let cells: Vec<_> =
-                columns.iter().map(|(_, w, q)| cell(&answers(*w, *q), q.heading().1)).collect();
+            let failure = |w: B::Workload| self.results.failure((w, candidate)).map(str::to_owned);
+            let shown = |(_, w, q): &&Column<B::Workload>| {
+                cell(&answers(*w, *q), q.heading().1).or_else(|| failure(*w))
+            };
+            let cells: Vec<_> = columns.iter().map(shown).collect();
             self.row(&candidate.name(), &cells);
         }
     }
@@ -129,8 +132,18 @@ impl<B: Bench> Report<'_, B> {
         );
         for m in self.results.iter().filter(|m| !m.workload.starts_with("integrity")) {
             if let Some(error) = &m.error {
-                let _ = writeln!(self.out, "\nFailed: {} on {}: {error}", m.candidate, m.workload);
+                let what = if m.is_served() { "Failed" } else { "Not served" };
+                let _ = writeln!(self.out, "\n{what}: {} on {}: {error}", m.candidate, m.workload);
             }
+        }
+        for m in self.results.iter().filter(|m| m.is_load_the_limit()) {
+            let _ = writeln!(
+                self.out,
+                "\nThe load was the limit: {} on {} in round {}: its rate says nothing, its processor time does.",
+                m.candidate,
+                m.workload,
+                m.round + 1
+            );
         }
     }
 }

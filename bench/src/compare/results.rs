@@ -21,7 +21,7 @@ pub(crate) struct Measurement {
     pub(crate) round: usize,
     /// Of how many attempts it is the quietest.
     pub(crate) attempts: usize,
-    /// From the start of the candidate until it served.
+    /// From the start of the candidate until it served; zero if it never did.
     pub(crate) ready_millis: f64,
     pub(crate) spent: Spent,
     pub(crate) figures: BTreeMap<String, f64>,
@@ -32,6 +32,20 @@ impl Measurement {
     /// Whether it was disturbed less by others, or is the first to succeed.
     pub(crate) fn is_better_than(&self, other: &Self) -> bool {
         self.error.is_none() && (other.error.is_some() || self.spent.noise() < other.spent.noise())
+    }
+
+    /// Whether the candidate came as far as the load.
+    pub(crate) fn is_served(&self) -> bool {
+        self.ready_millis > 0.0
+    }
+
+    /// Whether the load had no more to give while the candidate had: then its rate is the load's, not the candidate's.
+    pub(crate) fn is_load_the_limit(&self) -> bool {
+        const FULL: f64 = 0.95;
+        const FREE: f64 = 0.9;
+        let busy = |name: &str| self.figures.get(name).copied();
+        let of_both = busy("loadBusy").zip(busy("proxyBusy"));
+        of_both.is_some_and(|(load, proxy)| load >= FULL && proxy < FREE)
     }
 }
 
@@ -87,6 +101,18 @@ impl Results {
     ) -> impl Iterator<Item = &Measurement> {
         let (workload, candidate) = (workload.name(), candidate.name());
         self.0.iter().filter(move |m| m.workload == workload && m.candidate == candidate)
+    }
+
+    /// What to say in place of answers of a candidate that has none, if it was tried.
+    pub(crate) fn failure<W: Name, C: Name>(&self, of: (W, C)) -> Option<&'static str> {
+        let mut tried = self.of(of).peekable();
+        tried.peek()?;
+        let (mut failed, mut served) = (true, false);
+        for measurement in tried {
+            failed &= measurement.error.is_some();
+            served |= measurement.is_served();
+        }
+        failed.then_some(if served { "failed" } else { "not served" })
     }
 
     fn good<W: Name, C: Name>(&self, of: (W, C), question: Question) -> impl Iterator<Item = (usize, f64)> {
@@ -174,6 +200,35 @@ pub(crate) mod tests {
         let median = results.median((What::Connections, Who::Slow), Question::WholePer10k).unwrap();
         assert!((median - 1.5).abs() < 1e-9, "{median}");
         assert!(results.add("{}").is_err());
+    }
+
+    #[test]
+    fn who_never_served_is_told_from_who_failed() {
+        let of = (What::Connections, Who::Ours);
+        let failed = |ready_millis| Measurement {
+            ready_millis,
+            error: Some("it ended".into()),
+            ..measured(Who::Ours, 0, 1.0)
+        };
+        let mut results = Results::default();
+        assert_eq!(results.failure(of), None);
+        results.push(failed(0.0));
+        assert_eq!(results.failure(of), Some("not served"));
+        results.push(failed(5.0));
+        assert_eq!(results.failure(of), Some("failed"));
+        results.push(measured(Who::Ours, 1, 1.0));
+        assert_eq!(results.failure(of), None);
+    }
+
+    #[test]
+    fn a_full_load_beside_an_idle_candidate_is_the_limit() {
+        let busy = |load, proxy| {
+            let mut measurement = measured(Who::Ours, 0, 1.0);
+            measurement.figures.extend([("loadBusy".to_owned(), load), ("proxyBusy".to_owned(), proxy)]);
+            measurement.is_load_the_limit()
+        };
+        assert!(busy(0.99, 0.7) && !busy(0.99, 0.97) && !busy(0.8, 0.7));
+        assert!(!measured(Who::Ours, 0, 1.0).is_load_the_limit());
     }
 
     #[test]

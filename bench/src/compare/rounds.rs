@@ -111,7 +111,8 @@ impl<'a, B: Bench> Rounds<'a, B> {
             let best = best.as_mut().expect("the first attempt is better than none");
             best.attempts = attempt;
             let quiet = best.error.is_none() && best.spent.noise() < QUIET;
-            if quiet || matches!(B::load(workload), Load::Integrity) || patience <= 0.0 {
+            let again = best.is_served() && !matches!(B::load(workload), Load::Integrity) && patience > 0.0;
+            if quiet || !again {
                 break;
             }
         }

@@ -1,5 +1,6 @@
 //! A candidate at work: its processes, when it served, its memory, and its end.
 
+use std::fmt;
 use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -15,6 +16,18 @@ const READY_LIMIT: Duration = Duration::from_secs(90);
 const STOP_LIMIT: Duration = Duration::from_secs(4);
 const PROBE: Duration = Duration::from_millis(500);
 const PROBE_AGAIN: Duration = Duration::from_millis(2);
+
+/// What a probe says when waiting longer would change nothing: the candidate does not do what is asked of it.
+#[derive(Debug)]
+pub(crate) struct Never(pub(crate) &'static str);
+
+impl fmt::Display for Never {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for Never {}
 
 /// A candidate at work; without processes it is the straight way.
 pub(crate) struct Running {
@@ -57,6 +70,9 @@ impl Running {
             let probed = probe();
             running.ready_after = started.elapsed();
             let Err(error) = probed else { return Ok(running) };
+            if error.is::<Never>() {
+                return Err(error);
+            }
             for child in &mut running.children {
                 if let Some(status) = child.try_wait()? {
                     bail!("it ended with {status}: {}", said());
@@ -76,12 +92,16 @@ impl Running {
 
     /// Resident memory of all its processes, in bytes; pages that they share count once.
     pub(crate) fn memory(&self) -> f64 {
-        let pids = self.pids();
-        let all = pids.iter().filter_map(|pid| cpu::memory(*pid).ok());
-        match pids.len() {
-            0 | 1 => all.map(|(rss, _)| rss).sum(),
-            _ => all.map(|(_, pss)| pss).sum(),
-        }
+        memory_of(&self.pids())
+    }
+}
+
+/// Resident memory of processes, in bytes; pages that they share count once.
+pub(crate) fn memory_of(pids: &[u32]) -> f64 {
+    let all = pids.iter().filter_map(|pid| cpu::memory(*pid).ok());
+    match pids.len() {
+        0 | 1 => all.map(|(rss, _)| rss).sum(),
+        _ => all.map(|(_, pss)| pss).sum(),
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use crate::followed::{Followed, State};
 use crate::follower::Follower;
 use crate::health::{self, Phase};
+use crate::neighbours::Neighbours;
 use crate::presence::Presence;
 use crate::report::Reporter;
 use crate::runner::Runner;
@@ -100,8 +101,10 @@ impl<F: Followed> Agent<F> {
     ) {
         let phase_tx = Arc::new(watch::Sender::new(Phase::Following));
         let (state_tx, state_rx) = watch::channel(Arc::default()); // follower → reporter
-        let runner = Arc::new(Presence::new(runner));
+        let neighbours = Arc::new(Neighbours::default());
+        let runner = Arc::new(Presence::new(runner, Arc::clone(&neighbours)));
         let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(neighbours.keep(state_rx.clone()));
         tasks.spawn(Arc::clone(&runner).keep(self.config.pod_ip, state_rx.clone()));
         tasks.spawn(health::serve(health, Arc::clone(&runner), Arc::clone(&phase_tx)));
         let reporter = Reporter::new(self.client.clone(), Arc::clone(&self.followed), &self.config);

@@ -1,11 +1,11 @@
 //! DHCPServers: what a pod of one follows, runs and reports.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use causeway_api::{DHCPServer, names};
 use causeway_ir::dhcp::DhcpPlan;
 use causeway_ir::{Name, Problem};
-use causeway_translate::dhcp::{Valid, read_clients, share, translate, validate};
+use causeway_translate::dhcp::{self, Valid, read_clients, share, translate, validate};
 use serde_json::Value;
 
 use crate::followed::{Followed, Needs, State, Surroundings};
@@ -14,6 +14,8 @@ use crate::server::ServerPod;
 
 /// What Multus calls the first further network of a pod; said where the address is not there, so nothing is known.
 const FIRST_ATTACHMENT: &str = "net1";
+
+const ROLE: &str = "dhcp";
 
 /// A pod of a DHCP server.
 pub struct Dhcp(pub ServerPod);
@@ -33,7 +35,7 @@ impl Followed for Dhcp {
     fn needs(&self, _: &Valid) -> Needs {
         Needs {
             addresses: vec![self.0.server_ip],
-            config_maps: [names::server_config_map(&self.0.name, "dhcp")].into(),
+            config_maps: [names::server_config_map(&self.0.name, ROLE)].into(),
             ..Needs::default()
         }
     }
@@ -49,19 +51,28 @@ impl Followed for Dhcp {
         let interface =
             surroundings.interfaces.get(&self.0.server_ip).map_or(FIRST_ATTACHMENT, String::as_str);
         let interface = Name::parse(interface).map_err(|message| problem("interface", message))?;
-        let clients = read_clients(self.told(surroundings, names::SERVED_CLIENTS));
-        let taken = self.told(surroundings, names::TAKEN_ADDRESSES).split(',');
-        let taken: Vec<Ipv4Addr> = taken.filter_map(|text| text.parse().ok()).collect();
-        let plan = translate(server, address, interface, &clients, &taken);
+        let told = |key: &str| self.0.told(ROLE, surroundings, key);
+        let others = dhcp::Surroundings {
+            clients: read_clients(told(names::SERVED_CLIENTS)),
+            taken: told(names::TAKEN_ADDRESSES).split(',').filter_map(|text| text.parse().ok()).collect(),
+            shared_before: told(names::SHARED_BEFORE).split(' ').next().and_then(|text| text.parse().ok()),
+        };
+        let plan = translate(server, address, interface, &others);
         let problems = plan.validate();
         if problems.is_empty() { Ok((plan, ())) } else { Err(problems) }
     }
 
-    /// Two servers must never lease one address: what is not leased yet waits until the operator has looked at the others.
+    /// Two servers must never lease one address: what is not leased yet waits until the operator has looked at the others. And
+    /// one that is no longer asked for stays with its part until it ends.
     fn is_cleared(&self, server: &Valid, surroundings: &Surroundings, running: Option<&DhcpPlan>) -> bool {
         let asks = server.share();
-        self.told(surroundings, names::CLEARED_SHARE) == asks
-            || running.is_some_and(|running| share(running) == asks)
+        let is_asked_for = server.servers.iter().any(|own| IpAddr::V4(*own) == self.0.server_ip);
+        let is_told = || self.0.told(ROLE, surroundings, names::CLEARED_SHARE) == asks;
+        is_asked_for && (is_told() || running.is_some_and(|running| share(running) == asks))
+    }
+
+    fn neighbours(&self, surroundings: &Surroundings) -> Vec<SocketAddr> {
+        self.0.neighbours(ROLE, surroundings)
     }
 
     fn report(&self, state: &State<Self>, carried: &Snapshot<DhcpPlan>) -> Value {
@@ -78,12 +89,6 @@ impl Followed for Dhcp {
 }
 
 impl Dhcp {
-    /// What the operator tells under this key.
-    fn told<'a>(&self, surroundings: &'a Surroundings, key: &str) -> &'a str {
-        let entries = surroundings.config_maps.get(&names::server_config_map(&self.0.name, "dhcp"));
-        entries.and_then(|entries| entries.get(key)).map_or("", String::as_str)
-    }
-
     fn address(&self) -> Result<Ipv4Addr, String> {
         match self.0.server_ip {
             IpAddr::V4(address) => Ok(address),

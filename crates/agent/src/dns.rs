@@ -1,6 +1,6 @@
 //! DNSServers: what the pod of one follows, runs and reports.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use causeway_api::{DNSServer, names};
 use causeway_ir::Problem;
@@ -12,6 +12,8 @@ use crate::followed::{Followed, Needs, State, Surroundings};
 use crate::lease_names;
 use crate::runner::Snapshot;
 use crate::server::ServerPod;
+
+const ROLE: &str = "dns";
 
 /// The pod of a DNS server.
 pub struct Dns(pub ServerPod);
@@ -38,12 +40,11 @@ impl Followed for Dns {
     }
 
     fn needs(&self, server: &Valid) -> Needs {
-        let told = names::server_config_map(&self.0.name, "dns");
-        let told = matches!(server.internal, Some(Internal::Service(_))).then_some(told);
+        let told = names::server_config_map(&self.0.name, ROLE);
         let leases = server.lease_names_of.as_deref().map(names::lease_names_config_map);
         Needs {
             addresses: vec![self.0.server_ip],
-            config_maps: told.into_iter().chain(leases).collect(),
+            config_maps: std::iter::once(told).chain(leases).collect(),
             ..Needs::default()
         }
     }
@@ -80,6 +81,10 @@ impl Followed for Dns {
         serde_json::to_value(entry).unwrap_or_default()
     }
 
+    fn neighbours(&self, surroundings: &Surroundings) -> Vec<SocketAddr> {
+        self.0.neighbours(ROLE, surroundings)
+    }
+
     fn reported(&self, object: &DNSServer) -> Option<Value> {
         self.0.reported(&object.status.as_ref()?.replicas)
     }
@@ -92,10 +97,7 @@ impl Followed for Dns {
 impl Dns {
     fn facts(&self, server: &Valid, surroundings: &Surroundings) -> Facts {
         let maps = &surroundings.config_maps;
-        let internal = maps
-            .get(&names::server_config_map(&self.0.name, "dns"))
-            .and_then(|entries| entries.get(names::INTERNAL_ADDRESSES))
-            .map_or("", String::as_str);
+        let internal = self.0.told(ROLE, surroundings, names::INTERNAL_ADDRESSES);
         let leases = server.lease_names_of.as_deref().map(names::lease_names_config_map);
         let leases = leases.and_then(|name| maps.get(&name)).map(lease_names::read).unwrap_or_default();
         Facts { internal: internal.split(',').filter_map(|text| text.trim().parse().ok()).collect(), leases }
@@ -108,6 +110,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::followed::Entries;
 
     #[test]
     fn names_and_addresses_that_others_tell_are_in_the_plan() {
@@ -135,10 +138,12 @@ mod tests {
         let (_, notes) = dns.plan(&valid, &Surroundings::default(), None).unwrap();
         assert!(notes.missing.unwrap().contains("Service ns/front"));
         let entry = |key: &str, value: &str| [(key.to_owned(), value.to_owned())].into();
+        let mut told: Entries = entry("internalAddresses", "10.96.0.20");
+        told.insert("neighbours".to_owned(), "192.168.100.2:67,192.168.100.3:53,rubbish".to_owned());
         let surroundings = Surroundings {
             here: vec![dns.0.server_ip],
             config_maps: [
-                ("lab-dns-config".to_owned(), entry("internalAddresses", "10.96.0.20")),
+                ("lab-dns-config".to_owned(), told),
                 ("lab-dhcp-dhcp-names".to_owned(), entry("1", "vm 192.168.100.50\n")),
             ]
             .into(),
@@ -146,6 +151,7 @@ mod tests {
         };
         let (plan, notes) = dns.plan(&valid, &surroundings, None).unwrap();
         assert_eq!((notes.missing, notes.names, plan.binds.len()), (None, 2, 2));
+        assert_eq!(dns.neighbours(&surroundings), ["192.168.100.2:67".parse().unwrap()], "not itself");
         let text = serde_json::to_string(&plan).unwrap();
         assert!(text.contains("10.96.0.20") && text.contains("vm.lab.example.com"), "{text}");
     }

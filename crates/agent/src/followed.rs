@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use causeway_api::SuppliedRoute;
@@ -79,6 +79,11 @@ pub trait Followed: Send + Sync + Sized + 'static {
         false
     }
 
+    /// Servers on the isolated network that this pod should reach, each with a port.
+    fn neighbours(&self, _surroundings: &Surroundings) -> Vec<SocketAddr> {
+        Vec::new()
+    }
+
     /// Told of each new version of the object, whether it can be run or not.
     fn observe(&self, _object: &Self::Object) {}
 }
@@ -133,6 +138,8 @@ pub struct State<F: Followed> {
     pub absent: Vec<IpAddr>,
     /// Another pod has them, too.
     pub is_shared: bool,
+    /// Servers on the isolated network that it should reach.
+    pub neighbours: Vec<SocketAddr>,
     /// What the object last said of this pod.
     pub reported: Option<serde_json::Value>,
 }
@@ -148,6 +155,7 @@ impl<F: Followed> Clone for State<F> {
             notes: self.notes.clone(),
             here: self.here.clone(),
             absent: self.absent.clone(),
+            neighbours: self.neighbours.clone(),
             is_shared: self.is_shared,
             reported: self.reported.clone(),
         }
@@ -165,6 +173,7 @@ impl<F: Followed> Default for State<F> {
             notes: F::Notes::default(),
             here: Vec::new(),
             absent: Vec::new(),
+            neighbours: Vec::new(),
             is_shared: false,
             reported: None,
         }
@@ -186,6 +195,7 @@ impl<F: Followed> PartialEq for State<F> {
             && self.notes == other.notes
             && self.here == other.here
             && self.absent == other.absent
+            && self.neighbours == other.neighbours
             && self.is_shared == other.is_shared
             && self.reported == other.reported
     }

@@ -299,6 +299,7 @@ impl<F: Followed> Follower<F> {
                 plan
             }
         };
+        let neighbours = self.followed.neighbours(&surroundings);
         let addresses = version.needs.addresses.iter().copied();
         let absent = addresses.filter(|address| !here.contains(address)).collect();
         self.known = known;
@@ -308,6 +309,7 @@ impl<F: Followed> Follower<F> {
             state.notes = notes;
             state.here = here;
             state.absent = absent;
+            state.neighbours = neighbours;
         });
         Tried::Runs
     }

@@ -6,23 +6,12 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use causeway_api::names;
-use causeway_base::report::chain;
-use causeway_base::{Backoff, backoff::spread};
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
-use serde_json::json;
+use kube::Client;
 use tokio::sync::watch;
-use tokio::time::timeout;
 
 use crate::followed::Entries;
+use crate::own_entry::OwnEntry;
 
-/// Between two writes.
-const REST: Duration = Duration::from_secs(1);
-/// After this time the same is written once more, which changes nothing unless somebody has taken it away.
-const AGAIN: Duration = Duration::from_secs(30);
-const WRITE_LIMIT: Duration = Duration::from_secs(10);
-const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 /// A ConfigMap takes a mebibyte in all, and two servers write in one.
 const LARGEST: usize = 450_000;
 
@@ -35,32 +24,17 @@ pub async fn publish(
     namespace: String,
     server: String,
     replica: usize,
-    mut leased_rx: watch::Receiver<Vec<Leased>>,
+    leased_rx: watch::Receiver<Vec<Leased>>,
 ) {
-    let api: Api<ConfigMap> = Api::namespaced(client, &namespace);
-    let name = names::lease_names_config_map(&server);
-    let mut retries = RETRY.retries();
-    loop {
-        let text = write(&leased_rx.borrow_and_update());
-        let patch = json!({ "data": { replica.to_string(): text } });
-        let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
-        match timeout(WRITE_LIMIT, api.patch(&name, &params, &patch)).await {
-            Ok(Ok(_)) => retries.reset(),
-            failed => {
-                let error = match failed {
-                    Ok(Err(error)) => chain(&error),
-                    _ => "the API server does not answer".to_owned(),
-                };
-                tracing::debug!(error, "the names of clients could not be written; trying again");
-                tokio::time::sleep(retries.next_delay()).await;
-                continue;
-            }
-        }
-        tokio::time::sleep(REST).await;
-        if let Ok(Err(_)) = timeout(spread(AGAIN), leased_rx.changed()).await {
-            return;
-        }
-    }
+    let entry = OwnEntry {
+        client,
+        namespace,
+        config_map: names::lease_names_config_map(&server),
+        key: replica.to_string(),
+        rest: Duration::from_secs(1),
+        again: Duration::from_secs(30),
+    };
+    entry.keep(leased_rx, |leased| write(leased)).await;
 }
 
 fn write(leased: &[Leased]) -> String {

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use crate::announce::announce;
 use crate::followed::{Followed, State};
 use crate::links::Links;
+use crate::neighbours::Neighbours;
 use crate::runner::{Runner, Snapshot, changes_of};
 
 /// How often this pod's networks are looked at.
@@ -33,6 +34,7 @@ const FAREWELL: Duration = Duration::from_secs(15);
 /// A runner that is ready only when its pod's networks are.
 pub(crate) struct Presence<R> {
     runner: Arc<R>,
+    neighbours: Arc<Neighbours>,
     links: Links,
     standing_tx: watch::Sender<Standing>,
 }
@@ -49,8 +51,8 @@ struct Standing {
 }
 
 impl<R: Runner> Presence<R> {
-    pub(crate) fn new(runner: Arc<R>) -> Self {
-        Self { runner, links: Links::default(), standing_tx: watch::Sender::default() }
+    pub(crate) fn new(runner: Arc<R>, neighbours: Arc<Neighbours>) -> Self {
+        Self { runner, neighbours, links: Links::default(), standing_tx: watch::Sender::default() }
     }
 
     /// Looks and announces until aborted. `pod_ip` is this pod's address on the network of all pods.
@@ -174,11 +176,14 @@ impl<R: Runner> Runner for Presence<R> {
         let own = self.standing_tx.borrow().trouble.clone();
         let each: Vec<_> = own.into_iter().chain(snapshot.trouble.take()).collect();
         snapshot.trouble = (!each.is_empty()).then(|| each.join("; "));
+        // Told, and no reason not to be ready: what is asked here is answered all the same.
+        snapshot.unreached = self.neighbours.unreached();
         snapshot
     }
 
     fn changes(&self) -> BoxStream<'static, ()> {
-        stream::select(self.runner.changes(), changes_of(self.standing_tx.subscribe())).boxed()
+        let own = stream::select(changes_of(self.standing_tx.subscribe()), self.neighbours.changes());
+        stream::select(self.runner.changes(), own).boxed()
     }
 
     fn spec_refused(&self) {

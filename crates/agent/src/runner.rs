@@ -49,6 +49,8 @@ pub struct Snapshot<P> {
     pub refused: Option<String>,
     /// What keeps it from its work.
     pub trouble: Option<String>,
+    /// Neighbours on the isolated network that do not answer; the agent fills it in.
+    pub unreached: Vec<String>,
     /// Endpoints that take connections by the runner's own health checks, by cluster; only of clusters that have checks.
     pub healthy: HashMap<String, usize>,
     /// Resolvers that a DNS server asks and that do not answer.
@@ -64,6 +66,7 @@ impl<P> Default for Snapshot<P> {
             listening: Vec::new(),
             refused: None,
             trouble: None,
+            unreached: Vec::new(),
             healthy: HashMap::new(),
             failing_upstreams: Vec::new(),
             leases: None,

@@ -1,12 +1,12 @@
 //! What a pod of a DNS server and one of a DHCP server have in common: one address on the isolated network, and an entry in
 //! the status of its object.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use causeway_api::ServerReplica;
+use causeway_api::{ServerReplica, names};
 use serde_json::Value;
 
-use crate::followed::{Followed, State};
+use crate::followed::{Followed, State, Surroundings};
 use crate::runner::Snapshot;
 use crate::standing::Standing;
 
@@ -35,12 +35,26 @@ impl ServerPod {
             address: Some(self.server_ip.to_string()),
             listening: carried.listening.clone(),
             attached: state.plan.as_ref().map(|_| state.here.contains(&self.server_ip)),
+            unreached: carried.unreached.clone(),
             refused,
             trouble,
             names: None,
             failing_upstreams: carried.failing_upstreams.clone(),
             leases: carried.leases,
         }
+    }
+
+    /// What the operator tells the pods of this object, which is of this role, under a key.
+    pub(crate) fn told<'a>(&self, role: &str, surroundings: &'a Surroundings, key: &str) -> &'a str {
+        let entries = surroundings.config_maps.get(&names::server_config_map(&self.name, role));
+        entries.and_then(|entries| entries.get(key)).map_or("", String::as_str)
+    }
+
+    /// The others that the operator tells of.
+    pub(crate) fn neighbours(&self, role: &str, surroundings: &Surroundings) -> Vec<SocketAddr> {
+        let told = self.told(role, surroundings, names::NEIGHBOURS).split(',');
+        let told = told.filter_map(|text| text.parse::<SocketAddr>().ok());
+        told.filter(|neighbour| neighbour.ip() != self.server_ip).collect()
     }
 
     /// Its own entry among these.

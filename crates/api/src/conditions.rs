@@ -175,6 +175,8 @@ words! {
         Attached,
         /// Attaching failed.
         AttachmentFailed,
+        /// Attached, and not reached by neighbours on the network.
+        NotReached,
         /// No container runtime answers.
         RuntimeUnavailable,
         /// The image could not be run here.

@@ -14,6 +14,7 @@ mod dhcp_server;
 mod dns_server;
 mod domain_claim;
 mod gateway_hostname_request;
+mod gateway_parameters;
 mod hostname_grant;
 mod infra;
 mod intercept_request;
@@ -23,6 +24,7 @@ mod proxy_server;
 mod rules;
 mod schema;
 mod server_replica;
+mod server_status;
 mod structural;
 mod supply;
 mod workstation;
@@ -44,6 +46,10 @@ pub use domain_claim::{ClaimOwner, DomainClaim, DomainClaimSpec, DomainClaimStat
 pub use gateway_hostname_request::{
     Environment, GatewayHostnameRequest, GatewayHostnameRequestSpec, GatewayHostnameRequestStatus, Visibility,
 };
+pub use gateway_parameters::{
+    ExternalTrafficPolicy, GatewayParameters, GatewayParametersSpec, GatewayParametersStatus,
+    GatewayServiceType,
+};
 pub use hostname_grant::{HostnameGrant, HostnameGrantSpec, HostnameGrantStatus};
 pub use infra::{
     BackendOverride, ComponentStatus, DhcpComponent, DnsComponent, ExtraEntry, Infra, InfraComponents,
@@ -60,6 +66,7 @@ pub use proxy_server::{
     ProxyServerStatus, Refusal, ReplicaStatus, RouteNamespaces, RoutesFrom, SupplyStatus, UpdatePolicy,
 };
 pub use server_replica::{LeaseCounts, ServerReplica};
+pub use server_status::ServerStatus;
 pub use structural::structural;
 pub use supply::{RouteKind, SuppliedRoute, SuppliedService, SuppliedTarget, Supply, SupplySpec};
 pub use workstation::{Workstation, WorkstationSpec, WorkstationStatus};
@@ -81,6 +88,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         GatewayHostnameRequest::crd(),
         DomainClaim::crd(),
         HostnameGrant::crd(),
+        GatewayParameters::crd(),
         Supply::crd(),
         AddressClaim::crd(),
     ];

@@ -100,6 +100,10 @@ pub const INTERNAL_ADDRESSES: &str = "internalAddresses";
 pub const CLEARED_SHARE: &str = "share";
 /// The entry of a DHCP server's ConfigMap with addresses in its range that are other servers', separated by commas.
 pub const TAKEN_ADDRESSES: &str = "taken";
+/// Its entry with how many servers shared the range before, and until when that matters.
+pub const SHARED_BEFORE: &str = "before";
+/// Its entry with addresses and ports on the isolated network that the pods try to reach.
+pub const NEIGHBOURS: &str = "neighbours";
 /// The entry of a DHCP server's ConfigMap with the clients that are served: lines of a card and a name.
 pub const SERVED_CLIENTS: &str = "clients";
 
@@ -112,6 +116,11 @@ pub fn server_config_map(server: &str, role: &str) -> String {
 /// of a name and an address.
 pub fn lease_names_config_map(server: &str) -> String {
     format!("{server}-dhcp-names")
+}
+
+/// The ConfigMap in which the pods of a DHCP server write their leases, for people to see: an entry for each replica.
+pub fn leases_config_map(server: &str) -> String {
+    format!("{server}-dhcp-leases")
 }
 
 /// The ConfigMap with the last spec of a proxy that its pods took, for as long as a newer one is refused.

@@ -28,6 +28,9 @@ pub struct ServerReplica {
     /// Whether its address is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attached: Option<bool>,
+    /// Addresses of neighbours, which are servers of its namespace on the same network, that do not answer it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreached: Vec<String>,
     /// Why it stays with an earlier configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,

@@ -59,6 +59,7 @@ fn kinds_have_their_names() {
         ("GatewayHostnameRequest", "gatewayhostnamerequests", "ghr", "Namespaced"),
         ("DomainClaim", "domainclaims", "", "Cluster"),
         ("HostnameGrant", "hostnamegrants", "", "Namespaced"),
+        ("GatewayParameters", "gatewayparameters", "gwparams", "Namespaced"),
         ("Supply", "supplies", "", "Namespaced"),
         ("AddressClaim", "addressclaims", "", "Namespaced"),
     ]

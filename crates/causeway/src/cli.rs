@@ -83,7 +83,7 @@ impl Command {
             Self::Xds(args) => xds::run(args).await,
             Self::Dns(args) => dns::run(args).await,
             Self::Dhcp(args) => dhcp::run(args).await,
-            Self::Leases(args) => leases::run(args),
+            Self::Leases(args) => leases::run(args).await,
             Self::Tunnel(args) => tunnel::run(args).await,
             Self::Proxy(args) => proxy::run(args).await,
             Self::Routes(args) => routes::run(args).await,

@@ -10,6 +10,7 @@ pub(crate) mod dhcp_client;
 pub(crate) mod dns_question;
 pub(crate) mod ending;
 pub(crate) mod grants;
+pub(crate) mod lease_list;
 pub(crate) mod logging;
 pub(crate) mod network_namespace;
 pub(crate) mod object;

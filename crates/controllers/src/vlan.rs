@@ -8,6 +8,8 @@ pub(crate) mod dhcp;
 pub(crate) mod dns;
 mod fleet;
 pub mod infra;
+mod neighbours;
+mod network;
 mod pod;
 pub mod proxy;
 mod server;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use causeway_ir::dhcp::hex;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Seconds since 1970.
 pub type Seconds = u64;
@@ -30,7 +30,7 @@ pub struct Lease {
 }
 
 /// What became of an address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
     /// A client has it, as long as its time is not over.
     Leased,

@@ -50,7 +50,12 @@ impl Pool {
             && !self.except.iter().any(|(first, last)| (*first..=*last).contains(&address))
     }
 
-    /// Whether it is this replica that gives the address to new clients.
+    /// Whether the address is given to new clients here.
+    pub(crate) fn gives(&self, address: Number) -> bool {
+        self.is_ours(address) && !self.replica.is_some_and(|replica| replica.listens)
+    }
+
+    /// Whether the address is of this replica's part.
     pub(crate) fn is_ours(&self, address: Number) -> bool {
         let Some((replica, (first, _))) = self.replica.zip(self.range) else { return true };
         address.wrapping_sub(first) % Number::from(replica.of.max(1)) == replica.index.into()
@@ -164,7 +169,7 @@ impl Table {
     ) -> Option<Number> {
         let own = self.by_client.get(client.id).copied();
         let had = self.by_hardware.get(client.hardware).copied().filter(|_| !client.hardware.is_empty());
-        let known = [client.reserved, own, had, asked.filter(|address| self.pool.is_ours(*address))];
+        let known = [client.reserved, own, had, asked.filter(|address| self.pool.gives(*address))];
         let is_right =
             |address: &Number| self.may_give(client, *address, now) && self.may_have(client, *address, now);
         let known = known.into_iter().flatten().find(is_right);
@@ -199,7 +204,7 @@ impl Table {
     pub(crate) fn may_give(&self, client: Client<'_>, address: Number, now: Seconds) -> bool {
         let is_active = |entry: &Entry| !entry.is_offer && entry.lease.is_active(now);
         client.reserved == Some(address)
-            || self.pool.is_ours(address)
+            || self.pool.gives(address)
             || self.entries.get(&address).is_some_and(is_active)
     }
 
@@ -235,7 +240,8 @@ impl Table {
     }
 
     fn next_unused(&mut self) -> Option<Number> {
-        let (_, last) = self.pool.range.filter(|_| !self.is_full())?;
+        let is_shut = self.is_full() || self.pool.replica.is_some_and(|replica| replica.listens);
+        let (_, last) = self.pool.range.filter(|_| !is_shut)?;
         while self.unused <= last {
             let address = self.unused;
             if self.pool.is_ours(address) && self.pool.has(address) && !self.entries.contains_key(&address) {
@@ -251,7 +257,7 @@ impl Table {
 
     fn longest_free(&self, now: Seconds) -> Option<Number> {
         let free = self.queue.iter().take_while(|(until, _)| *until <= now);
-        free.map(|(_, address)| *address).find(|address| self.pool.is_ours(*address))
+        free.map(|(_, address)| *address).find(|address| self.pool.gives(*address))
     }
 
     /// The oldest offer that was not taken up: a flood of clients that never come back starves nobody.

@@ -30,6 +30,8 @@ pub(crate) struct Zones {
 #[derive(Default)]
 pub(crate) struct Node {
     apex: u32,
+    /// It is of an open zone: without records it is asked elsewhere, and so is what is below.
+    is_open: bool,
     /// The node of `*` below.
     wildcard: Option<u32>,
     sets: Vec<Set>,
@@ -85,7 +87,8 @@ impl Zones {
     /// Looks a name up, given in lower case.
     pub(crate) fn find(&self, name: &[u8]) -> Found<'_> {
         if let Some(&node) = self.names.get(name) {
-            return Found::Node(&self.nodes[node as usize]);
+            let node = &self.nodes[node as usize];
+            return if node.is_open && node.sets.is_empty() { Found::Elsewhere } else { Found::Node(node) };
         }
         let mut above = name;
         while let Some(next) = name::parent(above) {
@@ -97,6 +100,7 @@ impl Zones {
                 let encloser = &self.nodes[node as usize];
                 return match encloser.wildcard {
                     Some(wildcard) => Found::Node(&self.nodes[wildcard as usize]),
+                    None if encloser.is_open => Found::Elsewhere,
                     None => Found::Missing(encloser),
                 };
             }
@@ -109,7 +113,7 @@ impl Zones {
         let default = format!("ns.{domain}");
         let server = zone.name_server.as_ref().map_or(default.clone(), |name| normalise(name));
         let [ttl, negative_ttl] = [zone.ttl, zone.negative_ttl].map(|ttl| ttl.as_secs() as u32);
-        self.add_apex(&name::from_text(&domain), &server, ttl, negative_ttl);
+        self.add_apex(&name::from_text(&domain), (&server, zone.open), ttl, negative_ttl);
         for record in &zone.records {
             let owner = match &record.name {
                 Pattern::Exact(name) => name::from_text(name),
@@ -117,7 +121,10 @@ impl Zones {
             };
             self.add_addresses(&owner, &record.addresses, ttl);
         }
-        if zone.name_server.is_none() && !matches!(self.find(&name::from_text(&default)), Found::Node(_)) {
+        if zone.name_server.is_none()
+            && !zone.open
+            && !matches!(self.find(&name::from_text(&default)), Found::Node(_))
+        {
             let among = |address: &IpAddr| {
                 !address.is_unspecified()
                     && (view.sources.is_empty()
@@ -128,8 +135,8 @@ impl Zones {
         }
     }
 
-    /// Adds the top of a zone with its SOA and NS.
-    fn add_apex(&mut self, domain: &[u8], server: &str, ttl: u32, negative_ttl: u32) {
+    /// Adds the top of a zone with its SOA, and with its NS unless the zone is open.
+    fn add_apex(&mut self, domain: &[u8], (server, is_open): (&str, bool), ttl: u32, negative_ttl: u32) {
         let apex = Apex::new(domain, server, ttl, negative_ttl);
         // The names between it and the zone that it is in exist too.
         name::parent(domain).and_then(|above| self.node(above));
@@ -138,9 +145,11 @@ impl Zones {
         let index = self.apexes.len() as u32;
         self.apexes.push(apex);
         let node = self.nodes.len() as u32;
-        self.nodes.push(Node { apex: index, ..Node::default() });
+        self.nodes.push(Node { apex: index, is_open, ..Node::default() });
         self.names.insert(domain.into(), node);
-        self.add(domain, kind::NS, &name::from_text(server), ttl);
+        if !is_open {
+            self.add(domain, kind::NS, &name::from_text(server), ttl);
+        }
     }
 
     fn add_addresses(&mut self, owner: &[u8], addresses: &[IpAddr], ttl: u32) {
@@ -175,7 +184,8 @@ impl Zones {
         }
         let above = self.node(name::parent(name)?)?;
         let node = self.nodes.len() as u32;
-        self.nodes.push(Node { apex: self.nodes[above as usize].apex, ..Node::default() });
+        let Node { apex, is_open, .. } = self.nodes[above as usize];
+        self.nodes.push(Node { apex, is_open, ..Node::default() });
         self.names.insert(name.into(), node);
         if name.starts_with(b"\x01*") {
             self.nodes[above as usize].wildcard = Some(node);

@@ -26,6 +26,10 @@ pub enum CloseReason {
     InvalidProxyHeader,
     /// What should be a request is none.
     InvalidRequest,
+    /// The client kept sending what carries nothing: pings, settings, requests that it took back.
+    Flooded,
+    /// TLS, on a listener that takes requests in clear text.
+    UnexpectedTls,
     /// Not TLS, on a listener that refuses that.
     Plaintext,
     /// TLS without a server name, on a listener that refuses that.
@@ -52,13 +56,15 @@ pub enum CloseReason {
     NoEndpoint,
     /// No endpoint that was tried could be reached.
     ConnectFailed,
+    /// The endpoint that was tried last did not prove who it is, or could not agree on TLS.
+    EndpointTlsFailed,
     /// Its route or listener was removed, or the engine stopped, and the time to drain was over; for datagrams also
     /// that their endpoint left the plan or was found unhealthy.
     Drained,
 }
 
 impl CloseReason {
-    pub(crate) const ALL: [Self; 24] = [
+    pub(crate) const ALL: [Self; 27] = [
         Self::Finished,
         Self::ClientReset,
         Self::EndpointReset,
@@ -69,6 +75,8 @@ impl CloseReason {
         Self::InvalidHello,
         Self::InvalidProxyHeader,
         Self::InvalidRequest,
+        Self::Flooded,
+        Self::UnexpectedTls,
         Self::Plaintext,
         Self::NoServerName,
         Self::UnknownServerName,
@@ -82,6 +90,7 @@ impl CloseReason {
         Self::ClusterLimit,
         Self::NoEndpoint,
         Self::ConnectFailed,
+        Self::EndpointTlsFailed,
         Self::Drained,
     ];
 
@@ -103,6 +112,8 @@ impl CloseReason {
             Self::InvalidHello => "invalidHello",
             Self::InvalidProxyHeader => "invalidProxyHeader",
             Self::InvalidRequest => "invalidRequest",
+            Self::Flooded => "flooded",
+            Self::UnexpectedTls => "unexpectedTls",
             Self::Plaintext => "plaintext",
             Self::NoServerName => "noServerName",
             Self::UnknownServerName => "unknownServerName",
@@ -116,6 +127,7 @@ impl CloseReason {
             Self::ClusterLimit => "clusterLimit",
             Self::NoEndpoint => "noEndpoint",
             Self::ConnectFailed => "connectFailed",
+            Self::EndpointTlsFailed => "endpointTlsFailed",
             Self::Drained => "drained",
         }
     }

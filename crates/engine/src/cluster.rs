@@ -6,14 +6,14 @@ mod settings;
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, RwLock};
 
 use causeway_base::lock;
 use causeway_ir::{Address, Name};
 
 use crate::metrics::{Active, ClusterMetrics, HasActive};
-use crate::{balance, clock};
+use crate::{balance, clock, tls};
 pub(crate) use endpoint::Endpoint;
 pub(crate) use settings::{Settings, SettingsPool};
 
@@ -25,6 +25,9 @@ pub(crate) struct Cluster {
     pub(crate) metrics: ClusterMetrics,
     turn: AtomicUsize,
     state: RwLock<Arc<State>>,
+    /// TLS to its endpoints; none if they have none, or if what it needs is missing.
+    tls: RwLock<Option<Arc<tls::Upstream>>>,
+    named_by_request: AtomicBool,
 }
 
 /// What the newest plan says.
@@ -64,19 +67,53 @@ impl Cluster {
             metrics: ClusterMetrics::default(),
             turn: AtomicUsize::new(0),
             state: RwLock::new(Arc::new(state)),
+            tls: RwLock::new(None),
+            named_by_request: AtomicBool::new(false),
         }
+    }
+
+    /// TLS to its endpoints, if there is all that it needs.
+    pub(crate) fn tls(&self) -> Option<Arc<tls::Upstream>> {
+        lock::read(&self.tls).clone()
+    }
+
+    /// Whether the name that endpoints must show in TLS is that of the request.
+    pub(crate) fn is_named_by_request(&self) -> bool {
+        self.named_by_request.load(Relaxed)
+    }
+
+    /// Takes other TLS into use. Connections that were made with the old one are used for nothing new: endpoints are known
+    /// anew.
+    pub(crate) fn secure(&self, tls: Option<Arc<tls::Upstream>>) {
+        let named = tls.as_ref().is_some_and(|tls| tls.is_named_by_request());
+        *lock::write(&self.tls) = tls;
+        self.named_by_request.store(named, Relaxed);
+        let old = self.state();
+        let anew = |member: &Member| {
+            let endpoint = Endpoint::new(member.endpoint.address.clone(), 0);
+            endpoint.set_healthy(member.endpoint.is_healthy());
+            endpoint.set_serving(member.standing != Standing::Down);
+            Member { endpoint: Arc::new(endpoint), ..member.clone() }
+        };
+        let members = old.members.iter().map(anew).collect();
+        *lock::write(&self.state) = Arc::new(State { settings: Arc::clone(&old.settings), members });
+        old.members.iter().for_each(|member| member.endpoint.set_serving(false));
     }
 
     pub(crate) fn state(&self) -> Arc<State> {
         Arc::clone(&lock::read(&self.state))
     }
 
-    /// Takes what a new plan says; endpoints that stay keep what is known of them.
+    /// Takes what a new plan says; endpoints that stay keep what is known of them, unless TLS comes or goes: what was
+    /// connected without it is used for nothing that must have it.
     pub(crate) fn update(&self, plan: &causeway_ir::Cluster, pool: &mut SettingsPool) {
         let old = self.state();
-        let new = Arc::new(State::new(plan, pool.of(plan), &old.members, clock::now()));
-        let kept: HashSet<&Address> = new.members.iter().map(|member| &member.endpoint.address).collect();
-        for gone in old.members.iter().filter(|member| !kept.contains(&member.endpoint.address)) {
+        let settings = pool.of(plan);
+        let stays = settings.is_secured == old.settings.is_secured;
+        let known = if stays { &old.members[..] } else { &[] };
+        let new = Arc::new(State::new(plan, settings, known, clock::now()));
+        let kept: HashSet<*const Endpoint> = new.members.iter().map(|m| Arc::as_ptr(&m.endpoint)).collect();
+        for gone in old.members.iter().filter(|member| !kept.contains(&Arc::as_ptr(&member.endpoint))) {
             gone.endpoint.set_serving(false);
         }
         for member in &new.members {
@@ -95,6 +132,14 @@ impl Cluster {
     ) -> Option<Arc<Endpoint>> {
         let turn = self.turn.fetch_add(1, Relaxed);
         balance::pick(state, turn, client, tried, now).cloned()
+    }
+
+    /// Whether it has an endpoint that takes traffic and is not known to fail.
+    pub(crate) fn is_usable(&self, now: u64) -> bool {
+        let fit = |m: &Member| {
+            m.standing != Standing::Down && m.endpoint.is_healthy() && !m.endpoint.is_ejected(now)
+        };
+        self.state().members.iter().any(fit)
     }
 
     /// Counts an attempt to connect that failed, for reasons of the endpoint or of this host.

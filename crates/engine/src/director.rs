@@ -20,7 +20,7 @@ use crate::cluster::Clusters;
 use crate::engine::Options;
 use crate::handover::Handed;
 use crate::memory::Memory;
-use crate::status::Status;
+use crate::status::{MissingCertificate, Status};
 use crate::tls::Certificates;
 use crate::worker::{Command, Shared};
 use changes::ListenerChange;
@@ -34,6 +34,8 @@ pub use executable::problems;
 const LISTEN_AGAIN: Duration = Duration::from_secs(2);
 /// How often is asked whether memory should be given back.
 const GIVE_BACK: Duration = Duration::from_secs(2);
+/// How often certificates that are about to expire are told.
+const TELL_EXPIRY: Duration = Duration::from_hours(12);
 /// How long the last connections may take to end once they were told.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
@@ -94,7 +96,7 @@ impl Director {
         options: &Options,
     ) -> Self {
         Self {
-            clusters: ClusterSet::new(clusters),
+            clusters: ClusterSet::new(Arc::clone(&shared), clusters),
             listeners: ListenerSet::new(
                 Arc::clone(&shared),
                 cores.clone(),
@@ -120,6 +122,9 @@ impl Director {
         let mut memory = Memory::default();
         let mut give_back = tokio::time::interval(GIVE_BACK);
         give_back.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut expiry = tokio::time::interval(TELL_EXPIRY);
+        expiry.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        expiry.reset();
         let mut retry = None;
         plans_rx.mark_changed();
         self.renew().await;
@@ -142,6 +147,10 @@ impl Director {
                         // It looks at every page of the process: not here, and not on a core.
                         drop(tokio::task::spawn_blocking(causeway_base::memory::give_back));
                     }
+                    continue;
+                }
+                _ = expiry.tick() => {
+                    self.shared.metrics.certificates.tell();
                     continue;
                 }
                 () = at(self.drains.next()) => self.finish_drains(),
@@ -188,8 +197,9 @@ impl Director {
         let plan = Arc::clone(&self.plan);
         let before = self.status_tx.borrow().listeners.clone();
         let listeners = self.listeners.apply(&plan, changes, &self.clusters, &before).await;
+        let missing = self.missing_certificates();
         self.status_tx.send_modify(|status| {
-            status.missing_certificates = self.listeners.missing_certificates(&plan);
+            status.missing_certificates = missing;
             status.plan = Some(plan);
             status.listeners = listeners;
         });
@@ -199,9 +209,18 @@ impl Director {
     async fn renew(&mut self) {
         let Some(certificates_rx) = &mut self.certificates_rx else { return };
         let certificates = Arc::clone(&certificates_rx.borrow_and_update());
+        self.shared.metrics.certificates.set(&certificates);
+        self.shared.metrics.certificates.tell();
+        self.clusters.renew(&certificates, &self.plan);
         self.listeners.renew(certificates, &self.plan, &self.clusters).await;
-        let missing = self.listeners.missing_certificates(&self.plan);
+        let missing = self.missing_certificates();
         self.status_tx.send_modify(|status| status.missing_certificates = missing);
+    }
+
+    fn missing_certificates(&self) -> Vec<MissingCertificate> {
+        let mut missing = self.listeners.missing_certificates(&self.plan);
+        missing.extend(self.clusters.missing_certificates(&self.plan));
+        missing
     }
 
     /// Ends what had its time.

@@ -19,6 +19,7 @@ use crate::clock;
 use crate::cluster::{Cluster, Clusters, Standing};
 use crate::director::{Cores, Director};
 use crate::handover::{Handed, Purpose};
+use crate::http::SessionKey;
 use crate::limits::Limits;
 use crate::listen::SharePorts;
 use crate::metrics::Metrics;
@@ -38,6 +39,9 @@ pub struct Options {
     pub share_ports: SharePorts,
     /// The certificates that plans name, the newest of a channel; by default none.
     pub certificates: Option<watch::Receiver<Arc<Certificates>>>,
+    /// What sessions of clients are signed with. Engines that share clients share it, so that a client stays with its
+    /// endpoint whichever it comes to; by default another one in each process.
+    pub session_key: Option<[u8; 32]>,
 }
 
 /// Why an engine can't start.
@@ -104,6 +108,7 @@ impl Engine {
             limits: Limits::new(&causeway_ir::Limits::default()),
             access_log: access_log::start(&options.access_log).map_err(Error::OpenAccessLog)?,
             tls: tls::Shared::default(),
+            sessions: Arc::new(options.session_key.as_ref().map_or_else(SessionKey::random, SessionKey::new)),
         });
         let count = match options.workers {
             0 => std::thread::available_parallelism().map_or(1, usize::from),

@@ -36,6 +36,8 @@ pub use director::problems;
 pub use engine::{Engine, Error, Handle, Options};
 pub use http::front;
 pub use listen::{SharePorts, Transport};
-pub use status::{ClusterStatus, ConnectionStatus, EndpointStatus, ListenerStatus, Status};
+pub use status::{
+    ClusterStatus, ConnectionStatus, EndpointStatus, ListenerStatus, MissingCertificate, Part, Status,
+};
 pub use tcp::{client_hello, proxy_protocol};
-pub use tls::{Certificate, Certificates, Error as CertificateError};
+pub use tls::{Authorities, AuthoritiesError, Certificate, Certificates, Error as CertificateError};

@@ -16,6 +16,7 @@ use prometheus_client::registry::Registry;
 
 use crate::close_reason::CloseReason;
 use crate::cluster::Clusters;
+use crate::tls::Expiry;
 use clusters::ClusterSeries;
 pub(crate) use inline::{Active, Counter as InlineCounter, HasActive, Held};
 use times::{AllTimes, Times};
@@ -44,6 +45,8 @@ pub(crate) struct Metrics {
     pub(crate) plans_applied: Counter,
     pub(crate) plans_refused: Counter,
     pub(crate) log_lines_lost: Counter,
+    /// Those in use, and when they expire.
+    pub(crate) certificates: Expiry,
 }
 
 impl Metrics {
@@ -71,6 +74,7 @@ impl Metrics {
             self.by_route.requests.clone(),
         );
         r.register_collector(Box::new(self.by_route.times.clone()));
+        r.register_collector(Box::new(self.certificates.clone()));
         r.register("causeway_connections_active", "Connections at this moment", self.active.clone());
         r.register("causeway_accept_errors", "Failures to accept", self.accept_errors.clone());
         r.register("causeway_plans_applied", "Plans taken into use", self.plans_applied.clone());

@@ -1,9 +1,10 @@
 //! What an engine shows of itself.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use causeway_ir::{Address, Name, Plan, Problem};
+use causeway_ir::{Address, CertificateRef, Name, Plan, Problem};
 use serde::Serialize;
 
 use crate::listen::Transport;
@@ -17,8 +18,8 @@ pub struct Status {
     pub refused: Option<(Arc<Plan>, Vec<Problem>)>,
     /// The listeners of the plan that runs.
     pub listeners: Vec<ListenerStatus>,
-    /// Certificates that the plan names and nobody gave, each with its listener.
-    pub missing_certificates: Vec<(Name, Name)>,
+    /// Certificates and authorities that the plan names and nobody gave.
+    pub missing_certificates: Vec<MissingCertificate>,
     /// No new connections are taken; the engine is about to stop.
     pub draining: bool,
 }
@@ -35,15 +36,56 @@ impl Status {
         }
         let failed = |l: &ListenerStatus| l.error.as_ref().map(|e| format!("listener {}: {e}", l.name));
         missing.extend(self.listeners.iter().filter_map(failed));
-        let lacks =
-            |(listener, name): &(Name, Name)| format!("listener {listener}: there is no certificate {name}");
-        missing.extend(self.missing_certificates.iter().map(lacks));
+        // A cluster whose endpoints can't be trusted keeps nobody else from being served.
+        let of_listeners = self.missing_certificates.iter().filter(|m| matches!(m.of, Part::Listener(_)));
+        missing.extend(of_listeners.map(ToString::to_string));
         missing
     }
 
     /// The address that a listener really has; with port 0 in the plan the port that it got.
     pub fn address(&self, listener: &str) -> Option<SocketAddr> {
         self.listeners.iter().find(|l| l.name == listener)?.address
+    }
+}
+
+/// A certificate, or authorities, that a plan names and nobody gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingCertificate {
+    /// What does not work without.
+    pub of: Part,
+    /// Authorities, not a certificate with its key.
+    pub is_authorities: bool,
+    /// By which name.
+    pub name: Name,
+}
+
+/// A part of a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    /// Its handshakes fail.
+    Listener(Name),
+    /// Its endpoints are not connected to.
+    Cluster(Name),
+}
+
+impl MissingCertificate {
+    pub(crate) fn key(of: Part, name: &CertificateRef) -> Self {
+        Self { of, is_authorities: false, name: name.0.clone() }
+    }
+
+    pub(crate) fn authorities(of: Part, name: &CertificateRef) -> Self {
+        Self { of, is_authorities: true, name: name.0.clone() }
+    }
+}
+
+impl fmt::Display for MissingCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.of {
+            Part::Listener(name) => write!(f, "listener {name}: ")?,
+            Part::Cluster(name) => write!(f, "cluster {name}: ")?,
+        }
+        let what = if self.is_authorities { "are no authorities" } else { "is no certificate" };
+        write!(f, "there {what} {}", self.name)
     }
 }
 

@@ -6,17 +6,19 @@ mod names;
 mod route;
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use causeway_ir::http::{HttpRoute, Site};
 use causeway_ir::route::{NO_SERVER_NAME, PLAINTEXT, UNKNOWN_SERVER_NAME};
-use causeway_ir::{Action, Change, Limit, Pattern, Protocol, Refusal, TlsRoute};
+use causeway_ir::{Action, Change, Limit, Pattern, Protocol, Refusal, Then, TlsRoute};
 
 use crate::close_reason::CloseReason;
-use crate::http::{self, Router};
+use crate::http::{self, Common, Router, Routes, SessionKey};
 use crate::listener::Listener;
 use names::NameMap;
-pub(crate) use route::{Destination, Route, RouteShared, Terminated};
+pub(crate) use route::{Destination, Inside, Route, RouteShared, Terminated};
 
 pub(crate) struct Table {
     pub(crate) listener: Arc<Listener>,
@@ -33,7 +35,7 @@ pub(crate) enum Mode {
     Plain(Arc<Route>),
     Tls(Names),
     /// By request.
-    Http(Router<Arc<http::Route>>),
+    Http(Box<Router<Arc<http::Route>>>),
 }
 
 #[derive(Clone)]
@@ -43,6 +45,8 @@ pub(crate) struct Names {
     no_name: Verdict,
     unknown: Verdict,
     plaintext: Verdict,
+    /// Requests are served in TLS here: who sends them without is told.
+    speaks_https: bool,
 }
 
 #[derive(Clone)]
@@ -72,10 +76,23 @@ pub(crate) trait MakeRoute: FnMut(&Arc<str>, &Action, Option<Limit>) -> Option<A
 
 impl<T: FnMut(&Arc<str>, &Action, Option<Limit>) -> Option<Arc<Route>>> MakeRoute for T {}
 
-/// The names of a table that a new one begins with, and what has to change in them.
+/// What a new table begins with, and what has to change in it.
 pub(crate) struct Basis<'a> {
-    pub(crate) names: Option<&'a Names>,
+    /// The table before, if it is of the same listener.
+    pub(crate) table: Option<&'a Table>,
     pub(crate) changes: &'a [Change<'a, TlsRoute>],
+    /// The names of the sites that differ.
+    pub(crate) sites: &'a HashSet<&'a str>,
+    /// What clients that stay with their endpoint bring back is signed with this.
+    pub(crate) sessions: &'a Arc<SessionKey>,
+}
+
+impl Basis<'_> {
+    /// What a site compiled to before, if it is the same.
+    fn kept(&self, site: &Site) -> Option<Arc<Routes<Arc<http::Route>>>> {
+        let Mode::Http(router) = &self.table?.mode else { return None };
+        if self.sites.contains(site.name.as_str()) { None } else { router.site(&site.name).cloned() }
+    }
 }
 
 impl Table {
@@ -91,10 +108,14 @@ impl Table {
                 Mode::Plain(make(&route.name.shared(), &route.action, route.connection_limit)?)
             }
             Protocol::Tls(tls) => Mode::Tls(Names::compile(tls, basis, make)?),
-            Protocol::Http(http) => Mode::Http(Router::compile(http, |route| {
-                let name = route.name.shared();
-                http::Route::compile(route, |action| make(&name, action, None)).map(Arc::new)
-            })?),
+            Protocol::Http(http) => {
+                let common = Common::of(http, basis.sessions);
+                let make = |route: &HttpRoute| {
+                    let name = route.name.shared();
+                    http::Route::compile(route, &common, |action| make(&name, action, None)).map(Arc::new)
+                };
+                Mode::Http(Box::new(Router::compile(http, |site| basis.kept(site), make)?))
+            }
         };
         Some(Self { listener, mode })
     }
@@ -104,11 +125,19 @@ impl Table {
         match (&self.mode, within) {
             (Mode::Http(router), Within::Clear) => Some(router),
             (Mode::Tls(names), Within::Tls(name)) => match &names.route(name.as_deref())?.destination {
-                Destination::Terminate(terminated) => Some(&terminated.requests),
+                Destination::Terminate(terminated) => match &terminated.inside {
+                    Inside::Requests(router) => Some(router),
+                    Inside::Bytes(_) => None,
+                },
                 _ => None,
             },
             _ => None,
         }
+    }
+
+    /// Whether requests are served here, in TLS.
+    pub(crate) fn speaks_https(&self) -> bool {
+        self.names().is_some_and(|names| names.speaks_https)
     }
 
     /// The names, if it has some.
@@ -129,7 +158,7 @@ impl Names {
         let no_name = outcome(NO_SERVER_NAME, &tls.no_server_name, CloseReason::NoServerName)?;
         let unknown = outcome(UNKNOWN_SERVER_NAME, &tls.unknown_server_name, CloseReason::UnknownServerName)?;
         let plaintext = outcome(PLAINTEXT, &tls.plaintext, CloseReason::Plaintext)?;
-        let (mut exact, mut below) = match basis.names {
+        let (mut exact, mut below) = match basis.table.and_then(Table::names) {
             Some(names) => (names.exact.clone(), names.below.clone()),
             None => (NameMap::with_capacity(basis.changes.len()), NameMap::with_capacity(0)),
         };
@@ -149,7 +178,12 @@ impl Names {
                 }
             }
         }
-        Some(Self { exact, below, no_name, unknown, plaintext })
+        let actions =
+            tls.routes.iter().map(|route| &route.action).chain(tls.outcomes().map(|(_, action)| action));
+        let speaks_https = actions.into_iter().any(
+            |action| matches!(action, Action::Terminate(terminate) if matches!(terminate.then, Then::Http(_))),
+        );
+        Some(Self { exact, below, no_name, unknown, plaintext, speaks_https })
     }
 
     /// The route of a TLS client.
@@ -204,8 +238,14 @@ mod tests {
         let name: Arc<str> = "l".into();
         let listener = Arc::new(Listener::new(&plan, plan.bind, metrics.listener(&name, "a")));
         let table = {
+            let key = Arc::new(SessionKey::random());
             let changes = changes(old.map_or(&[][..], |(old, _)| old.tls_routes()), plan.tls_routes());
-            let basis = Basis { names: old.and_then(|(_, table)| table.names()), changes: &changes };
+            let basis = Basis {
+                table: old.map(|(_, table)| table),
+                changes: &changes,
+                sites: &HashSet::new(),
+                sessions: &key,
+            };
             Table::compile(&plan, listener, &basis, |route, _, limit| {
                 let cluster = causeway_ir::Cluster::new(Name::parse("c").unwrap(), vec![]);
                 Some(Arc::new(Route {

@@ -14,4 +14,4 @@ mod upstream;
 pub(crate) use accept::{Listening, serve};
 pub(crate) use downstream::Downstream;
 pub(crate) use socket::{Received, Socket};
-pub(crate) use upstream::{Upstream, is_local};
+pub(crate) use upstream::{Carries, Upstream, is_local};

@@ -71,6 +71,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) access_log: access_log::Sender,
     pub(crate) tls: tls::Shared,
+    /// What clients that stay with their endpoint bring back is signed with this.
+    pub(crate) sessions: Arc<http::SessionKey>,
 }
 
 /// What the connections of one core share.

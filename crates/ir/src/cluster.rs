@@ -53,6 +53,9 @@ pub struct Cluster {
     /// What endpoints speak where requests are forwarded; default HTTP/1.1.
     #[serde(default)]
     pub http_version: HttpVersion,
+    /// The answer to requests while there is no endpoint; default 503.
+    #[serde(default = "no_endpoint_status", deserialize_with = "crate::http::status")]
+    pub no_endpoint_status: u16,
 }
 
 impl Cluster {
@@ -73,6 +76,7 @@ impl Cluster {
             send_proxy_protocol: None,
             keepalive: Keepalive::default(),
             http_version: HttpVersion::default(),
+            no_endpoint_status: no_endpoint_status(),
         }
     }
 
@@ -94,6 +98,7 @@ impl Cluster {
             send_proxy_protocol,
             keepalive,
             http_version,
+            no_endpoint_status,
         } = self;
         *name == other.name
             && *transport == other.transport
@@ -108,6 +113,7 @@ impl Cluster {
             && *send_proxy_protocol == other.send_proxy_protocol
             && *keepalive == other.keepalive
             && *http_version == other.http_version
+            && *no_endpoint_status == other.no_endpoint_status
     }
 }
 
@@ -268,6 +274,9 @@ const fn connect_timeout() -> Period {
 }
 const fn idle_timeout() -> Period {
     const { Period::from_secs(3600) }
+}
+const fn no_endpoint_status() -> u16 {
+    503
 }
 const fn retries() -> u32 {
     2

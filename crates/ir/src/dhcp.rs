@@ -193,6 +193,15 @@ pub struct Replica {
     pub index: u8,
     /// How many there are.
     pub of: u8,
+    /// It is new among them: it prolongs what clients have and hears what others give of its part, and gives nothing to new
+    /// clients. Default false.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub listens: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 impl DhcpPlan {

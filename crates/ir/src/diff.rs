@@ -1,10 +1,12 @@
 //! What differs between two lists of named things, and between two plans. Equal things cost a comparison and nothing
 //! else, wherever they stand; only what differs is looked up by name.
 
+mod http;
 mod plan;
 
 use std::collections::{HashMap, VecDeque};
 
+pub use http::route_changes;
 pub use plan::{Changes, PlanDiff, diff};
 
 /// A thing with a name that is unique in its list.

@@ -60,7 +60,7 @@ impl Keyed for View {
 }
 
 /// A domain that is answered from the plan alone: a name in it that has no record does not exist, and is never asked
-/// elsewhere.
+/// elsewhere, unless the zone is open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Zone {
@@ -76,6 +76,9 @@ pub struct Zone {
     /// sources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name_server: Option<Name>,
+    /// Whether nothing but its records is answered here, and all other names of the domain are asked elsewhere; default false.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub open: bool,
     /// What there is.
     #[serde(default)]
     pub records: Vec<Record>,
@@ -214,6 +217,10 @@ const fn forwarded() -> Limit {
 }
 const fn yes() -> bool {
     true
+}
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 #[cfg(test)]

@@ -3,25 +3,65 @@
 
 mod filter;
 mod matches;
+mod policy;
 pub mod precedence;
+mod targets;
 mod text;
 
 use serde::{Deserialize, Serialize};
 
-pub use filter::{Cors, Filter, HeaderChange, HeaderValue, Mirror, PathRewrite, Rewrite};
+pub use filter::{Cors, Filter, HeaderChange, HeaderValue, Mirror, PathRewrite, RegexRewrite, Rewrite};
 pub use matches::{HeaderMatch, PathMatch, QueryMatch, RequestMatch, ValueMatch};
+pub use policy::{
+    CookieLifetime, ErrorPage, ForwardedHeader, Persistence, PersistenceBy, Policies, RateLimit,
+    TrustedProxies,
+};
+pub use targets::{HttpTarget, HttpTargets};
 pub use text::{HeaderName, Method, Path, Regex};
 
 use crate::diff::Keyed;
-use crate::{Limit, Name, Pattern, Period, Targets};
+use crate::{Limit, Name, Pattern, Period};
 
-/// The ways of requests. One that no route matches is answered with 404.
+/// The ways of requests. Of all hosts that sites and `misdirected` have, the one that fits a request best says where it is
+/// looked for; one that no route there matches is answered with 404.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Http {
-    /// In the order that decides where two match equally well.
+    /// For hosts that no site has, in the order that decides where two match equally well.
     #[serde(default)]
     pub routes: Vec<HttpRoute>,
+    /// Hosts that are served apart from all others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<Site>,
+    /// Hosts that are served on this port to who asked for them in TLS, and answered with 421 to who asked for another.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub misdirected: Vec<Pattern>,
+    /// The proxies before this one, whose word on their clients counts; default nobody's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trusted_proxies: Option<TrustedProxies>,
+    /// What is said instead of the few words that answers made here have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub error_pages: Vec<ErrorPage>,
+}
+
+/// Hosts with routes of their own: no other route of the listener sees their requests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Site {
+    /// Unique in its listener.
+    pub name: Name,
+    /// The hosts that are its own; each stands in one site.
+    pub hosts: Vec<Pattern>,
+    /// In the order that decides where two match equally well. Their hosts rank as they are written, also where a site's
+    /// host is narrower.
+    #[serde(default)]
+    pub routes: Vec<HttpRoute>,
+}
+
+impl Keyed for Site {
+    fn key(&self) -> &str {
+        &self.name
+    }
 }
 
 /// Requests and what is done with them.
@@ -45,6 +85,9 @@ pub struct HttpRoute {
     /// When a request is sent again; default only if it never reached an endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
+    /// What is asked of them; default nothing.
+    #[serde(default, skip_serializing_if = "Policies::is_empty")]
+    pub policies: Policies,
     /// What is done with them.
     pub action: HttpAction,
 }
@@ -60,7 +103,7 @@ impl Keyed for HttpRoute {
 #[serde(rename_all = "camelCase")]
 pub enum HttpAction {
     /// It goes to an endpoint of one of these clusters.
-    Forward(Targets),
+    Forward(HttpTargets),
     /// The client is sent elsewhere.
     Redirect(Redirect),
     /// It is answered here.
@@ -188,27 +231,61 @@ pub struct Retry {
 }
 
 impl Http {
-    /// The targets of every route and mirror, with their paths below `http`.
-    pub fn targets(&self) -> impl Iterator<Item = (String, &Name)> {
-        self.routes.iter().enumerate().flat_map(|(r, route)| {
-            let forwarded = match &route.action {
-                HttpAction::Forward(targets) => targets.as_slice(),
-                _ => &[],
-            };
-            let forwarded =
-                forwarded.iter().map(move |target| (format!("routes[{r}].action.forward"), &target.cluster));
-            let mirrored = route.filters.iter().enumerate().filter_map(move |(f, filter)| match filter {
-                Filter::Mirror(mirror) => {
-                    Some((format!("routes[{r}].filters[{f}].mirror.cluster"), &mirror.cluster))
-                }
-                _ => None,
-            });
-            forwarded.chain(mirrored)
-        })
+    /// Its lists of routes: those for all other hosts, then each site's with its place.
+    pub fn lists(&self) -> impl Iterator<Item = (Option<usize>, &[HttpRoute])> {
+        let sites = self.sites.iter().enumerate().map(|(s, site)| (Some(s), site.routes.as_slice()));
+        std::iter::once((None, self.routes.as_slice())).chain(sites)
+    }
+
+    /// All routes, those of sites too.
+    pub fn all_routes(&self) -> impl Iterator<Item = &HttpRoute> {
+        self.lists().flat_map(|(_, routes)| routes)
+    }
+
+    /// The clusters that requests and copies of them go to; one that several name is there several times.
+    pub fn clusters(&self) -> impl Iterator<Item = &Name> {
+        self.all_routes().flat_map(HttpRoute::clusters)
+    }
+
+    /// Whether two differ in nothing but the routes that have a diff of their own.
+    pub fn same_but_routes(&self, other: &Self) -> bool {
+        let Self { routes: _, sites, misdirected, trusted_proxies, error_pages } = self;
+        let same_head = |a: &Site, b: &Site| {
+            let Site { name, hosts, routes: _ } = a;
+            *name == b.name && *hosts == b.hosts
+        };
+        *misdirected == other.misdirected
+            && *trusted_proxies == other.trusted_proxies
+            && *error_pages == other.error_pages
+            && sites.len() == other.sites.len()
+            && sites.iter().zip(&other.sites).all(|(a, b)| same_head(a, b))
     }
 }
 
-fn status<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+impl HttpRoute {
+    /// The clusters that requests and copies of them go to.
+    pub fn clusters(&self) -> impl Iterator<Item = &Name> {
+        let forwarded = match &self.action {
+            HttpAction::Forward(targets) => targets.as_slice(),
+            HttpAction::Redirect(_) | HttpAction::Respond(_) => &[],
+        };
+        let mirrored = self.filters.iter().filter_map(|filter| match filter {
+            Filter::Mirror(mirror) => Some(&mirror.cluster),
+            _ => None,
+        });
+        forwarded.iter().map(|target| &target.cluster).chain(mirrored)
+    }
+}
+
+/// Where a list of routes stands below `http`.
+pub fn list_path(site: Option<usize>) -> String {
+    match site {
+        Some(site) => format!("sites[{site}].routes"),
+        None => "routes".to_owned(),
+    }
+}
+
+pub(crate) fn status<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
     let status = u16::deserialize(deserializer)?;
     if (200..600).contains(&status) {
         return Ok(status);

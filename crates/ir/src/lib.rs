@@ -31,7 +31,7 @@ pub mod validate;
 pub use cluster::{
     Cluster, Ejection, HealthCheck, HealthCheckKind, HttpVersion, Keepalive, Policy, ProxyVersion, Transport,
 };
-pub use diff::{Change, Changes, Keyed, PlanDiff, changes, diff};
+pub use diff::{Change, Changes, Keyed, PlanDiff, changes, diff, route_changes};
 pub use duration::Period;
 pub use endpoint::{Address, Endpoint};
 pub use limits::Limits;
@@ -43,5 +43,5 @@ pub use plan::Plan;
 pub use route::{Action, ConnectionRoute, Refusal, Target, Targets, Tls, TlsRoute};
 pub use server_name::Pattern;
 pub use size::Size;
-pub use tls::{CertificateRef, Terminate, Then};
+pub use tls::{CertificateRef, SubjectName, Terminate, Then};
 pub use validate::Problem;

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::diff::Keyed;
-use crate::http::{Http, HttpRoute};
+use crate::http::Http;
 use crate::{Action, ConnectionRoute, Name, Tls, TlsRoute, networks};
 
 /// An address to listen on and the routes behind it.
@@ -74,9 +74,9 @@ impl Listener {
         if let Protocol::Tls(tls) = &self.protocol { &tls.routes } else { &[] }
     }
 
-    /// The routes of requests; empty for a listener that does not look at them.
-    pub fn http_routes(&self) -> &[HttpRoute] {
-        if let Protocol::Http(http) = &self.protocol { &http.routes } else { &[] }
+    /// The ways of requests in clear text, if it looks at them.
+    pub fn http(&self) -> Option<&Http> {
+        if let Protocol::Http(http) = &self.protocol { Some(http) } else { None }
     }
 
     /// How many routes it has.
@@ -84,7 +84,7 @@ impl Listener {
         match &self.protocol {
             Protocol::Tcp(_) | Protocol::Udp(_) => 1,
             Protocol::Tls(tls) => tls.routes.len(),
-            Protocol::Http(http) => http.routes.len(),
+            Protocol::Http(http) => http.all_routes().count(),
         }
     }
 
@@ -112,9 +112,8 @@ impl Listener {
             && *accept_proxy_protocol == other.accept_proxy_protocol
             && match (protocol, &other.protocol) {
                 (Protocol::Tls(a), Protocol::Tls(b)) => a.same_but_routes(b),
-                (Protocol::Http(_), Protocol::Http(_))
-                | (Protocol::Tcp(_), Protocol::Tcp(_))
-                | (Protocol::Udp(_), Protocol::Udp(_)) => true,
+                (Protocol::Http(a), Protocol::Http(b)) => a.same_but_routes(b),
+                (Protocol::Tcp(_), Protocol::Tcp(_)) | (Protocol::Udp(_), Protocol::Udp(_)) => true,
                 _ => false,
             }
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::http::Http;
-use crate::{ConnectionRoute, Name};
+use crate::{ConnectionRoute, Name, Pattern};
 
 /// The name under which whoever runs the plan finds a certificate with its key, or a set of authorities.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -64,10 +64,23 @@ pub struct UpstreamTls {
     /// The name to ask for and to find in the certificate; default that of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_name: Option<Name>,
+    /// Names one of which the certificate has in place of that one; default that one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subject_names: Vec<SubjectName>,
     /// The authorities that are trusted; default the system's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authorities: Option<CertificateRef>,
     /// The certificate to show; default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<CertificateRef>,
+}
+
+/// A name in a certificate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SubjectName {
+    /// A host; `*.` in it fits a `*.` in the certificate.
+    Host(Pattern),
+    /// Such as `spiffe://cluster/ns/shop`, compared letter by letter.
+    Uri(String),
 }

@@ -2,6 +2,7 @@
 //! problem has the path of the field and what to write instead.
 
 mod cluster;
+mod http;
 mod listener;
 mod port_clash;
 mod small_change;
@@ -35,6 +36,11 @@ struct Findings(Vec<Problem>);
 impl Findings {
     fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
         self.0.push(Problem { path: path.into(), message: message.into() });
+    }
+
+    /// Reports the name of a cluster that nobody has.
+    fn unknown_cluster(&mut self, path: String, name: &str) {
+        self.add(path, format!("there is no cluster `{name}`: add it to clusters or correct the name"));
     }
 
     /// Reports a second use of a name and where the first one is.

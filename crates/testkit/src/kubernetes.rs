@@ -321,6 +321,22 @@ impl Kubernetes {
         self.kubectl_command(&self.kubeconfig(), &apply).map(drop)
     }
 
+    /// Loads what the pods of Gateway API's conformance suite run, and gives back the suite, as a command on a node: the
+    /// addresses of Gateways are the cluster's own.
+    ///
+    /// # Errors
+    /// When it does not compile, or a node refuses the image.
+    pub fn conformance_suite(&self) -> anyhow::Result<Command> {
+        let (suite, echo) = self.programs.conformance()?;
+        for version in ["v0.1.0", "v0.2.0"] {
+            let name = format!("registry.k8s.io/gateway-api/conformance/echo-basic:{version}");
+            self.load(&Image::of_static(&name, &echo)?)?;
+        }
+        let mut command = in_namespace(&self.site.node(1), &suite.display().to_string());
+        command.env("KUBECONFIG", self.kubeconfig());
+        Ok(command)
+    }
+
     /// Applies KubeVirt's definition of VirtualMachineInstances.
     ///
     /// # Errors

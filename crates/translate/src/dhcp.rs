@@ -7,6 +7,7 @@ mod tests;
 mod validate;
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
 use causeway_ir::Name;
 use causeway_ir::dhcp::{DhcpPlan, HardwareAddress, KnownClient, Replica, is_hostname};
@@ -39,29 +40,47 @@ impl Valid {
         v4.chain(v6).any(|reserved| reserved == address)
     }
 
+    /// How long a client has an address.
+    pub fn lease_time(&self) -> Duration {
+        self.plan.lease_time.get()
+    }
+
     /// The first and the last address that are leased.
     pub fn range(&self) -> (Ipv4Addr, Ipv4Addr) {
         (self.plan.pool.first, self.plan.pool.last)
     }
 }
 
-/// The plan of the replica at this address, on this interface; `clients` are those that are served where not everybody is,
-/// and `taken` are addresses of other servers.
+/// What is known of the others on a server's network.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
+    /// Clients that are served where not everybody is.
+    pub clients: Vec<KnownClient>,
+    /// Addresses of other servers.
+    pub taken: Vec<Ipv4Addr>,
+    /// How many servers shared the range before, as long as that matters.
+    pub shared_before: Option<u8>,
+}
+
+/// The plan of the replica at this address, on this interface.
 pub fn translate(
     server: &Valid,
     address: Ipv4Addr,
     interface: Name,
-    clients: &[KnownClient],
-    taken: &[Ipv4Addr],
+    Surroundings { clients, taken, shared_before }: &Surroundings,
 ) -> DhcpPlan {
     let count = u8::try_from(server.servers.len()).unwrap_or(u8::MAX);
     let index = server.servers.iter().position(|own| *own == address).unwrap_or_default();
+    let index = u8::try_from(index).unwrap_or_default();
+    // Of what another had, new clients get nothing as long as it may be leased.
+    let of = shared_before.map_or(count, |before| before.max(count));
+    let listens = shared_before.is_some_and(|before| index >= before);
     let others = server.servers.iter().chain(taken).filter(|other| **other != address);
     let mut plan = DhcpPlan {
         interface,
         server: address,
-        replica: (count > 1).then(|| Replica { index: u8::try_from(index).unwrap_or_default(), of: count }),
-        clients: server.is_for_known_clients.then(|| clients.to_vec()),
+        replica: (of > 1).then_some(Replica { index, of, listens }),
+        clients: server.is_for_known_clients.then(|| clients.clone()),
         ..server.plan.clone()
     };
     plan.pool.except.extend(others.map(|other| IpNet::from(IpAddr::V4(*other))));

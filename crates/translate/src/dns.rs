@@ -50,6 +50,16 @@ pub enum Internal {
     Service(ServiceRef),
 }
 
+impl Internal {
+    /// The Service, if it is one.
+    pub fn service(self) -> Option<ServiceRef> {
+        match self {
+            Self::Service(service) => Some(service),
+            Self::Address(_) => None,
+        }
+    }
+}
+
 /// What a plan depends on besides the object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
@@ -120,7 +130,7 @@ fn lease_names<'a>(server: &'a Valid, facts: &'a Facts) -> impl Iterator<Item = 
     })
 }
 
-/// The domain's own zone, and one for each name outside of it.
+/// The domain's own zone, and one for each name outside of it, which takes no other name from its owner.
 fn zones(server: &Valid, entries: BTreeMap<Pattern, BTreeSet<IpAddr>>) -> Vec<Zone> {
     let domain = &server.domain;
     let is_inside = |name: &str| {
@@ -140,6 +150,7 @@ fn zones(server: &Valid, entries: BTreeMap<Pattern, BTreeSet<IpAddr>>) -> Vec<Zo
             ttl: server.ttl,
             negative_ttl: server.ttl,
             name_server: None,
+            open: domain != server.domain.as_str(),
             records,
         })
     };

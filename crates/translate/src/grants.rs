@@ -127,6 +127,7 @@ pub fn advice_for(users: Users<'_>, namespace: &str, target: Target<'_>) -> Stri
         _ => format!("use its {kind} {name}"),
     };
     let missing = format!("does not let {}s of namespace {} {what}", users.kind, users.namespace);
+    let group = if group.is_empty() { r#""""# } else { group };
     advise(users, namespace, &missing, &format!("group {group}, kind {kind}"))
 }
 

@@ -6,7 +6,10 @@
 pub mod dhcp;
 pub mod dns;
 pub mod endpoints;
+pub mod gateway;
 pub mod grants;
+mod naming;
 pub mod proxy;
+pub mod references;
 mod server;
 pub mod services;

@@ -41,9 +41,14 @@ pub(crate) struct Args {
     /// longer than the plan's drainTimeout.
     #[arg(long, value_name = "PATH")]
     handover: Option<PathBuf>,
-    /// The certificates that the plan names: a directory for each, with tls.crt and tls.key. Followed while running.
+    /// The certificates and authorities that the plan names: a directory for each, with tls.crt and tls.key, or ca.crt.
+    /// Followed while running.
     #[arg(long, value_name = "DIR")]
     certificates: Option<PathBuf>,
+    /// What sessions of clients that stay with their endpoint are signed with: a file of 32 random bytes, the same for all
+    /// engines that share clients. Another one in each process if not given.
+    #[arg(long, value_name = "FILE")]
+    session_key: Option<PathBuf>,
     /// Threads that carry traffic; as many as there are cores if not given.
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
     workers: usize,
@@ -74,7 +79,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let inherited = claim.as_mut().map(Claim::remove_listeners).unwrap_or_default();
     let certificates = args.certificates.as_deref().map(certificates::follow).transpose()?;
     let access_log = args.access_log.log();
-    let options = Options { workers: args.workers, access_log, certificates, ..Options::default() };
+    let session_key = args.session_key.as_deref().map(session_key).transpose()?;
+    let options =
+        Options { workers: args.workers, access_log, certificates, session_key, ..Options::default() };
     let engine = Engine::start_with(plan_rx, &options, inherited)?;
     let handle = engine.handle();
     handle.settled(&plan).await;
@@ -109,6 +116,18 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         let _ = std::fs::remove_file(path);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What sessions are signed with.
+fn session_key(path: &Path) -> anyhow::Result<[u8; 32]> {
+    let bytes = std::fs::read(path).with_context(|| format!("can't read {}", path.display()))?;
+    let length = bytes.len();
+    bytes.try_into().map_err(|_| {
+        anyhow::anyhow!(
+            "{} has {length} bytes, and a key has 32: make one with head -c 32 /dev/urandom",
+            path.display()
+        )
+    })
 }
 
 /// The sockets of the process that waits for a successor there, if there is one.
@@ -170,8 +189,8 @@ fn announce(handle: &Handle, out: Output) {
 }
 
 fn announce_failures(handle: &Handle) {
-    for (listener, certificate) in handle.status().missing_certificates {
-        output::note(format_args!("causeway: {listener}: there is no certificate {certificate}"));
+    for missing in handle.status().missing_certificates {
+        output::note(format_args!("causeway: {missing}"));
     }
     for listener in handle.status().listeners {
         if let Some(error) = listener.error {

@@ -154,6 +154,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
                     .clone()
                     .map_or_else(SharePorts::default, |doors| SharePorts::when(move || doors.has_others())),
                 certificates: None,
+                session_key: None,
             };
             let native = Native::start(plan_rx, &options, std::mem::take(&mut found.sockets))?;
             let admin = serve::bind(serve::loopback(args.pod_ip), args.admin_port, "--admin-port").await?;

@@ -249,6 +249,19 @@ fn a_resolver_is_asked_by_tls_if_its_certificate_is_right() {
     assert_eq!(server.dig("+short many.up.test").lines().count(), 200);
     let other = Server::start(&plan(&upstream("other.up.test")));
     assert!(other.dig("www.up.test").contains("status: SERVFAIL"));
+
+    // Authorities that are exchanged count for the next connection, and rubbish changes nothing.
+    let strangers = rcgen::generate_simple_self_signed(["dns.up.test".to_owned()]).unwrap();
+    std::fs::write(&authority, strangers.cert.pem()).unwrap();
+    let server = Server::start(&plan(&upstream("dns.up.test")));
+    assert!(server.dig("www.up.test").contains("status: SERVFAIL"));
+    std::fs::write(&authority, "nothing").unwrap();
+    assert!(server.dig("other.up.test").contains("status: SERVFAIL"));
+    std::fs::write(&authority, made.cert.pem()).unwrap();
+    eventually("the resolver is trusted", PATIENCE, || {
+        let said = server.dig("+short www.up.test");
+        if said == "192.0.2.1\n" { Ok(()) } else { Err(said) }
+    });
 }
 
 #[test]

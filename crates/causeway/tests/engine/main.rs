@@ -1,6 +1,7 @@
 //! `causeway engine` as a process: replaced while it serves, short of descriptors, with its log level changed.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod certificates;
 mod documents;
 mod files;
 

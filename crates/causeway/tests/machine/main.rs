@@ -5,6 +5,7 @@
 
 mod demo;
 mod documents;
+mod filtered;
 mod infra;
 mod lan;
 mod life;

@@ -26,6 +26,7 @@ pub(crate) const ROLE_BINDING: ChildKind = rbac("RoleBinding", "rolebindings");
 pub(crate) const NAMESPACE: ChildKind = core("Namespace", "namespaces");
 pub(crate) const SUPPLY: ChildKind = own("Supply", "supplies");
 pub(crate) const DHCP_SERVER: ChildKind = own("DHCPServer", "dhcpservers");
+pub(crate) const DNS_SERVER: ChildKind = own("DNSServer", "dnsservers");
 pub(crate) const ADDRESS_CLAIM: ChildKind = own("AddressClaim", "addressclaims");
 pub(crate) const TLS_ROUTE: ChildKind = gateway("TLSRoute", "tlsroutes", &["v1alpha3", "v1alpha2"]);
 pub(crate) const TCP_ROUTE: ChildKind = gateway("TCPRoute", "tcproutes", &["v1alpha2"]);

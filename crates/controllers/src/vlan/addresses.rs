@@ -12,8 +12,9 @@ use crate::{
     framework::{apply::Owner, children::Children, error::Error, report},
     grants::{Grants, Users, advice_for},
     vlan::{
-        claims::{Attachment, Claimed, Claims},
+        claims::{Attachment, Claimed, Claims, View},
         fleet::{DeploymentState, server_ip},
+        network::Networks,
     },
 };
 
@@ -66,6 +67,11 @@ impl Asks {
         Self { holder, attachment, addresses }
     }
 
+    /// Whether it asks for this one.
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
+        self.attachment.is_some() && self.addresses.contains(&address)
+    }
+
     /// Whether they are claimed in another namespace, where no garbage collector follows the object.
     pub(crate) fn are_elsewhere(&self) -> bool {
         self.attachment.as_ref().is_some_and(|attachment| attachment.namespace != self.holder.namespace)
@@ -88,12 +94,11 @@ impl Asks {
             };
             return Addresses { withheld: wanted.iter().map(withhold).collect(), ..Addresses::default() };
         }
+        let networks = Networks::of(children);
+        let view = View { grants, children, networks: &networks };
         let mut addresses = Addresses::default();
         for address in wanted.iter().copied() {
-            let withheld = match claims
-                .take(owner, &self.holder, attachment, address, (grants, children))
-                .await
-            {
+            let withheld = match claims.take(owner, &self.holder, attachment, address, view).await {
                 Claimed::Ours => None,
                 Claimed::Held(by) => Some((
                     Reason::Conflict,

@@ -2,8 +2,8 @@
 //! whose name is made of the attachment and the address, so the API server itself sees to it that there is one. It goes
 //! with its holder, and is free for others once no pod has the address any more.
 //!
-//! Two attachments may lead to the same network: that is not seen here, and neither is a machine on the network that
-//! nobody told Kubernetes of.
+//! Of claims on two attachments that lead to the same network the older one counts. A machine on the network that nobody told
+//! Kubernetes of is not seen here.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -21,12 +21,22 @@ use crate::framework::{
     kinds::{ADDRESS_CLAIM, POD, own},
 };
 use crate::grants::{Grants, Target, Users};
+use crate::vlan::network::Networks;
 
 /// A NetworkAttachmentDefinition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Attachment {
     pub(crate) namespace: String,
     pub(crate) name: String,
+}
+
+/// What is known when addresses are claimed.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    /// Without them every attachment may be used.
+    pub(crate) grants: Option<&'a Grants>,
+    pub(crate) children: &'a Children,
+    pub(crate) networks: &'a Networks,
 }
 
 /// What became of a claim.
@@ -60,18 +70,39 @@ impl Claims {
         holder: &ClaimHolder,
         attachment: &Attachment,
         address: IpAddr,
-        (grants, children): (Option<&Grants>, &Children),
+        view: View<'_>,
     ) -> Claimed {
+        let View { grants, children, networks } = view;
         let name = AddressClaim::name_of(&attachment.name, address);
         let known = children.get(ADDRESS_CLAIM, &attachment.namespace, &name);
         let known: Option<AddressClaim> = known.and_then(|claim| typed(&claim));
-        if known.as_ref().is_some_and(|claim| is_of(claim, &holder.uid)) {
+        let own = known.as_ref().filter(|claim| is_of(claim, &holder.uid));
+        for rival in rivals(holder, attachment, address, view) {
+            match self.is_alive(&rival.spec.holder).await {
+                Ok(true) if own.is_none_or(|own| age(&rival) < age(own)) => {
+                    return Claimed::Held(format!(
+                        "{}, by NetworkAttachmentDefinition {}/{} of the same network",
+                        said(&rival.spec.holder),
+                        rival.namespace().unwrap_or_default(),
+                        rival.spec.network_attachment_name
+                    ));
+                }
+                Ok(_) => {}
+                // What is ours stays so until it is known to be another's.
+                Err(_) if own.is_some() => {}
+                Err(source) => return Claimed::Unknown(Error::ClaimAddress { address, source }),
+            }
+        }
+        if own.is_some() {
             return Claimed::Ours;
         }
         // Its holder may be gone, and a pod of it still be on its way out. Anybody can write into a pod what networks it asks
         // for: it counts where somebody of its namespace may use the network.
-        let counts = |pod: &Arc<DynamicObject>| !is_pod_of(pod, holder) && may_have(pod, attachment, grants);
-        if let Some(pod) = pods_with(children, attachment, address).find(counts) {
+        let is_there = |there: &Attachment| networks.are_one(there, attachment);
+        let counts = |(pod, there): &(Arc<DynamicObject>, Attachment)| {
+            !is_pod_of(pod, holder) && may_have(pod, there, grants)
+        };
+        if let Some((pod, _)) = pods_with(children, is_there, address).find(counts) {
             let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
             let by = known.filter(|claim| is_pod_of(&pod, &claim.spec.holder));
             return Claimed::Held(match by {
@@ -154,7 +185,7 @@ impl Claims {
     ) -> Result<(), Error> {
         for claim in of(children).filter(|claim| is_of(claim, uid)) {
             let Some((attachment, address)) = place(&claim) else { continue };
-            let is_used = pods_with(children, &attachment, address).next().is_some();
+            let is_used = pods_with(children, |there| *there == attachment, address).next().is_some();
             if !is_used && !wanted.contains(&(attachment, address)) {
                 self.delete(&claim).await.map_err(|source| Error::ClaimAddress { address, source })?;
             }
@@ -244,18 +275,46 @@ fn kind_of(holder: &ClaimHolder) -> Option<ChildKind> {
     }
 }
 
-/// The pods that were given an address on an attachment, also those that are about to end.
-fn pods_with(
-    children: &Children,
+/// Claims of others on the same address of the same network, by another attachment; the oldest first.
+fn rivals(
+    holder: &ClaimHolder,
     attachment: &Attachment,
     address: IpAddr,
-) -> impl Iterator<Item = Arc<DynamicObject>> {
-    let has = move |pod: &Arc<DynamicObject>| {
-        let phase = pod.data.pointer("/status/phase").and_then(Value::as_str);
-        !matches!(phase, Some("Succeeded" | "Failed"))
-            && networks(pod).any(|found| found == (attachment.clone(), address))
+    View { children, networks, .. }: View<'_>,
+) -> Vec<AddressClaim> {
+    let is_rival = |claim: &AddressClaim| {
+        let is_there = |(there, claimed): (Attachment, IpAddr)| {
+            claimed == address && there != *attachment && networks.are_one(&there, attachment)
+        };
+        claim.spec.holder.uid != holder.uid
+            && claim.metadata.deletion_timestamp.is_none()
+            && place(claim).is_some_and(is_there)
     };
-    children.all(POD).into_iter().filter(has).collect::<Vec<_>>().into_iter()
+    let mut rivals: Vec<_> = of(children).filter(is_rival).collect();
+    rivals.sort_by_key(age);
+    rivals
+}
+
+/// Which of two claims was there first; should they be of the same second, everybody agrees all the same.
+fn age(claim: &AddressClaim) -> impl Ord + use<> {
+    (claim.creation_timestamp().map(|time| time.0), claim.namespace(), claim.name_any())
+}
+
+/// The pods that were given an address on an attachment like this, with that attachment; also those that are about to end.
+fn pods_with(
+    children: &Children,
+    is_there: impl Fn(&Attachment) -> bool,
+    address: IpAddr,
+) -> impl Iterator<Item = (Arc<DynamicObject>, Attachment)> {
+    let place = |pod: Arc<DynamicObject>| {
+        let phase = pod.data.pointer("/status/phase").and_then(Value::as_str);
+        if matches!(phase, Some("Succeeded" | "Failed")) {
+            return None;
+        }
+        let (there, _) = networks(&pod).find(|(there, at)| *at == address && is_there(there))?;
+        Some((pod, there))
+    };
+    children.all(POD).into_iter().filter_map(place).collect::<Vec<_>>().into_iter()
 }
 
 /// The networks that a pod asks to be attached to, as this operator writes them.
@@ -291,9 +350,13 @@ fn is_pod_of(pod: &DynamicObject, holder: &ClaimHolder) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use serde_json::json;
 
     use super::*;
+    use crate::framework::kinds::NETWORK_ATTACHMENT;
+    use crate::vlan::network::tests::definition;
 
     fn pod(name: &str, owner: &str, networks: &str) -> DynamicObject {
         serde_json::from_value(json!({
@@ -319,9 +382,10 @@ mod tests {
         let children = Children::fixed(&[(POD, pods)]);
         let attachment = Attachment { namespace: "edge".into(), name: "vlan".into() };
         let found = |address: &str| {
-            let mut found: Vec<_> = pods_with(&children, &attachment, address.parse().unwrap())
-                .map(|pod| pod.name_any())
-                .collect();
+            let mut found: Vec<_> =
+                pods_with(&children, |there| *there == attachment, address.parse().unwrap())
+                    .map(|(pod, _)| pod.name_any())
+                    .collect();
             found.sort();
             found
         };
@@ -333,8 +397,48 @@ mod tests {
             name: "front".into(),
             uid: "u".into(),
         };
-        let front = pods_with(&children, &attachment, "192.168.100.5".parse().unwrap()).next().unwrap();
+        let address = "192.168.100.5".parse().unwrap();
+        let (front, _) = pods_with(&children, |there| *there == attachment, address).next().unwrap();
         assert!(is_pod_of(&front, &holder));
         assert!(!is_pod_of(&front, &ClaimHolder { namespace: "other".into(), ..holder }));
+    }
+
+    #[test]
+    fn an_address_is_claimed_once_on_a_network_whatever_leads_to_it() {
+        let claim = |attachment: &str, holder: &str, second: u8| -> DynamicObject {
+            serde_json::from_value(json!({
+                "apiVersion": "causeway.dev/v1alpha1", "kind": "AddressClaim",
+                "metadata": {
+                    "name": format!("{attachment}-{holder}"), "namespace": "lab",
+                    "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
+                },
+                "spec": {
+                    "networkAttachmentName": attachment, "address": "192.168.100.4",
+                    "holder": { "kind": "ProxyServer", "namespace": "lab", "name": holder, "uid": holder },
+                },
+            }))
+            .unwrap()
+        };
+        let bridge =
+            |name: &str, bridge: &str| definition(name, &json!({ "type": "bridge", "bridge": bridge }));
+        let children = Children::fixed(&[
+            (ADDRESS_CLAIM, vec![claim("a", "one", 2), claim("b", "two", 1), claim("other", "three", 0)]),
+            (NETWORK_ATTACHMENT, vec![bridge("a", "br1"), bridge("b", "br1"), bridge("other", "br2")]),
+        ]);
+        let networks = Networks::of(&children);
+        let view = View { grants: None, children: &children, networks: &networks };
+        let of = |uid: &str, attachment: &str| {
+            let holder = ClaimHolder { uid: uid.into(), ..ClaimHolder::default() };
+            let attachment = Attachment { namespace: "lab".into(), name: attachment.into() };
+            let rivals = rivals(&holder, &attachment, "192.168.100.4".parse().unwrap(), view);
+            rivals.into_iter().map(|claim| claim.spec.holder.uid).collect::<Vec<_>>()
+        };
+        assert_eq!(of("one", "a"), ["two"]);
+        assert_eq!(of("two", "b"), ["one"]);
+        assert_eq!(of("four", "a"), ["two"], "that of its own attachment is no other network's");
+        assert_eq!(of("three", "other"), [""; 0]);
+        let claims: HashMap<_, _> =
+            super::of(&children).map(|claim| (claim.spec.holder.uid.clone(), claim)).collect();
+        assert!(age(&claims["two"]) < age(&claims["one"]), "the older counts");
     }
 }

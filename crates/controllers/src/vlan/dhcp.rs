@@ -2,6 +2,7 @@
 
 mod machines;
 mod share;
+mod sharing;
 
 use std::net::IpAddr;
 
@@ -12,18 +13,19 @@ use causeway_api::{
 };
 use causeway_ir::Problem;
 use causeway_translate::dhcp::validate;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::jiff::Timestamp;
 use kube::{ResourceExt, api::DynamicObject};
 
+use self::sharing::Sharing;
 use super::server::{Common, Outline, Server, State, Told};
 use crate::{
     framework::{
         children::{ChildKind, Children, is_kind},
         finding::Finding,
         kinds::{
-            ADDRESS_CLAIM, CONFIG_MAP, DEPLOYMENT, DHCP_SERVER, NETWORK_ATTACHMENT, NETWORK_POLICY,
-            PERSISTENT_VOLUME_CLAIM, POD, POD_DISRUPTION_BUDGET, ROLE, ROLE_BINDING, SERVICE_ACCOUNT,
-            VIRTUAL_MACHINE_INSTANCE,
+            ADDRESS_CLAIM, CONFIG_MAP, DEPLOYMENT, DHCP_SERVER, DNS_SERVER, NETWORK_ATTACHMENT,
+            NETWORK_POLICY, PERSISTENT_VOLUME_CLAIM, POD, POD_DISRUPTION_BUDGET, ROLE, ROLE_BINDING,
+            SERVICE_ACCOUNT, VIRTUAL_MACHINE_INSTANCE,
         },
     },
     grants::{Grants, REFERENCE_GRANT},
@@ -33,19 +35,7 @@ use crate::{
 /// Reconciles DHCPServers.
 pub(crate) type Controller = super::server::Controller<DHCPServer>;
 
-impl State for DHCPServerStatus {
-    fn conditions(&self) -> &[Condition] {
-        &self.conditions
-    }
-
-    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
-        &mut self.conditions
-    }
-
-    fn replicas_mut(&mut self) -> &mut Vec<ServerReplica> {
-        &mut self.replicas
-    }
-}
+impl State for DHCPServerStatus {}
 
 impl Server for DHCPServer {
     const ROLE: &'static str = "dhcp";
@@ -64,8 +54,14 @@ impl Server for DHCPServer {
         POD_DISRUPTION_BUDGET,
         NETWORK_POLICY,
     ];
-    const READS: &'static [ChildKind] =
-        &[REFERENCE_GRANT, ADDRESS_CLAIM, NETWORK_ATTACHMENT, VIRTUAL_MACHINE_INSTANCE, DHCP_SERVER];
+    const READS: &'static [ChildKind] = &[
+        REFERENCE_GRANT,
+        ADDRESS_CLAIM,
+        NETWORK_ATTACHMENT,
+        VIRTUAL_MACHINE_INSTANCE,
+        DHCP_SERVER,
+        DNS_SERVER,
+    ];
 
     fn problems(&self) -> Vec<Problem> {
         validate(self).err().unwrap_or_default()
@@ -97,12 +93,21 @@ impl Server for DHCPServer {
         share::conflict(self, children, grants)
     }
 
-    fn reports(&self) -> &[ServerReplica] {
-        self.status.as_ref().map_or(&[], |status| &status.replicas)
+    fn uses(&self, address: IpAddr) -> bool {
+        validate(self).is_ok_and(|valid| {
+            let (first, last) = valid.range();
+            let leases = |address| (first..=last).contains(&address) || valid.servers.contains(&address);
+            valid.reserves(address) || matches!(address, IpAddr::V4(address) if leases(address))
+        })
     }
 
-    fn told(&self, children: &Children, _: Option<&Grants>) -> Told {
-        let mut told = Told { clients: None, refusal: None, entries: share::told(self, children) };
+    fn told(&self, children: &Children, _: Option<&Grants>, now: Timestamp) -> Told {
+        let mut told = Told { entries: share::told(self, children), ..Told::default() };
+        if let Some(sharing) = Sharing::next(self, children, now) {
+            told.entries.push((names::SHARED_BEFORE, sharing.to_string()));
+            told.kept_replicas = sharing.count;
+            told.look_again = sharing.rest(now);
+        }
         if self.spec.clients == ClientSource::VirtualMachines {
             let (lines, finding) = machines::told(self, children);
             told.entries.extend(lines.map(|lines| (names::SERVED_CLIENTS, lines)));

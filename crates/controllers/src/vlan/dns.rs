@@ -1,21 +1,22 @@
 //! What is particular to DNSServers: a Service on the pod network, and the address that pods are sent to, which may be that
 //! of another Service.
 
+use std::net::IpAddr;
+
 use causeway_api::{DNSServer, DNSServerStatus, ServerReplica, conditions::Reason, names};
 use causeway_ir::Problem;
 use causeway_translate::dns::{Internal, validate};
-use causeway_translate::services::ServiceRef;
-use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::apis::meta::v1::Condition};
+use k8s_openapi::{api::core::v1::Service, jiff::Timestamp};
 use kube::{ResourceExt, api::DynamicObject};
 
 use super::server::{Common, Outline, Server, State, Told};
 use crate::{
     framework::{
-        children::{ChildKind, Children, typed},
+        children::{ChildKind, Children, is_kind, typed},
         finding::Finding,
         kinds::{
-            ADDRESS_CLAIM, CONFIG_MAP, DEPLOYMENT, NETWORK_ATTACHMENT, NETWORK_POLICY, POD,
-            POD_DISRUPTION_BUDGET, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT,
+            ADDRESS_CLAIM, CONFIG_MAP, DEPLOYMENT, DHCP_SERVER, DNS_SERVER, NETWORK_ATTACHMENT,
+            NETWORK_POLICY, POD, POD_DISRUPTION_BUDGET, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT,
         },
     },
     grants::{Grants, REFERENCE_GRANT, Target, Users, advice_for},
@@ -25,19 +26,7 @@ use crate::{
 /// Reconciles DNSServers.
 pub(crate) type Controller = super::server::Controller<DNSServer>;
 
-impl State for DNSServerStatus {
-    fn conditions(&self) -> &[Condition] {
-        &self.conditions
-    }
-
-    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
-        &mut self.conditions
-    }
-
-    fn replicas_mut(&mut self) -> &mut Vec<ServerReplica> {
-        &mut self.replicas
-    }
-}
+impl State for DNSServerStatus {}
 
 impl Server for DNSServer {
     const ROLE: &'static str = "dns";
@@ -56,7 +45,8 @@ impl Server for DNSServer {
         NETWORK_POLICY,
     ];
     // Services of others, too, by whose addresses the pod network is sent.
-    const READS: &'static [ChildKind] = &[SERVICE, REFERENCE_GRANT, ADDRESS_CLAIM, NETWORK_ATTACHMENT];
+    const READS: &'static [ChildKind] =
+        &[SERVICE, REFERENCE_GRANT, ADDRESS_CLAIM, NETWORK_ATTACHMENT, DHCP_SERVER, DNS_SERVER];
 
     fn problems(&self) -> Vec<Problem> {
         validate(self).err().unwrap_or_default()
@@ -83,12 +73,13 @@ impl Server for DNSServer {
         })
     }
 
-    fn reports(&self) -> &[ServerReplica] {
-        self.status.as_ref().map_or(&[], |status| &status.replicas)
+    fn uses(&self, address: IpAddr) -> bool {
+        validate(self).is_ok_and(|valid| valid.server == address)
     }
 
-    fn told(&self, children: &Children, grants: Option<&Grants>) -> Told {
-        let Some(service) = internal_service(self) else { return Told::default() };
+    fn told(&self, children: &Children, grants: Option<&Grants>, _: Timestamp) -> Told {
+        let named = validate(self).ok().and_then(|valid| valid.internal?.service());
+        let Some(service) = named else { return Told::default() };
         let namespace = self.namespace().unwrap_or_default();
         let users = Users { group: names::GROUP, kind: "DNSServer", namespace: &namespace };
         let target = Target::service(&service.name);
@@ -116,8 +107,15 @@ impl Server for DNSServer {
     }
 
     fn is_concerned(&self, read: &DynamicObject) -> bool {
+        if !is_kind(read, SERVICE) {
+            return false;
+        }
         let is_own = read.namespace() == self.namespace() && read.name_any() == self.name_any();
-        let named = internal_service(self);
+        let Ok(valid) = validate(self) else {
+            // An earlier spec runs on, and which Service that one names is not said in here.
+            return true;
+        };
+        let named = valid.internal.and_then(Internal::service);
         is_own
             || named.is_some_and(|named| {
                 Some(named.namespace) == read.namespace() && named.name == read.name_any()
@@ -144,18 +142,10 @@ impl Server for DNSServer {
     }
 }
 
-/// The Service that the pod network is sent to.
-fn internal_service(server: &DNSServer) -> Option<ServiceRef> {
-    match validate(server).ok()?.internal? {
-        Internal::Service(service) => Some(service),
-        Internal::Address(_) => None,
-    }
-}
-
 /// The addresses of a Service that has its own.
 fn addresses(service: &Service) -> Vec<String> {
     let spec = service.spec.clone().unwrap_or_default();
     let listed = spec.cluster_ips.unwrap_or_default();
     let all = if listed.is_empty() { spec.cluster_ip.into_iter().collect() } else { listed };
-    all.into_iter().filter(|address| address.parse::<std::net::IpAddr>().is_ok()).collect()
+    all.into_iter().filter(|address| address.parse::<IpAddr>().is_ok()).collect()
 }

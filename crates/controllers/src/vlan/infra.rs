@@ -14,14 +14,15 @@ mod validate;
 use std::sync::Arc;
 
 use causeway_api::{Infra, InfraStatus};
+use ipnet::IpNet;
 use kube::{Client, ResourceExt, api::DynamicObject};
 
 use crate::framework::{
     apply::{Applier, Owner},
-    children::{ChildKind, Children, typed},
+    children::{ChildKind, Children, is_kind, typed},
     error::Error,
     events::Recorder,
-    kinds::{ADDRESS_CLAIM, own},
+    kinds::{ADDRESS_CLAIM, NETWORK_ATTACHMENT, own},
     runner::Reconciler,
     status::{Writer, now},
 };
@@ -103,7 +104,7 @@ impl Reconciler for Controller {
     const CHILDREN: &'static [ChildKind] =
         &[Component::Dhcp.kind(), Component::Dns.kind(), Component::Proxy.kind()];
 
-    const READS: &'static [ChildKind] = &[ADDRESS_CLAIM];
+    const READS: &'static [ChildKind] = &[ADDRESS_CLAIM, NETWORK_ATTACHMENT];
 
     async fn reconcile(&self, infra: Arc<Infra>, children: Children) -> Result<(), Error> {
         // The children of an Infra that is going away go with it: they are owned.
@@ -123,10 +124,14 @@ impl Reconciler for Controller {
         report.into_result()
     }
 
-    /// An address that was chosen may be somebody else's since.
-    fn is_concerned(&self, infra: &Infra, claim: &DynamicObject) -> bool {
-        let place = typed(claim).and_then(|claim| claims::place(&claim));
-        place.is_some_and(|(there, _)| there == attachment(infra))
+    /// An address that was chosen may be somebody else's since, by whatever attachment of the network.
+    fn is_concerned(&self, infra: &Infra, read: &DynamicObject) -> bool {
+        if !is_kind(read, ADDRESS_CLAIM) {
+            return read.namespace() == Some(attachment(infra).namespace);
+        }
+        let place = typed(read).and_then(|claim| claims::place(&claim));
+        let network = infra.spec.network_config.cidr.parse::<IpNet>();
+        place.is_some_and(|(_, address)| network.is_ok_and(|network| network.contains(&address)))
     }
 
     fn forget(&self, infra: &Infra) {

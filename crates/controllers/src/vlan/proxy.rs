@@ -29,8 +29,8 @@ use crate::{
         events::Recorder,
         finalizer::Finalizer,
         kinds::{
-            ADDRESS_CLAIM, CONFIG_MAP, DEPLOYMENT, POD, POD_DISRUPTION_BUDGET, ROLE, ROLE_BINDING, SERVICE,
-            SERVICE_ACCOUNT,
+            ADDRESS_CLAIM, CONFIG_MAP, DEPLOYMENT, DHCP_SERVER, DNS_SERVER, NETWORK_ATTACHMENT, POD,
+            POD_DISRUPTION_BUDGET, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT,
         },
         runner::{Reconciler, life},
         status::{Writer, now},
@@ -43,9 +43,16 @@ use crate::{
         addresses::{Addresses, Asks},
         claims::{self, Attachment, Claims},
         fleet::{
-            LOOK_AGAIN, LOOK_AT_OTHERS, pace::Pace, patience::Patience, replica::is_taken, reports::Reports,
-            step::Step, stuck::Stuck,
+            LOOK_AGAIN, LOOK_AT_OTHERS,
+            pace::Pace,
+            patience::Patience,
+            replica::{is_taken, serving_addresses},
+            reports::Reports,
+            step::Step,
+            stuck::Stuck,
+            summary::Pass,
         },
+        neighbours,
     },
 };
 
@@ -123,7 +130,8 @@ impl Reconciler for Controller {
     const NAME: &'static str = NAME;
     const CHILDREN: &'static [ChildKind] =
         &[SERVICE_ACCOUNT, ROLE, ROLE_BINDING, CONFIG_MAP, DEPLOYMENT, SERVICE, POD, POD_DISRUPTION_BUDGET];
-    const READS: &'static [ChildKind] = &[REFERENCE_GRANT, ADDRESS_CLAIM];
+    const READS: &'static [ChildKind] =
+        &[REFERENCE_GRANT, ADDRESS_CLAIM, NETWORK_ATTACHMENT, DHCP_SERVER, DNS_SERVER];
 
     async fn reconcile(&self, proxy: Arc<ProxyServer>, children: Children) -> Result<(), Error> {
         let Some(owner) = Owner::of(&*proxy) else {
@@ -183,17 +191,23 @@ impl Reconciler for Controller {
             self.wakes.wake_in(LOOK_AT_OTHERS, ObjectRef::from_obj(&*proxy));
         }
         let previous = self.status.previous(&*proxy);
-        let input = status::Input {
-            proxy: &proxy,
+        let serving = serving_addresses(&observed.reports);
+        let unreached = neighbours::unreached(&*proxy, attachment(&proxy).as_ref(), &serving, &children);
+        let pass = Pass {
             problems: &problems,
-            desired: desired.as_ref(),
-            failures: report.failures().collect(),
-            refusals,
+            accepted: accepted.as_ref().map(generation),
             held: &step.rollout.held,
             waiting: step.waiting.as_ref(),
             image_troubles: &step.checks.troubles,
             withheld: &addresses.withheld,
-            accepted: accepted.as_ref().map(generation),
+            unreached: unreached.as_deref(),
+        };
+        let input = status::Input {
+            proxy: &proxy,
+            pass,
+            desired: desired.as_ref(),
+            failures: report.failures().collect(),
+            refusals,
             observed: &observed,
         };
         if status::is_settling(&previous, &input) && self.patience.has_more(&*proxy) {
@@ -208,7 +222,12 @@ impl Reconciler for Controller {
     fn is_concerned(&self, proxy: &ProxyServer, read: &DynamicObject) -> bool {
         let attachment = attachment(proxy);
         if let Some(claim) = typed::<AddressClaim>(read).filter(|_| is_kind(read, ADDRESS_CLAIM)) {
-            return claims::place(&claim).is_some_and(|(place, _)| Some(place) == attachment);
+            let asked = || asks(proxy, &Observed::default());
+            return claims::place(&claim)
+                .is_some_and(|(place, address)| Some(place) == attachment || asked().has(address));
+        }
+        if is_kind(read, DHCP_SERVER) || is_kind(read, DNS_SERVER) {
+            return attachment.is_some() && neighbours::is_witness(proxy, read);
         }
         let there = read.namespace();
         let is_there = |backend: &Backend| Some(&backend.target_namespace) == there.as_ref();

@@ -8,15 +8,16 @@ mod status;
 use std::hash::{Hash as _, Hasher as _};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use causeway_api::{
-    AddressClaim, PodTemplate, ServerReplica, UpdatePolicy,
+    AddressClaim, PodTemplate, ServerReplica, ServerStatus, UpdatePolicy,
     conditions::{ConditionType, Reason, Status},
     names,
 };
 use causeway_ir::Problem;
 use futures::stream::BoxStream;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp};
 use kube::{
     Client, Resource, ResourceExt,
     api::DynamicObject,
@@ -46,31 +47,32 @@ use crate::{
         addresses::{Addresses, Asks},
         claims::{self, Attachment, Claims},
         fleet::{
-            LOOK_AGAIN, LOOK_AT_OTHERS, pace::Pace, patience::Patience, replica::is_taken, reports::Reports,
-            step::Step, stuck::Stuck,
+            LOOK_AGAIN, LOOK_AT_OTHERS,
+            pace::Pace,
+            patience::Patience,
+            replica::{is_taken, serving_addresses},
+            reports::Reports,
+            step::Step,
+            stuck::Stuck,
+            summary::Pass,
         },
+        neighbours,
     },
 };
 
-pub(crate) use self::status::Common;
+pub(crate) use self::{observe::MOST_REPLICAS, status::Common};
 
 /// A status of such a kind.
 pub(crate) trait State:
-    Clone + Default + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static
+    ServerStatus + Clone + Default + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static
 {
-    /// All conditions.
-    fn conditions(&self) -> &[Condition];
-    /// The same, to be changed.
-    fn conditions_mut(&mut self) -> &mut Vec<Condition>;
-    /// What its pods say of themselves.
-    fn replicas_mut(&mut self) -> &mut Vec<ServerReplica>;
 }
 
 impl<S: State> Shared for S {
     const OWN_CONDITIONS: &'static [ConditionType] = &status::OWN_CONDITIONS;
 
     fn conditions_mut(&mut self) -> &mut Vec<Condition> {
-        State::conditions_mut(self)
+        ServerStatus::conditions_mut(self)
     }
 
     /// Each server reports for itself.
@@ -117,9 +119,13 @@ pub(crate) trait Server:
         None
     }
     /// What its pods say of themselves.
-    fn reports(&self) -> &[ServerReplica];
+    fn reports(&self) -> &[ServerReplica] {
+        self.status().map_or(&[], ServerStatus::replicas)
+    }
+    /// Whether an address is its own, or its to give.
+    fn uses(&self, address: IpAddr) -> bool;
     /// What the operator tells its pods.
-    fn told(&self, children: &Children, grants: Option<&Grants>) -> Told;
+    fn told(&self, children: &Children, grants: Option<&Grants>, now: Timestamp) -> Told;
     /// Whether a change of an object that it reads matters to it, beside those of every kind.
     fn is_concerned(&self, read: &DynamicObject) -> bool;
     /// Why servers that all answer would turn a new client away; `reports` are theirs.
@@ -162,6 +168,10 @@ pub(crate) struct Told {
     pub(crate) clients: Option<Finding>,
     /// Why something can't be told.
     pub(crate) refusal: Option<Finding>,
+    /// For how many replicas leases are kept, should there have been more than are asked for.
+    pub(crate) kept_replicas: usize,
+    /// When something else is to be told, whatever happens.
+    pub(crate) look_again: Option<Duration>,
 }
 
 impl Told {
@@ -264,11 +274,19 @@ impl<K: Server> Reconciler for Controller<K> {
         let effective = if problems.is_empty() { Some(object) } else { accepted.as_ref() };
         let effective = effective.and_then(|effective| Some((effective, effective.outline()?)));
         let before = observe::observe(object, &owner, &children, &Report::default());
-        let told = effective.as_ref().map(|(effective, _)| effective.told(&children, grants.as_ref()));
+        let told = effective.as_ref().map(|(effective, _)| {
+            let mut told = effective.told(&children, grants.as_ref(), now().0);
+            let near = effective.attachment().map(|at| neighbours::told(*effective, &at, &children));
+            told.entries.extend(near.map(|near| (names::NEIGHBOURS, near)));
+            told
+        });
         let told = told.unwrap_or_default();
         if told.clients.as_ref().is_some_and(|clients| clients.status == Status::False) {
             // A kind that is defined by now shows in no object.
             self.wakes.wake_in(LOOK_AGAIN, ObjectRef::from_obj(object));
+        }
+        if let Some(rest) = told.look_again {
+            self.wakes.wake_in(rest, ObjectRef::from_obj(object));
         }
         let (mut report, mut step) = (Report::default(), Step::default());
         let mut addresses = Addresses::default();
@@ -304,18 +322,28 @@ impl<K: Server> Reconciler for Controller<K> {
         let reported = object.reports().iter().map(|report| report.name.as_str());
         self.reports.remove_stale(object, reported, &observed.pods).await?;
         let previous = self.status.previous(object);
-        let input = status::Input {
+        let unreached = neighbours::unreached(
             object,
+            object.attachment().as_ref(),
+            &serving_addresses(&observed.reports),
+            &children,
+        );
+        let pass = Pass {
             problems: &problems,
-            outline: effective.as_ref().map(|(_, outline)| outline),
-            failures: report.failures().collect(),
+            accepted: accepted.as_ref().and_then(|accepted| accepted.meta().generation),
             held: &step.rollout.held,
             waiting: step.waiting.as_ref(),
             image_troubles: &step.checks.troubles,
             withheld: &addresses.withheld,
+            unreached: unreached.as_deref(),
+        };
+        let input = status::Input {
+            object,
+            pass,
+            outline: effective.as_ref().map(|(_, outline)| outline),
+            failures: report.failures().collect(),
             missing_attachment: missing_attachment(object, &children),
             told: &told,
-            accepted: accepted.as_ref().and_then(|accepted| accepted.meta().generation),
             observed: &observed,
         };
         if status::is_settling(&previous, &input) && self.patience.has_more(object) {
@@ -330,8 +358,18 @@ impl<K: Server> Reconciler for Controller<K> {
     fn is_concerned(&self, object: &K, read: &DynamicObject) -> bool {
         let attachment = object.attachment();
         if is_kind(read, ADDRESS_CLAIM) {
-            let place = typed::<AddressClaim>(read).and_then(|claim| claims::place(&claim));
-            return place.is_some_and(|(place, _)| Some(place) == attachment);
+            let claim = typed::<AddressClaim>(read).filter(|_| attachment.is_some());
+            return claim.is_some_and(|claim| {
+                let is_near = Some(&claim.spec.holder.namespace) == object.meta().namespace.as_ref();
+                // What another attachment is called says nothing of where it leads.
+                is_near
+                    || claims::place(&claim).is_some_and(|(place, address)| {
+                        Some(&place) == attachment.as_ref() || object.uses(address)
+                    })
+            });
+        }
+        if neighbours::is_witness(object, read) && attachment.is_some() {
+            return true;
         }
         if is_kind(read, NETWORK_ATTACHMENT) {
             let there = read.namespace().map(|namespace| Attachment { namespace, name: read.name_any() });

@@ -297,6 +297,26 @@ async fn a_dns_server_follows_the_service_that_pods_are_sent_to() {
     services.create(&PostParams::default(), &service("127.96.0.78")).await.unwrap();
     address("127.96.0.78").await;
 
+    // Also while a newer spec makes no sense: the one before runs on, with the Service that it names.
+    let taken = json!({ "status": { "replicas": [{ "name": "names-x", "serving": true, "observedGeneration": 1 }] } });
+    let params = PatchParams::default();
+    let objects = cluster.api::<DNSServer>();
+    objects.patch_status("names", &params, &Patch::Merge(&taken)).await.unwrap();
+    eventually("the spec is kept", || async {
+        let map = cluster.api::<ConfigMap>().get("names-dns-config").await.unwrap();
+        map.data?.contains_key("accepted.json").then_some(())
+    })
+    .await;
+    let bad = json!({ "spec": { "upstreamDNS": ["192.168.100.3"], "networkConfig": { "internalProxyIP": "other" } } });
+    objects.patch("names", &params, &Patch::Merge(&bad)).await.unwrap();
+    eventually("the field is named", || async {
+        said().await?.contains("spec.upstreamDNS[0]").then_some(())
+    })
+    .await;
+    services.delete("front", &kube::api::DeleteParams::default()).await.unwrap();
+    services.create(&PostParams::default(), &service("127.96.0.79")).await.unwrap();
+    address("127.96.0.79").await;
+
     let own = eventually("it has a Service of its own", || async {
         cluster.api::<Service>().get_opt("names").await.unwrap()
     })

@@ -106,7 +106,7 @@ fn replicas_give_different_addresses_and_prolong_each_others() {
     let mut given = HashSet::new();
     for index in 0..2 {
         let mut pool = pool(10, 19);
-        pool.replica = Some(Replica { index, of: 2 });
+        pool.replica = Some(Replica { index, of: 2, listens: false });
         let mut table = Table::new(pool);
         for i in 0..5_u8 {
             given.insert(grant(&mut table, &[index, i], 100, 0).unwrap());
@@ -184,7 +184,7 @@ fn of_ipv6_no_more_is_remembered_than_memory_has_room_for() {
 #[test]
 fn of_what_another_server_gives_its_word_counts() {
     let mut pool = pool(10, 19);
-    pool.replica = Some(Replica { index: 0, of: 2 });
+    pool.replica = Some(Replica { index: 0, of: 2, listens: false });
     let mut table = Table::new(pool);
     let mut changes = Vec::new();
     // Before there were two, this one gave 11 away.
@@ -198,6 +198,20 @@ fn of_what_another_server_gives_its_word_counts() {
     // What is over here may be another's there.
     table.grant(client(b"c"), 13, 20, 10, &mut changes);
     assert_ne!(table.choose(client(b"c"), Some(13), 30), Some(13));
+}
+
+#[test]
+fn a_new_server_among_others_listens_first() {
+    let mut part = pool(10, 19);
+    part.replica = Some(Replica { index: 1, of: 2, listens: true });
+    let mut table = Table::new(part.clone());
+    assert_eq!(table.choose(client(b"new"), Some(11), 0), None, "somebody may have what nobody told of");
+    assert!(table.may_have(client(b"old"), 11, 0), "who has an address goes on with it");
+    table.hear(client(b"old"), 11, 1000, 0, &mut Vec::new());
+    assert_eq!(table.choose(client(b"old"), None, 10), Some(11), "what it knows of is offered again");
+    part.replica = Some(Replica { index: 1, of: 2, listens: false });
+    let mut table = changed(&table, part);
+    assert_eq!(table.choose(client(b"new"), None, 20), Some(13), "beside what it has heard of");
 }
 
 proptest! {

@@ -116,6 +116,38 @@ async fn tells_a_name_that_is_not_there_from_one_without_such_records() {
 }
 
 #[tokio::test]
+async fn of_an_open_zone_nothing_but_its_records_is_answered() {
+    let bench = Bench::new(
+        "binds: ['10.0.0.2:53']
+views:
+- name: vlan
+  zones:
+  - {domain: lab.test, records: [{name: api.lab.test, addresses: [10.0.0.3]}]}
+  - {domain: example.org, open: true, records: [{name: example.org, addresses: [10.0.0.4]}]}
+  - {domain: example.net, open: true, records: [{name: '*.apps.example.net', addresses: [10.0.0.4]}]}
+",
+    );
+    for (name, kind, answers) in [
+        ("example.org", kind::A, Some(1)),
+        // The name is ours in all its types, so that nobody is led past.
+        ("example.org", kind::AAAA, Some(0)),
+        ("www.example.org", kind::A, None),
+        ("ns.example.org", kind::A, None),
+        ("x.apps.example.net", kind::A, Some(1)),
+        ("apps.example.net", kind::A, None),
+        ("example.net", kind::NS, None),
+        ("www.example.net", kind::A, None),
+    ] {
+        let mut out = [0; 1232];
+        let outcome = bench.outcome("10.0.0.9", &question(name, kind, None), &mut out);
+        let counted = matches!(outcome, Outcome::Written(_)).then(|| u16_at(&out, 6).unwrap());
+        assert_eq!(counted, answers, "{name} {kind}: {outcome:?}");
+        assert!(answers.is_some() || outcome == Outcome::Forward, "{name} {kind}: {outcome:?}");
+    }
+    assert_eq!(bench.name("10.0.0.9", "x.lab.test", kind::A).code, code::NXDOMAIN, "a zone of our own");
+}
+
+#[tokio::test]
 async fn absence_has_the_zones_soa_and_time() {
     let bench = Bench::new(PLAN);
     let seen = bench.name("10.0.0.9", "x.lab.test", kind::A);

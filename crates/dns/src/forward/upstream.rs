@@ -1,7 +1,8 @@
 //! A resolver: how it is reached, and how it is.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -68,7 +69,9 @@ impl Error {
 
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
-    route: Route,
+    name: Option<ServerName<'static>>,
+    /// None without TLS.
+    trust: Option<Mutex<Trust>>,
     stream: Mutex<Option<Stream>>,
     failures: AtomicU32,
     latency_micros: AtomicU64,
@@ -81,17 +84,19 @@ impl Upstream {
     /// If its authorities or its name are of no use.
     pub(crate) fn new(planned: &Planned, metrics: &Metrics) -> Result<Self, Error> {
         let address = planned.address;
-        let tls = match &planned.tls_server_name {
-            None => None,
+        let (name, trust) = match &planned.tls_server_name {
+            None => (None, None),
             Some(name) => {
                 let wrong = |_| Error::ServerName { address, name: name.to_string() };
                 let name = ServerName::try_from(name.to_string()).map_err(wrong)?;
-                Some((tls(address, planned.tls_ca_file.as_deref())?, name))
+                let trust = Trust::read(address, planned.tls_ca_file.as_deref())?;
+                (Some(name), Some(Mutex::new(trust)))
             }
         };
         Ok(Self {
             address,
-            route: Route { address, tls },
+            name,
+            trust,
             stream: Mutex::default(),
             failures: AtomicU32::new(0),
             latency_micros: AtomicU64::new(0),
@@ -101,7 +106,7 @@ impl Upstream {
     }
 
     pub(super) fn is_tls(&self) -> bool {
-        self.route.tls.is_some()
+        self.trust.is_some()
     }
 
     /// The connection that there is, or a new one.
@@ -109,8 +114,14 @@ impl Upstream {
         let mut stream = lock(&self.stream);
         match &*stream {
             Some(open) if !open.is_closed() => open.clone(),
-            _ => stream.insert(Stream::open(self.route.clone())).clone(),
+            _ => stream.insert(Stream::open(self.route())).clone(),
         }
+    }
+
+    /// How it is reached at this moment.
+    fn route(&self) -> Route {
+        let config = self.trust.as_ref().map(|trust| lock(trust).newest(self.address));
+        Route { address: self.address, tls: config.zip(self.name.clone()) }
     }
 
     pub(super) fn answered(&self, after: Duration) {
@@ -168,6 +179,45 @@ impl Upstream {
             loops: self.loops(),
         }
     }
+}
+
+/// Whose certificates count: those of a file, which is read again when it is another, or those of the host.
+struct Trust {
+    config: Arc<ClientConfig>,
+    file: Option<(PathBuf, Stamp)>,
+}
+
+/// What tells a file from the one that was there before; none for one that is not there.
+type Stamp = Option<(u64, u64, i64, i64)>;
+
+impl Trust {
+    fn read(address: SocketAddr, ca_file: Option<&Path>) -> Result<Self, Error> {
+        // Before the file is read, so that no change of it is missed.
+        let file = ca_file.map(|path| (path.to_owned(), stamp(path)));
+        Ok(Self { config: tls(address, ca_file)?, file })
+    }
+
+    /// For a new connection. A file that is of no use leaves the authorities of before.
+    fn newest(&mut self, address: SocketAddr) -> Arc<ClientConfig> {
+        if let Some((path, known)) = &mut self.file {
+            let now = stamp(path);
+            if now != *known {
+                *known = now;
+                match tls(address, Some(path)) {
+                    Ok(config) => self.config = config,
+                    Err(error) => {
+                        tracing::warn!(error = report::chain(&error), "the authorities of before count on");
+                    }
+                }
+            }
+        }
+        Arc::clone(&self.config)
+    }
+}
+
+fn stamp(path: &Path) -> Stamp {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
 }
 
 fn tls(address: SocketAddr, ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, Error> {

@@ -15,7 +15,8 @@ use crate::wire::{kind, name};
 const TTL: u32 = 30;
 
 pub(super) fn add(zones: &mut Zones, view: &View) {
-    let first = view.zones.first();
+    // An open zone is somebody else's.
+    let first = view.zones.iter().find(|zone| !zone.open);
     let seconds = |ttl: Option<std::time::Duration>| ttl.map_or(TTL, |ttl| ttl.as_secs() as u32);
     let (ttl, negative) = (seconds(first.map(|zone| zone.ttl)), seconds(first.map(|zone| zone.negative_ttl)));
     let server = first.map_or_else(
@@ -30,7 +31,7 @@ pub(super) fn add(zones: &mut Zones, view: &View) {
         for (address, labels) in parts(*network) {
             let domain = domain(address, labels);
             if !zones.names.contains_key(&*domain) {
-                zones.add_apex(&domain, &server, ttl, negative);
+                zones.add_apex(&domain, (&server, false), ttl, negative);
             }
         }
     }
@@ -40,7 +41,7 @@ pub(super) fn add(zones: &mut Zones, view: &View) {
             for address in &record.addresses {
                 let owner = owner(*address);
                 if !zones.has(&owner) {
-                    zones.add_apex(&owner, &server, ttl, negative);
+                    zones.add_apex(&owner, (&server, false), ttl, negative);
                 }
                 zones.add(&owner, kind::PTR, &name::from_text(target), zone.ttl.as_secs() as u32);
             }

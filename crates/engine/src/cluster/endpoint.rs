@@ -1,5 +1,6 @@
 //! What is known of one endpoint; shared by all cores and kept while its address stays in the cluster.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use causeway_ir::Address;
@@ -22,6 +23,8 @@ pub(crate) struct Endpoint {
     healthy: AtomicBool,
     /// The newest plan has it, and it answers or still does.
     serving: AtomicBool,
+    /// What stands for it in sessions, made when it is first needed.
+    session_number: OnceLock<[u8; 8]>,
 }
 
 impl HasActive for Endpoint {
@@ -42,7 +45,13 @@ impl Endpoint {
             since: AtomicU64::new(since),
             healthy: AtomicBool::new(true),
             serving: AtomicBool::new(true),
+            session_number: OnceLock::new(),
         }
+    }
+
+    /// What stands for it in sessions.
+    pub(crate) fn session_number(&self, make: impl FnOnce() -> [u8; 8]) -> [u8; 8] {
+        *self.session_number.get_or_init(make)
     }
 
     pub(crate) fn is_ejected(&self, now: u64) -> bool {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_ir::{Ejection, Keepalive, Limit, Policy, ProxyVersion};
+use causeway_ir::{Ejection, HttpVersion, Keepalive, Limit, Policy, ProxyVersion, Transport};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
@@ -17,15 +17,20 @@ pub(crate) struct Settings {
     pub(crate) connection_limit: Option<Limit>,
     pub(crate) send_proxy_protocol: Option<ProxyVersion>,
     pub(crate) keepalive: Keepalive,
+    pub(crate) http_version: HttpVersion,
+    /// The answer to requests while there is no endpoint.
+    pub(crate) no_endpoint_status: u16,
+    /// With TLS to each endpoint, and never without.
+    pub(crate) is_secured: bool,
 }
 
 impl Settings {
     pub(crate) fn new(plan: &causeway_ir::Cluster) -> Self {
-        // A plan with a transport or HTTP is refused before it comes here.
         let causeway_ir::Cluster {
             name: _,
             endpoints: _,
-            transport: _,
+            // A plan with a link is refused before it comes here.
+            transport,
             policy,
             connect_timeout,
             idle_timeout,
@@ -37,7 +42,8 @@ impl Settings {
             connection_limit,
             send_proxy_protocol,
             keepalive,
-            http_version: _,
+            http_version,
+            no_endpoint_status,
         } = plan;
         Self {
             policy: *policy,
@@ -49,6 +55,9 @@ impl Settings {
             connection_limit: *connection_limit,
             send_proxy_protocol: *send_proxy_protocol,
             keepalive: keepalive.clone(),
+            http_version: *http_version,
+            no_endpoint_status: *no_endpoint_status,
+            is_secured: matches!(transport, Transport::Tls(_)),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use causeway_ir::http::HttpRoute;
-use causeway_ir::{Action, Change, Listener, Protocol, Then, TlsRoute, changes};
+use causeway_ir::http::{Http, HttpRoute, Site};
+use causeway_ir::{Action, Change, Listener, Protocol, Then, TlsRoute, changes, route_changes};
 
 /// A listener that differs between two plans.
 pub(super) struct ListenerChange<'a> {
@@ -11,19 +11,30 @@ pub(super) struct ListenerChange<'a> {
     pub(super) new: Option<&'a Listener>,
     /// Its routes by server name that differ.
     pub(super) tls: Vec<Change<'a, TlsRoute>>,
-    /// Its routes of requests that differ.
+    /// Its routes of requests that differ, those of sites too.
     pub(super) http: Vec<Change<'a, HttpRoute>>,
+    /// The names of its sites that differ.
+    pub(super) sites: HashSet<&'a str>,
 }
 
 impl<'a> ListenerChange<'a> {
     pub(super) fn all(old: &'a [Listener], new: &'a [Listener]) -> Vec<Self> {
         let tls = |listener: Option<&'a Listener>| listener.map_or(&[][..], Listener::tls_routes);
-        let http = |listener: Option<&'a Listener>| listener.map_or(&[][..], Listener::http_routes);
-        let of = |Change { old, new }| Self {
-            old,
-            new,
-            tls: changes(tls(old), tls(new)),
-            http: changes(http(old), http(new)),
+        let http = |listener: Option<&'a Listener>| listener.and_then(Listener::http);
+        let sites = |listener: Option<&'a Listener>| http(listener).map_or(&[][..], |http| &http.sites);
+        let name = |change: Change<'a, Site>| change.new.or(change.old).map(|site| site.name.as_str());
+        let of = |Change { old, new }| {
+            // What all routes have in common is compiled into each of them.
+            let same_pages =
+                http(old).map(|http| &http.error_pages) == http(new).map(|http| &http.error_pages);
+            let known = if same_pages { sites(old) } else { &[] };
+            Self {
+                old,
+                new,
+                tls: changes(tls(old), tls(new)),
+                http: route_changes(http(old), http(new)),
+                sites: changes(known, sites(new)).into_iter().filter_map(name).collect(),
+            }
         };
         changes(old, new).into_iter().map(of).collect()
     }
@@ -56,16 +67,19 @@ fn only_in(of: Option<&TlsRoute>, other: Option<&TlsRoute>) -> impl Iterator<Ite
     own.into_iter().chain(within.filter(move |name| !others.contains(name)))
 }
 
-/// The routes of the requests inside of TLS, by the names that they have in logs and metrics.
+/// The routes inside of TLS, by the names that they have in logs and metrics.
 fn inside<'a>(route: &'a str, action: &'a Action) -> impl Iterator<Item = String> + 'a {
-    let routes = match action {
-        Action::Terminate(terminate) => match &terminate.then {
-            Then::Http(http) => http.routes.as_slice(),
-            Then::Tcp(_) => &[],
-        },
-        _ => &[],
+    let then = match action {
+        Action::Terminate(terminate) => Some(&terminate.then),
+        _ => None,
     };
-    routes.iter().map(move |inner| inner_name(route, &inner.name))
+    let (http, plain) = match then {
+        Some(Then::Http(http)) => (Some(http), None),
+        Some(Then::Tcp(plain)) => (None, Some(plain)),
+        None => (None, None),
+    };
+    let requests = http.into_iter().flat_map(Http::all_routes).map(|route| &route.name);
+    requests.chain(plain.map(|plain| &plain.name)).map(move |inner| inner_name(route, inner))
 }
 
 /// The name in logs and metrics of a route inside of TLS.

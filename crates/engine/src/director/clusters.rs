@@ -4,13 +4,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 
 use causeway_base::lock;
-use causeway_ir::{Change, HealthCheck, Name};
+use causeway_ir::{Change, HealthCheck, HttpVersion, Name, Plan, Transport};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::drains::{Drains, Leaving};
 use crate::cluster::{Cluster, Clusters, SettingsPool};
 use crate::health;
+use crate::status::{MissingCertificate, Part};
+use crate::tls::Certificates;
+use crate::worker::Shared;
 
 type Named = HashMap<Name, Arc<Cluster>>;
 
@@ -19,11 +22,16 @@ pub(super) struct ClusterSet {
     settings: SettingsPool,
     checks: HashMap<Name, (HealthCheck, AbortHandle)>,
     turns: health::Turns,
+    shared: Arc<Shared>,
+    /// Those that plans name.
+    certificates: Arc<Certificates>,
 }
 
 impl ClusterSet {
-    pub(super) fn new(clusters: Clusters) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, clusters: Clusters) -> Self {
         Self {
+            shared,
+            certificates: Arc::default(),
             clusters,
             settings: SettingsPool::default(),
             checks: HashMap::new(),
@@ -50,7 +58,8 @@ impl ClusterSet {
             match (change.old, change.new) {
                 (_, Some(planned)) => {
                     drains.cancel(&Leaving::Cluster(planned.name.clone()));
-                    let cluster = self.make(planned);
+                    let before = change.old.map(|old| (&old.transport, old.http_version));
+                    let cluster = self.make(planned, before);
                     self.keep_check(planned, cluster);
                 }
                 (Some(planned), None) => {
@@ -65,15 +74,72 @@ impl ClusterSet {
         }
     }
 
-    fn make(&mut self, planned: &causeway_ir::Cluster) -> Arc<Cluster> {
+    /// Makes or changes a cluster; `before` is how its endpoints were reached.
+    fn make(
+        &mut self,
+        planned: &causeway_ir::Cluster,
+        before: Option<(&Transport, HttpVersion)>,
+    ) -> Arc<Cluster> {
         let known = self.read().get(&planned.name).cloned();
-        if let Some(cluster) = known {
+        let cluster = if let Some(cluster) = known {
             cluster.update(planned, &mut self.settings);
-            return cluster;
+            cluster
+        } else {
+            let cluster = Arc::new(Cluster::new(planned, &mut self.settings));
+            self.write().insert(planned.name.clone(), Arc::clone(&cluster));
+            cluster
+        };
+        // In between connections are refused: those that must have TLS have none yet.
+        if before != Some((&planned.transport, planned.http_version)) {
+            self.secure(planned, &cluster);
         }
-        let cluster = Arc::new(Cluster::new(planned, &mut self.settings));
-        self.write().insert(planned.name.clone(), Arc::clone(&cluster));
         cluster
+    }
+
+    /// Gives a cluster its TLS, if it has some and all that it needs is there.
+    fn secure(&self, planned: &causeway_ir::Cluster, cluster: &Cluster) {
+        let tls = match &planned.transport {
+            Transport::Tls(tls) => self.shared.tls.upstream(tls, planned.http_version, &self.certificates),
+            Transport::Direct | Transport::Link(_) => None,
+        };
+        if tls.is_some() || cluster.tls().is_some() {
+            cluster.secure(tls);
+        }
+    }
+
+    /// Takes other certificates and authorities into use, for the connections to come.
+    pub(super) fn renew(&mut self, certificates: &Arc<Certificates>, plan: &Plan) {
+        let before = std::mem::replace(&mut self.certificates, Arc::clone(certificates));
+        for planned in &plan.clusters {
+            let Transport::Tls(tls) = &planned.transport else { continue };
+            let same_key = tls
+                .certificate
+                .as_ref()
+                .is_none_or(|name| same(before.get(&name.0), certificates.get(&name.0)));
+            let same_authorities = tls
+                .authorities
+                .as_ref()
+                .is_none_or(|name| same(before.authorities(&name.0), certificates.authorities(&name.0)));
+            let cluster = self.read().get(&planned.name).cloned();
+            if let Some(cluster) = cluster.filter(|_| !(same_key && same_authorities)) {
+                self.secure(planned, &cluster);
+            }
+        }
+    }
+
+    /// What clusters of a plan name and nobody gave.
+    pub(super) fn missing_certificates(&self, plan: &Plan) -> Vec<MissingCertificate> {
+        let mut missing = Vec::new();
+        for planned in &plan.clusters {
+            let Transport::Tls(tls) = &planned.transport else { continue };
+            let of = || Part::Cluster(planned.name.clone());
+            let key = tls.certificate.iter().filter(|name| self.certificates.get(&name.0).is_none());
+            missing.extend(key.map(|name| MissingCertificate::key(of(), name)));
+            let trusted = tls.authorities.iter();
+            let trusted = trusted.filter(|name| self.certificates.authorities(&name.0).is_none());
+            missing.extend(trusted.map(|name| MissingCertificate::authorities(of(), name)));
+        }
+        missing
     }
 
     /// Forgets a cluster that has drained.
@@ -108,6 +174,14 @@ impl ClusterSet {
         for (_, (_, task)) in self.checks.drain() {
             task.abort();
         }
+    }
+}
+
+fn same<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        (None, None) => true,
+        _ => false,
     }
 }
 

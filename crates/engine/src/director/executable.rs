@@ -21,10 +21,18 @@ pub(super) fn in_changes(
     for change in listeners {
         let Some(listener) = change.new else { continue };
         let path = || format!("listeners[{}].protocol", place(&plan.listeners, listener));
-        for route in change.http.iter().filter_map(|change| change.new) {
-            let at = || format!("{}.http.routes[{}]", path(), place(listener.http_routes(), route));
-            let of_route = http::in_routes(route);
-            found.extend(of_route.map(|(below, message)| problem(format!("{}.{below}", at()), message)));
+        // Where they stand is looked for only if there is something to say.
+        if let Some(http) = listener.http()
+            && change
+                .http
+                .iter()
+                .filter_map(|change| change.new)
+                .any(|route| http::in_route(route).next().is_some())
+        {
+            let found_here = http::in_http(http);
+            found.extend(
+                found_here.map(|(below, message)| problem(format!("{}.http.{below}", path()), message)),
+            );
         }
         let Protocol::Tls(tls) = &listener.protocol else { continue };
         for route in change.tls.iter().filter_map(|change| change.new) {
@@ -37,16 +45,18 @@ pub(super) fn in_changes(
             in_action(&mut found, &|| format!("{}.tls.{field}.terminate", path()), action);
         }
     }
-    for (c, message) in http::in_clusters(plan) {
-        found.push(problem(format!("clusters[{c}].httpVersion"), message));
-    }
     for cluster in clusters.iter().filter_map(|change| change.new) {
         let (below, message) = match &cluster.transport {
-            Transport::Direct => continue,
-            Transport::Tls(_) => ("tls", "this engine does not speak TLS to endpoints yet: leave it out"),
-            Transport::Link(_) => ("link", "this engine has no links yet: reach the endpoints directly"),
+            Transport::Tls(_) if cluster.send_proxy_protocol.is_some() => (
+                "sendProxyProtocol",
+                "this engine sends no PROXY header before TLS to an endpoint: leave one of them out",
+            ),
+            Transport::Direct | Transport::Tls(_) => continue,
+            Transport::Link(_) => {
+                ("transport.link", "this engine has no links yet: reach the endpoints directly")
+            }
         };
-        let path = format!("clusters[{}].transport.{below}", place(&plan.clusters, cluster));
+        let path = format!("clusters[{}].{below}", place(&plan.clusters, cluster));
         found.push(problem(path, message));
     }
     found
@@ -84,28 +94,31 @@ mod tests {
 
     #[test]
     fn names_what_is_not_executed_and_where() {
-        let terminate = "{terminate: {certificates: [c], then: {tcp: {name: t, action: {forward: a}}}}}";
-        let route = "{name: r, filters: [{requestHeaders: {remove: [x]}}, {mirror: {cluster: b}}, \
-                     {responseHeaders: {set: [{name: Content-Length, value: '1'}]}}], action: {forward: g}}";
+        let own = "filters: [{requestHeaders: {remove: [x]}}, {responseHeaders: {set: [{name: Content-Length, value: '1'}]}}]";
+        let inside = format!("{{http: {{routes: [{{name: r, {own}, action: {{forward: a}}}}]}}}}");
+        let terminate = format!("{{terminate: {{certificates: [c], then: {inside}}}}}");
         let plan = format!(
             "listeners:\n\
              - {{name: p, bind: '127.0.0.1:1', protocol: {{tcp: {{name: r, action: {{forward: a}}}}}}}}\n\
-             - {{name: h, bind: '127.0.0.1:2', protocol: {{http: {{routes: [{route}]}}}}}}\n\
+             - name: h\n  bind: 127.0.0.1:2\n  protocol:\n    http:\n\
+             \x20     routes: [{{name: r, {own}, action: {{forward: g}}}}]\n\
+             \x20     sites: [{{name: s, hosts: [s.test], routes: [{{name: t, action: {{forward: [{{cluster: a, {own}}}]}}}}]}}]\n\
              - name: t\n  bind: 127.0.0.1:3\n  protocol:\n    tls:\n      noServerName: {terminate}\n      routes:\n\
              \x20     - {{name: f, serverNames: [f.test], action: {{forward: a}}}}\n\
              \x20     - {{name: t, serverNames: [t.test], action: {terminate}}}\n\
              clusters:\n- {{name: a, endpoints: [{{address: 'unix:/run/a.sock'}}]}}\n\
-             - {{name: b, transport: {{tls: {{}}}}}}\n\
-             - {{name: g, httpVersion: '2'}}\n"
+             - {{name: b, transport: {{tls: {{}}}}, sendProxyProtocol: v2}}\n\
+             - {{name: g, httpVersion: '2'}}\n- {{name: l, transport: {{link: x}}}}\nlinks: [{{name: x, meet: {{listen: '127.0.0.1:9'}}, identity: i, authorities: a}}]\n"
         );
         assert_eq!(
             paths(&plan),
             [
-                "listeners[1].protocol.http.routes[0].filters[2].responseHeaders",
-                "listeners[2].protocol.tls.routes[1].action.terminate.then.tcp",
-                "listeners[2].protocol.tls.noServerName.terminate.then.tcp",
-                "clusters[2].httpVersion",
-                "clusters[1].transport.tls",
+                "listeners[1].protocol.http.routes[0].filters[1].responseHeaders",
+                "listeners[1].protocol.http.sites[0].routes[0].action.forward[0].filters[1].responseHeaders",
+                "listeners[2].protocol.tls.routes[1].action.terminate.then.http.routes[0].filters[1].responseHeaders",
+                "listeners[2].protocol.tls.noServerName.terminate.then.http.routes[0].filters[1].responseHeaders",
+                "clusters[1].sendProxyProtocol",
+                "clusters[3].transport.link",
             ]
         );
     }

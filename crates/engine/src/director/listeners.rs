@@ -6,18 +6,19 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use causeway_ir::{Action, CertificateRef, Limit, Name, Plan, Then, changes};
+use causeway_ir::http::HttpRoute;
+use causeway_ir::{Action, CertificateRef, Limit, Name, Plan, Terminate, Then, changes};
 
 use super::Cores;
 use super::changes::{ListenerChange, inner_name};
 use super::clusters::ClusterSet;
 use crate::cluster::Cluster;
 use crate::handover::{Handed, Purpose};
-use crate::http::{self, Router};
+use crate::http::{self, Common, Router};
 use crate::listen::{self, SharePorts, Transport};
 use crate::listener::Listener;
-use crate::status::ListenerStatus;
-use crate::table::{Basis, Destination, Route, RouteShared, Table, Terminated};
+use crate::status::{ListenerStatus, MissingCertificate, Part};
+use crate::table::{Basis, Destination, Inside, Route, RouteShared, Table, Terminated};
 use crate::tls::Certificates;
 use crate::worker::{Command, Shared, SocketId};
 
@@ -92,18 +93,24 @@ impl ListenerSet {
         drop(replaced);
     }
 
-    /// The certificates that a plan names and nobody gave.
-    pub(super) fn missing_certificates(&self, plan: &Plan) -> Vec<(Name, Name)> {
-        let named = plan.listeners.iter().flat_map(|listener| {
+    /// What listeners of a plan name and nobody gave.
+    pub(super) fn missing_certificates(&self, plan: &Plan) -> Vec<MissingCertificate> {
+        let mut missing = Vec::new();
+        for listener in &plan.listeners {
+            let of = || Part::Listener(listener.name.clone());
             let terminates = listener.actions().filter_map(|(_, action)| match action {
-                Action::Terminate(terminate) => Some(terminate),
+                Action::Terminate(terminate) => Some(&**terminate),
                 _ => None,
             });
-            terminates
-                .flat_map(|terminate| &terminate.certificates)
-                .map(|certificate| (listener.name.clone(), certificate.0.clone()))
-        });
-        named.filter(|(_, certificate)| !self.certificates.contains_key(certificate)).collect()
+            for Terminate { certificates, client_certificates, then: _ } in terminates {
+                let lacks = certificates.iter().filter(|name| self.certificates.get(&name.0).is_none());
+                missing.extend(lacks.map(|name| MissingCertificate::key(of(), name)));
+                let asked = client_certificates.iter().map(|asked| &asked.authorities);
+                let lacks = asked.filter(|name| self.certificates.authorities(&name.0).is_none());
+                missing.extend(lacks.map(|name| MissingCertificate::authorities(of(), name)));
+            }
+        }
+        missing
     }
 
     /// Makes what listens the same as the plan; says how each listener fares. `before` is what was said last.
@@ -185,12 +192,13 @@ impl ListenerSet {
         let listener = Arc::new(Listener::new(planned, address, metrics));
         // To take a map of names apart name by name costs more than to make another.
         let few = change.tls.len() <= planned.route_count() / 2 + 1;
-        let table = match old.names() {
-            Some(names) if !renamed && few => {
-                let basis = Basis { names: Some(names), changes: &change.tls };
-                self.compile(planned, listener, &basis, clusters)
-            }
-            _ => self.compile_anew(planned, listener, clusters),
+        let table = if !renamed && few {
+            let sessions = Arc::clone(&self.shared.sessions);
+            let basis =
+                Basis { table: Some(&old), changes: &change.tls, sites: &change.sites, sessions: &sessions };
+            self.compile(planned, listener, &basis, clusters)
+        } else {
+            self.compile_anew(planned, listener, clusters)
         };
         if let Some(table) = table {
             self.cores.tell(|| Command::Update { id, table: Arc::clone(&table) });
@@ -236,7 +244,9 @@ impl ListenerSet {
         clusters: &ClusterSet,
     ) -> Option<Arc<Table>> {
         let all = changes(&[], planned.tls_routes());
-        self.compile(planned, listener, &Basis { names: None, changes: &all }, clusters)
+        let sessions = Arc::clone(&self.shared.sessions);
+        let basis = Basis { table: None, changes: &all, sites: &HashSet::new(), sessions: &sessions };
+        self.compile(planned, listener, &basis, clusters)
     }
 
     fn compile(
@@ -314,17 +324,39 @@ impl Maker<'_> {
             },
             Action::Refuse(refusal) => Some(Destination::Refuse(*refusal)),
             Action::Terminate(terminate) => {
-                let Then::Http(http) = &terminate.then else { return None };
-                let known = |name: &CertificateRef| self.certificates.get(&name.0).cloned();
-                let certificates: Vec<_> = terminate.certificates.iter().filter_map(known).collect();
-                let config = self.shared.tls.terminate(&certificates, &[b"http/1.1"])?;
-                let requests = Router::compile(http, |route| {
-                    let inner: Arc<str> = inner_name(name, &route.name).into();
-                    http::Route::compile(route, |action| self.route(&inner, action, None)).map(Arc::new)
-                })?;
-                Some(Destination::Terminate(Box::new(Terminated { config, requests })))
+                let terminated = self.terminated(name, terminate)?;
+                Some(Destination::Terminate(Box::new(terminated)))
             }
         }
+    }
+
+    /// TLS that ends here. What is missing of certificates and authorities fails every handshake, and nothing else.
+    fn terminated(&mut self, name: &str, terminate: &Terminate) -> Option<Terminated> {
+        let known = |name: &CertificateRef| self.certificates.get(&name.0).cloned();
+        let mut certificates: Vec<_> = terminate.certificates.iter().filter_map(known).collect();
+        let asked = terminate.client_certificates.as_ref();
+        let clients = asked.and_then(|asked| self.shared.tls.clients(asked, self.certificates));
+        if asked.is_some() && clients.is_none() {
+            certificates.clear();
+        }
+        let (protocols, inside): (&[&[u8]], _) = match &terminate.then {
+            Then::Http(http) => {
+                let common = Common::of(http, &self.shared.sessions);
+                let make = |route: &HttpRoute| {
+                    let inner: Arc<str> = inner_name(name, &route.name).into();
+                    http::Route::compile(route, &common, |action| self.route(&inner, action, None))
+                        .map(Arc::new)
+                };
+                let router = Router::compile(http, |_| None, make)?;
+                (&[http::H2, b"http/1.1"], Inside::Requests(Box::new(router)))
+            }
+            Then::Tcp(route) => {
+                let inner: Arc<str> = inner_name(name, &route.name).into();
+                (&[], Inside::Bytes(self.route(&inner, &route.action, route.connection_limit)?))
+            }
+        };
+        let config = self.shared.tls.terminate(&certificates, clients.as_ref(), protocols)?;
+        Some(Terminated { config, clients: clients.map(Arc::new), inside })
     }
 }
 

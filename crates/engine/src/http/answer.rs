@@ -51,17 +51,23 @@ impl Ending {
     /// What becomes of the connection, and the empty line.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
         out.extend_from_slice(match (self.keep_alive, self.version) {
-            (false, _) => b"connection: close\r\n\r\n",
+            (false, Version::Http10 | Version::Http11) => b"connection: close\r\n\r\n",
             (true, Version::Http10) => b"connection: keep-alive\r\n\r\n",
-            (true, Version::Http11) => b"\r\n",
+            (true, Version::Http11) | (_, Version::Http2) => b"\r\n",
         });
     }
 }
 
 /// Writes an answer that says its status and no more.
 pub(crate) fn write_plain(out: &mut Vec<u8>, status: u16, ending: Ending) {
+    write_plain_with(out, status, &[], ending);
+}
+
+/// The same with lines for its head.
+pub(crate) fn write_plain_with(out: &mut Vec<u8>, status: u16, lines: &[u8], ending: Ending) {
     let reason = reason(status);
     write_status(out, status, reason.as_bytes());
+    out.extend_from_slice(lines);
     if has_body(status) {
         line(out, "content-type", b"text/plain");
         line(out, "content-length", (reason.len() + 1).to_string().as_bytes());
@@ -139,7 +145,8 @@ fn has_body(status: u16) -> bool {
     !matches!(status, 100..200 | 204 | 304)
 }
 
-fn reason(status: u16) -> &'static str {
+/// The words for a status.
+pub(crate) fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",
         201 => "Created",

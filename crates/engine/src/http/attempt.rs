@@ -2,36 +2,37 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, pending, poll_fn};
-use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until, timeout};
+use ::h2::client::ResponseFuture;
+use ::h2::{Reason, RecvStream};
+use tokio::time::{Instant, sleep_until};
 
+use super::answer::reason;
 use super::buffer::{Buffers, Inbox, send};
-use super::connection::Connection;
 use super::decision::Forward;
 use super::fault::Fault;
-use super::h1::framing::{Body, Framing};
+use super::h1::framing::Framing;
 use super::h1::response::Response;
 use super::h1::scan::Scan;
-use super::h1::{HEAD, Version, chunked};
+use super::h1::{HEAD, Version};
+use super::h2::{Inflow, Outflow, Share, head};
 use super::mirror::Copies;
 use super::onward;
-use super::wire::Wire;
+use super::origin::Origin;
+use super::reach::Server;
+use super::reply::{Reply, SLOW_READ};
+use super::sink::{Patience, Sink, carry};
+use super::source::{Broken, Piece, Source};
+use super::tunnel;
 use crate::clock;
 use crate::close_reason::CloseReason;
 use crate::connections::Entry;
-use crate::tcp::{Downstream, Upstream};
+use crate::tcp::{Downstream, Upstream, copy};
 
-/// Data up to here are gathered with what is around them, more is sent from where it lies.
-const SMALL: usize = 4 << 10;
-/// What is gathered before it is sent.
-const GATHERED: usize = 16 << 10;
-
-/// How long a client may take for what it is sent at a time, and how long it may pause in the middle of a body.
-const SLOW_READ: Duration = Duration::from_mins(1);
+/// How long a client may pause in the middle of a body.
 const SLOW_BODY: Duration = Duration::from_mins(5);
 
 /// How an attempt ended.
@@ -40,10 +41,14 @@ pub(crate) enum Heard {
     Answer {
         reusable: bool,
     },
-    /// The endpoint changed the protocol, and the client knows.
-    Tunnel,
-    /// The endpoint ended without a word.
+    /// The endpoint changed the protocol, the client knew, and that is over, too.
+    Tunnel(CloseReason),
+    /// The connection to the endpoint ended without a word.
     Nothing,
+    /// The endpoint gave the request up without a word.
+    Dropped,
+    /// The endpoint never looked at the request, and says so.
+    Refused,
     /// What the endpoint said is no answer.
     Nonsense(&'static str),
     /// The endpoint answered with a status that counts as a failure, and the client knows nothing of it.
@@ -78,18 +83,48 @@ enum Step {
     },
 }
 
+/// The way to the endpoint.
+#[derive(Clone, Copy)]
+enum Up<'a> {
+    H1(&'a Upstream),
+    H2(&'a RefCell<Outflow>),
+}
+
+/// The way back from it.
+enum Down<'a> {
+    H1 { wire: &'a Upstream, inbox: &'a mut Inbox },
+    H2 { coming: ResponseFuture, body: Option<Inflow> },
+}
+
+impl Down<'_> {
+    /// The body of an answer, or whatever takes over.
+    fn source(&mut self, framing: Framing) -> Option<Source<'_, Upstream>> {
+        match self {
+            Self::H1 { wire, inbox } => Some(Source::h1(*wire, inbox, framing)),
+            Self::H2 { body, .. } => Some(Source::H2(body.take()?)),
+        }
+    }
+}
+
 /// One attempt.
 pub(crate) struct Attempt<'a> {
-    connection: &'a Connection,
-    forward: &'a Forward,
+    pub(crate) origin: &'a Origin,
+    pub(crate) reply: Reply<'a>,
+    pub(crate) forward: &'a Forward,
     /// The request's head as it goes to the endpoint.
-    head: &'a [u8],
-    server: &'a Upstream,
-    entry: &'a Entry,
+    pub(crate) head: &'a [u8],
+    pub(crate) server: &'a Server,
+    pub(crate) entry: &'a Entry,
     /// Statuses that count as failures.
-    failures: &'a [u16],
+    pub(crate) failures: &'a [u16],
     /// Get the body, too.
-    copies: &'a RefCell<Copies>,
+    pub(crate) copies: &'a RefCell<Copies>,
+    pub(crate) so_far: SoFar,
+}
+
+/// How far an attempt has come.
+#[derive(Default)]
+pub(crate) struct SoFar {
     /// The endpoint has all of the request.
     pub(crate) sent: Cell<bool>,
     /// Some of the request's body was taken from the client.
@@ -103,39 +138,9 @@ pub(crate) struct Attempt<'a> {
     pub(crate) began: Cell<u64>,
 }
 
-impl<'a> Attempt<'a> {
-    pub(crate) fn new(
-        connection: &'a Connection,
-        forward: &'a Forward,
-        head: &'a [u8],
-        server: &'a Upstream,
-        entry: &'a Entry,
-        failures: &'a [u16],
-        copies: &'a RefCell<Copies>,
-    ) -> Self {
-        Self {
-            connection,
-            forward,
-            head,
-            server,
-            entry,
-            failures,
-            copies,
-            sent: Cell::new(false),
-            taken: Cell::new(false),
-            answered: Cell::new(false),
-            keeps: Cell::new(false),
-            status: Cell::new(0),
-            began: Cell::new(0),
-        }
-    }
-
+impl Attempt<'_> {
     fn buffers(&self) -> &Buffers {
-        &self.connection.worker.workspace.buffers
-    }
-
-    fn client(&self) -> &Downstream {
-        &self.connection.stream
+        self.origin.buffers()
     }
 
     /// Notes bytes carried.
@@ -148,14 +153,86 @@ impl<'a> Attempt<'a> {
     ///
     /// # Cancellation
     /// Dropping the future leaves both connections in the middle of a message; they have to be closed.
-    pub(crate) async fn run(
+    pub(crate) async fn run(&self, request: &mut Source<'_, Downstream>, deadline: Option<Instant>) -> Heard {
+        match self.server {
+            Server::H1(wire) => {
+                let mut inbox = Inbox::default();
+                let mut down = Down::H1 { wire, inbox: &mut inbox };
+                let heard = self.both(request, Up::H1(wire), &mut down, deadline).await;
+                let heard = match heard {
+                    Heard::Answer { reusable } => Heard::Answer { reusable: reusable && inbox.is_empty() },
+                    heard => heard,
+                };
+                inbox.release(self.buffers());
+                heard
+            }
+            Server::H2(share) => {
+                let (coming, outflow) = match self.ask(share).await {
+                    Ok(asked) => asked,
+                    Err(heard) => return heard,
+                };
+                let outflow = RefCell::new(outflow);
+                let mut down = Down::H2 { coming, body: None };
+                self.both(request, Up::H2(&outflow), &mut down, deadline).await
+            }
+        }
+    }
+
+    /// Sends the head of a request on a place of its own.
+    async fn ask(&self, share: &Share) -> Result<(ResponseFuture, Outflow), Heard> {
+        let upgrades = self.forward.upgrades;
+        if upgrades && !share.takes_websockets().await {
+            return Err(Heard::Nonsense("the endpoint knows no WebSocket over HTTP/2"));
+        }
+        let trailers = self.forward.trailers;
+        let head = head::onward(self.head, &mut self.buffers().index(), share.secure(), trailers);
+        let head = head.ok_or(Heard::Nonsense("the request has no form in HTTP/2"))?;
+        let ended = !self.forward.has_body() && !upgrades;
+        let (coming, stream) = share.send(head, ended).map_err(|_| Heard::Refused)?;
+        Ok((coming, Outflow::asking(stream, ended)))
+    }
+
+    /// Carries both ways, and whatever takes over.
+    async fn both(
         &self,
-        inbox: &mut Inbox,
-        answer: &mut Inbox,
+        request: &mut Source<'_, Downstream>,
+        to: Up<'_>,
+        from: &mut Down<'_>,
         deadline: Option<Instant>,
     ) -> Heard {
-        let mut up = pin!(self.up(inbox));
-        let mut down = pin!(self.down(answer));
+        let heard = self.exchange(request, to, from, deadline).await;
+        if !matches!(heard, Heard::Tunnel(_)) {
+            return heard;
+        }
+        let (entry, workspace) = (self.entry, &self.origin.worker.workspace);
+        if let (Reply::H1(client @ Downstream::Tcp(_)), Up::H1(server)) = (self.reply, to) {
+            let early = request.take_rest();
+            return Heard::Tunnel(copy::both(client, server, early, entry, workspace).await);
+        }
+        request.change_protocol();
+        let Some(mut answers) = from.source(Framing::UntilClose) else { return Heard::Cut };
+        let to_client = match self.reply {
+            Reply::H1(stream) => Sink::h1(stream, Vec::new(), Framing::UntilClose),
+            Reply::H2 { flow, .. } => Sink::H2(flow),
+        };
+        let to_server = match to {
+            Up::H1(wire) => Sink::h1(wire, Vec::new(), Framing::UntilClose),
+            Up::H2(flow) => Sink::H2(flow),
+        };
+        let client = tunnel::End { source: request, sink: to_client };
+        let server = tunnel::End { source: &mut answers, sink: to_server };
+        Heard::Tunnel(tunnel::both(client, server, entry, self.buffers()).await)
+    }
+
+    async fn exchange(
+        &self,
+        request: &mut Source<'_, Downstream>,
+        to: Up<'_>,
+        from: &mut Down<'_>,
+        deadline: Option<Instant>,
+    ) -> Heard {
+        let mut up = pin!(self.up(request, to));
+        let mut down = pin!(self.down(from));
         let mut late = pin!(async {
             match deadline {
                 Some(deadline) => sleep_until(deadline).await,
@@ -171,8 +248,10 @@ impl<'a> Attempt<'a> {
             self.entry.watch(cx.waker());
             if self.entry.take_due() {
                 let settings = &self.entry.cluster.state().settings;
-                self.client().socket().keep_alive(&settings.keepalive);
-                self.server.socket().keep_alive(&settings.keepalive);
+                self.reply.keep_alive(&settings.keepalive);
+                if let Server::H1(server) = self.server {
+                    server.socket().keep_alive(&settings.keepalive);
+                }
             }
             if !up_is_over && let Poll::Ready(lost) = up.as_mut().poll(cx) {
                 match lost {
@@ -185,148 +264,171 @@ impl<'a> Attempt<'a> {
             if let Poll::Ready(heard) = down.as_mut().poll(cx) {
                 return Poll::Ready(heard);
             }
+            if self.reply.poll_gone(cx).is_ready() {
+                return Poll::Ready(Heard::ClientGone(CloseReason::ClientReset));
+            }
             late.as_mut().poll(cx).map(|()| Heard::TimedOut)
         })
         .await
     }
 
     /// Sends the request, then watches whether the client leaves.
-    async fn up(&self, inbox: &mut Inbox) -> Lost {
-        let sent = match self.forward.framing {
-            Framing::None | Framing::Length(0) => {
-                send(self.server, self.head, &[]).await.map_err(|_| Lost::Endpoint)
-            }
-            framing => self.body_up(inbox, framing).await,
+    async fn up(&self, request: &mut Source<'_, Downstream>, to: Up<'_>) -> Lost {
+        let sent = match to {
+            _ if self.forward.has_body() => self.body_up(request, to).await,
+            Up::H1(wire) => send(wire, self.head, &[]).await.map_err(|_| Lost::Endpoint),
+            Up::H2(_) => Ok(()),
         };
         if let Err(lost) = sent {
             return lost;
         }
-        self.sent.set(true);
-        loop {
-            // What follows the request waits for its turn, and so does a client that said all it had to say.
-            if !inbox.is_empty() {
-                return pending().await;
-            }
-            match self.fill(inbox, self.client()).await {
-                Ok(0) => return pending().await,
-                Ok(_) => {}
-                Err(_) => return Lost::Client(CloseReason::ClientReset),
-            }
-        }
+        self.so_far.sent.set(true);
+        Lost::Client(request.watch(self.buffers()).await)
     }
 
-    async fn body_up(&self, inbox: &mut Inbox, framing: Framing) -> Result<(), Lost> {
-        let mut body = Body::new(framing);
-        let mut lines = self.buffers().take_head();
-        lines.extend_from_slice(self.head);
-        let mut begun = false;
-        let mut head = self.head.len();
-        loop {
-            let (count, data) = body.take(inbox.bytes()).map_err(Lost::Faulty)?;
-            if framing == Framing::Chunked && !data.is_empty() {
-                begin_chunk(&mut lines, &mut begun, data.len());
+    async fn body_up(&self, request: &mut Source<'_, Downstream>, to: Up<'_>) -> Result<(), Lost> {
+        let mut sink = match to {
+            Up::H1(wire) => {
+                let mut out = self.buffers().take_head();
+                out.extend_from_slice(self.head);
+                Sink::h1(wire, out, self.forward.framing)
             }
-            // They have the head already.
-            self.copies.borrow_mut().pass(&lines[std::mem::take(&mut head)..], data);
-            if !(lines.is_empty() && data.is_empty()) {
-                send(self.server, &lines, data).await.map_err(|_| Lost::Endpoint)?;
-                self.moved(data.len(), 0);
-                lines.clear();
-            }
-            self.taken.set(self.taken.get() || count > 0);
-            inbox.consume(count);
-            if body.is_done() {
-                break;
-            }
-            if inbox.is_empty() {
-                match timeout(SLOW_BODY, self.fill(inbox, self.client())).await {
-                    Ok(Ok(0)) => return Err(Lost::Client(CloseReason::ClientLeft)),
-                    Ok(Ok(_)) => {}
-                    Ok(Err(_)) => return Err(Lost::Client(CloseReason::ClientReset)),
-                    Err(_) => return Err(Lost::Faulty(Fault::new(408, "the body came too slowly"))),
-                }
-            }
+            Up::H2(flow) => Sink::H2(flow),
+        };
+        let trailers = request.is_h2() || sink.is_h2();
+        if trailers {
+            request.keep_trailers();
         }
-        if framing == Framing::Chunked {
-            end_chunks(&mut lines, begun);
-            self.copies.borrow_mut().pass(&lines, &[]);
-            send(self.server, &lines, &[]).await.map_err(|_| Lost::Endpoint)?;
-        }
-        self.copies.take();
-        self.buffers().give_back_head(lines);
+        let patience = Patience { source: Some(SLOW_BODY), sink: None };
+        let mut bytes = 0;
+        let carried = carry(request, &mut sink, self.buffers(), patience, trailers, |piece| {
+            bytes += piece.as_slice().len() as u64;
+            self.forward.may_carry(bytes)?;
+            self.so_far.taken.set(true);
+            self.moved(piece.as_slice().len(), 0);
+            self.copies.borrow_mut().pass(piece);
+            Ok(())
+        });
+        carried.await.map_err(|broken| match broken {
+            Broken::Ended => Lost::Client(CloseReason::ClientLeft),
+            Broken::Reset => Lost::Client(CloseReason::ClientReset),
+            Broken::Faulty(fault) => Lost::Faulty(fault),
+            Broken::Sink => Lost::Endpoint,
+        })?;
+        self.copies.take().finish();
+        sink.release(self.buffers());
         Ok(())
     }
 
     /// Brings the answer to the client.
-    async fn down(&self, inbox: &mut Inbox) -> Heard {
-        let mut out = self.buffers().take_head();
-        let heard = self.answer(inbox, &mut out).await.unwrap_or_else(|heard| heard);
-        self.buffers().give_back_head(out);
-        heard
+    async fn down(&self, from: &mut Down<'_>) -> Heard {
+        self.answer(from).await.unwrap_or_else(|heard| heard)
     }
 
-    async fn answer(&self, inbox: &mut Inbox, out: &mut Vec<u8>) -> Result<Heard, Heard> {
+    async fn answer(&self, from: &mut Down<'_>) -> Result<Heard, Heard> {
         const GONE: Heard = Heard::ClientGone(CloseReason::ClientReset);
+        let mut out = self.buffers().take_head();
         let (framing, to_client, keep_alive) = loop {
-            let length = self.head_of_answer(inbox).await?;
-            let step = self.read(&inbox.bytes()[..length], out)?;
-            inbox.consume(length);
-            match step {
+            match self.next_head(from, &mut out).await? {
                 Step::Interim if out.is_empty() => {}
                 Step::Interim => {
-                    self.to_client(out, &[]).await.map_err(|_| GONE)?;
+                    self.reply.interim(&out, self.buffers()).await.map_err(|_| GONE)?;
                     out.clear();
                 }
                 Step::Switch => {
-                    self.answered.set(true);
-                    self.to_client(out, inbox.bytes()).await.map_err(|_| GONE)?;
-                    inbox.consume(inbox.bytes().len());
-                    return Ok(Heard::Tunnel);
+                    self.so_far.answered.set(true);
+                    let mut sink = self
+                        .reply
+                        .begin(out, Framing::UntilClose, false, self.buffers())
+                        .map_err(|_| GONE)?;
+                    // What came with it goes with it.
+                    if let Down::H1 { inbox, .. } = from {
+                        let early = Piece::Owned(inbox.take().into());
+                        sink.push(early, false).await.map_err(|_| GONE)?;
+                    }
+                    sink.flush().await.map_err(|_| GONE)?;
+                    return Ok(Heard::Tunnel(CloseReason::Finished));
                 }
                 Step::Failure => return Err(Heard::Failure),
                 Step::Body { framing, to_client, keep_alive } => break (framing, to_client, keep_alive),
             }
         };
-        self.answered.set(true);
-        let mut body = Body::new(framing);
-        let mut begun = false;
-        while !body.is_done() {
-            let (count, data) = body.take(inbox.bytes()).map_err(|_| Heard::Cut)?;
-            if to_client == Framing::Chunked && !data.is_empty() {
-                begin_chunk(out, &mut begun, data.len());
+        self.so_far.answered.set(true);
+        let mut source = from.source(framing).ok_or(Heard::Cut)?;
+        let ended = matches!(framing, Framing::None | Framing::Length(0)) || source.is_bare();
+        let mut sink = self.reply.begin(out, to_client, ended, self.buffers()).map_err(|_| GONE)?;
+        let trailers = sink.is_h2() || source.is_h2() && self.forward.trailers;
+        if trailers {
+            source.keep_trailers();
+        }
+        let patience = Patience { source: None, sink: Some(SLOW_READ) };
+        if ended {
+            // Whatever follows such a head belongs to nobody.
+            tokio::time::timeout(SLOW_READ, sink.finish(None)).await.map_err(|_| GONE)?.map_err(|_| GONE)?;
+        } else {
+            let carried = carry(&mut source, &mut sink, self.buffers(), patience, trailers, |piece| {
+                self.moved(0, piece.as_slice().len());
+                Ok(())
+            });
+            carried.await.map_err(|broken| if matches!(broken, Broken::Sink) { GONE } else { Heard::Cut })?;
+        }
+        sink.release(self.buffers());
+        Ok(Heard::Answer { reusable: keep_alive && self.so_far.sent.get() })
+    }
+
+    /// Waits for the next head and writes the client's.
+    async fn next_head(&self, from: &mut Down<'_>, out: &mut Vec<u8>) -> Result<Step, Heard> {
+        let to_head = self.forward.ending.to_head;
+        match from {
+            Down::H1 { wire, inbox } => {
+                let length = self.head_of_answer(wire, inbox).await?;
+                let step = {
+                    let mut index = self.buffers().index();
+                    let response = Response::parse(&inbox.bytes()[..length], &mut index, to_head);
+                    self.read(&response.map_err(|fault| Heard::Nonsense(fault.why))?, false, false, out)?
+                };
+                inbox.consume(length);
+                Ok(step)
             }
-            self.moved(0, data.len());
-            if data.len() <= SMALL && out.len() < GATHERED {
-                out.extend_from_slice(data);
-            } else {
-                self.to_client(out, data).await.map_err(|_| GONE)?;
-                out.clear();
-            }
-            inbox.consume(count);
-            if body.is_done() || !inbox.is_empty() {
-                continue;
-            }
-            if !out.is_empty() {
-                self.to_client(out, &[]).await.map_err(|_| GONE)?;
-                out.clear();
-            }
-            match self.fill(inbox, self.server).await {
-                Ok(0) if body.ends_with_connection() => break,
-                Ok(0) | Err(_) => return Err(Heard::Cut),
-                Ok(_) => {}
+            Down::H2 { coming, body } => {
+                let head = next_response(coming).await.map_err(|error| self.judge(&error))?;
+                let (parts, stream) = head.into_parts();
+                let mut stream = stream.map(Inflow::new);
+                let mut lines = self.buffers().take_head();
+                head::write_lines(&mut lines, &parts.headers);
+                let step = {
+                    let mut index = self.buffers().index();
+                    let status = parts.status.as_u16();
+                    let words = reason(status).as_bytes();
+                    let response = Response::of_stream(status, words, &lines, &mut index, to_head);
+                    let ended = stream.as_mut().is_some_and(Inflow::is_bare);
+                    self.read(&response.map_err(|fault| Heard::Nonsense(fault.why))?, true, ended, out)
+                };
+                self.buffers().give_back_head(lines);
+                *body = stream;
+                step
             }
         }
-        if to_client == Framing::Chunked {
-            end_chunks(out, begun);
+    }
+
+    /// What it means that no answer comes in a stream.
+    fn judge(&self, error: &::h2::Error) -> Heard {
+        if self.so_far.status.get() > 0 {
+            return Heard::Nonsense("the answer broke off in its head");
         }
-        if !out.is_empty() {
-            self.to_client(out, &[]).await.map_err(|_| GONE)?;
+        let refused =
+            error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM) || error.is_go_away();
+        if error.is_remote() && refused {
+            Heard::Refused
+        } else if error.is_reset() {
+            Heard::Dropped
+        } else {
+            Heard::Nothing
         }
-        Ok(Heard::Answer { reusable: keep_alive && self.sent.get() && inbox.is_empty() })
     }
 
     /// Waits for the head of an answer; its length.
-    async fn head_of_answer(&self, inbox: &mut Inbox) -> Result<usize, Heard> {
+    async fn head_of_answer(&self, wire: &Upstream, inbox: &mut Inbox) -> Result<usize, Heard> {
         let mut scan = Scan::default();
         loop {
             if !inbox.is_empty() {
@@ -336,72 +438,79 @@ impl<'a> Attempt<'a> {
                     Err(fault) => return Err(Heard::Nonsense(fault.why)),
                 }
             }
-            match self.fill(inbox, self.server).await {
+            match poll_fn(|cx| inbox.poll_fill(cx, wire, self.buffers())).await {
                 Ok(count) if count > 0 => {}
-                _ if inbox.is_empty() && self.status.get() == 0 => return Err(Heard::Nothing),
+                _ if inbox.is_empty() && self.so_far.status.get() == 0 => return Err(Heard::Nothing),
                 _ => return Err(Heard::Nonsense("the answer broke off in its head")),
             }
         }
     }
 
-    /// Reads the head of an answer and writes the client's.
-    fn read(&self, head: &[u8], out: &mut Vec<u8>) -> Result<Step, Heard> {
-        let mut index = self.buffers().index();
+    /// Reads the head of an answer and writes the client's. `in_stream`: it came by HTTP/2, and perhaps `ended` there.
+    fn read(
+        &self,
+        response: &Response<'_>,
+        in_stream: bool,
+        ended: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<Step, Heard> {
         let mut ending = self.forward.ending;
-        let response =
-            Response::parse(head, &mut index, ending.to_head).map_err(|fault| Heard::Nonsense(fault.why))?;
-        self.status.set(response.status);
+        let client = ending.version;
+        self.so_far.status.set(response.status);
         self.entry.endpoint.answered();
         match response.status {
+            101 if in_stream => return Err(Heard::Nonsense("HTTP/2 has no 101")),
             101 => {
                 let protocol = response.upgrade.filter(|_| self.forward.upgrades);
                 if protocol.is_none() {
                     return Err(Heard::Nonsense("the protocol changed though nobody asked for it"));
                 }
-                onward::write_interim(out, &response, protocol);
+                if client == Version::Http2 {
+                    onward::write_switch(out, response, client, self.head);
+                } else {
+                    onward::write_interim(out, response, protocol);
+                }
+                return Ok(Step::Switch);
+            }
+            200..300 if in_stream && self.forward.upgrades => {
+                onward::write_switch(out, response, client, self.head);
                 return Ok(Step::Switch);
             }
             100 if !self.forward.expects_continue => return Ok(Step::Interim),
             100..200 => {
-                if ending.version == Version::Http11 {
-                    onward::write_interim(out, &response, None);
+                if client != Version::Http10 {
+                    onward::write_interim(out, response, None);
                 }
                 return Ok(Step::Interim);
             }
             status if self.failures.contains(&status) => return Ok(Step::Failure),
             _ => {}
         }
-        self.began.set(clock::woken());
-        let to_client = onward::framing_for(ending.version, response.framing);
+        self.so_far.began.set(clock::woken());
+        let framing = match response.framing {
+            // A client that is told where the body ends keeps its connection.
+            Framing::UntilClose if ended && client != Version::Http2 => Framing::Length(0),
+            framing => framing,
+        };
+        let to_client = onward::framing_for(client, framing);
         // A client whose request is not read to its end, or that learns the end of the answer from that of the
         // connection, has no other one.
-        ending.keep_alive &= self.sent.get() && to_client != Framing::UntilClose;
-        self.keeps.set(ending.keep_alive);
-        onward::write_response(out, &response, self.forward, to_client, ending);
-        Ok(Step::Body { framing: response.framing, to_client, keep_alive: response.keep_alive })
-    }
-
-    /// Sends to the client, which has to take it in time.
-    async fn to_client(&self, first: &[u8], second: &[u8]) -> io::Result<()> {
-        timeout(SLOW_READ, send(self.client(), first, second)).await?
-    }
-
-    async fn fill(&self, inbox: &mut Inbox, wire: &impl Wire) -> io::Result<usize> {
-        poll_fn(|cx| inbox.poll_fill(cx, wire, self.buffers())).await
+        ending.keep_alive &= self.so_far.sent.get() && to_client != Framing::UntilClose;
+        self.so_far.keeps.set(ending.keep_alive);
+        onward::write_response(out, response, self.forward, to_client, ending);
+        Ok(Step::Body { framing, to_client, keep_alive: response.keep_alive })
     }
 }
 
-/// Writes what comes before a chunk's data: the end of the chunk before, and the size.
-fn begin_chunk(out: &mut Vec<u8>, begun: &mut bool, length: usize) {
-    if std::mem::replace(begun, true) {
-        out.extend_from_slice(b"\r\n");
-    }
-    chunked::write_size(out, length);
-}
-
-fn end_chunks(out: &mut Vec<u8>, begun: bool) {
-    if begun {
-        out.extend_from_slice(b"\r\n");
-    }
-    out.extend_from_slice(chunked::LAST);
+/// The next head in a stream; with its body, if it is the last.
+async fn next_response(
+    coming: &mut ResponseFuture,
+) -> Result<http::Response<Option<RecvStream>>, ::h2::Error> {
+    poll_fn(|cx| {
+        if let Poll::Ready(Some(interim)) = coming.poll_informational(cx) {
+            return Poll::Ready(interim.map(|head| head.map(|()| None)));
+        }
+        Pin::new(&mut *coming).poll(cx).map_ok(|head| head.map(Some))
+    })
+    .await
 }

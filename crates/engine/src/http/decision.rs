@@ -1,7 +1,8 @@
 //! What becomes of a request, decided from its head alone. Without IO: all that is needed later is written down, and the
 //! buffer with the head is free again.
 
-use std::net::SocketAddr;
+use std::borrow::Cow;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use causeway_ir::http::Scheme;
@@ -9,25 +10,57 @@ use causeway_ir::http::Scheme;
 use super::answer::{self, Arrival, Ending};
 use super::cors::Cors;
 use super::fault::Fault;
+use super::forwarded::Told;
 use super::h1::Version;
 use super::h1::fields::Field;
 use super::h1::framing::Framing;
 use super::h1::request::Request;
 use super::onward;
-use super::route::{Does, Route};
-use super::router::{Asked, Router};
+use super::pages::write_error;
+use super::route::{Does, Route, Target, can_rewrite};
+use super::router::{Asked, Found, Missed, Router};
+use crate::clock;
+use crate::cluster::Endpoint;
 
 /// What is known of the client with all of its requests.
 pub(crate) struct Client {
     pub(crate) address: SocketAddr,
     pub(crate) arrival: Arrival,
     introduction: Box<[u8]>,
+    /// The part of it that is about the client's certificate.
+    certificate: Box<[u8]>,
 }
 
 impl Client {
     pub(crate) fn new(address: SocketAddr, scheme: Scheme, port: u16) -> Self {
         let introduction = onward::introduction(address, scheme);
-        Self { address, arrival: Arrival { scheme, port }, introduction }
+        Self { address, arrival: Arrival { scheme, port }, introduction, certificate: Box::default() }
+    }
+
+    /// Endpoints hear these lines of it, too.
+    pub(crate) fn introduced(mut self, lines: &[u8]) -> Self {
+        if !lines.is_empty() {
+            self.introduction = [&*self.introduction, lines].concat().into();
+            self.certificate = lines.into();
+        }
+        self
+    }
+
+    /// What endpoints hear of it with a request that trusted proxies have sent on, if they have.
+    fn introduction(&self, told: Option<&Told>) -> Cow<'_, [u8]> {
+        let Some(told) = told else { return Cow::Borrowed(&self.introduction) };
+        let scheme = told.scheme.unwrap_or(self.arrival.scheme);
+        let mut lines = onward::introduction_by(&told.chain, self.address, scheme);
+        lines.extend_from_slice(&self.certificate);
+        Cow::Owned(lines)
+    }
+
+    /// Where a request came in, in the client's eyes.
+    fn arrival(&self, told: Option<&Told>) -> Arrival {
+        match told.and_then(|told| told.scheme).filter(|scheme| *scheme != self.arrival.scheme) {
+            Some(scheme) => Arrival { scheme, port: if scheme == Scheme::Https { 443 } else { 80 } },
+            None => self.arrival,
+        }
     }
 }
 
@@ -36,6 +69,8 @@ pub(crate) struct Seen {
     pub(crate) method: Box<str>,
     pub(crate) host: Box<str>,
     pub(crate) path: Box<str>,
+    /// The client, if a trusted proxy told of it.
+    pub(crate) forwarded_for: Option<IpAddr>,
 }
 
 /// What becomes of a request.
@@ -49,6 +84,14 @@ pub(crate) enum Decision {
 /// A request that goes on.
 pub(crate) struct Forward {
     pub(crate) route: Arc<Route>,
+    /// The place of its target among those of the route.
+    target: usize,
+    /// The host that the endpoint sees, if that is the name which its certificate must have.
+    pub(crate) server_name: Option<Box<str>>,
+    /// Whose request it is.
+    pub(crate) client: IpAddr,
+    /// The endpoint that the client stays with, if it can be used.
+    pub(crate) endpoint: Option<Arc<Endpoint>>,
     pub(crate) framing: Framing,
     /// Of the answer.
     pub(crate) ending: Ending,
@@ -56,8 +99,62 @@ pub(crate) struct Forward {
     /// It may be sent again if nothing was heard of it.
     pub(crate) is_idempotent: bool,
     pub(crate) upgrades: bool,
+    /// The client takes what comes after a body.
+    pub(crate) trailers: bool,
     /// Lines for the answer that depend on the request.
     pub(crate) grant: Vec<u8>,
+}
+
+impl Forward {
+    pub(crate) fn has_body(&self) -> bool {
+        !matches!(self.framing, Framing::None | Framing::Length(0))
+    }
+
+    /// Where it goes, and what is changed on the way.
+    pub(crate) fn target(&self) -> &Target {
+        &self.route.targets[self.target]
+    }
+
+    /// Whether so much of its body may go on.
+    ///
+    /// # Errors
+    /// If it is more than the route takes.
+    pub(crate) fn may_carry(&self, bytes: u64) -> Result<(), Fault> {
+        match self.route.policies.body_limit {
+            Some(limit) if bytes > limit => Err(Fault::new(413, "the body is longer than the route takes")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The target of a request, the endpoint that its client stays with, and what the client hears of that.
+fn choose(
+    found: &Found<'_, Arc<Route>>,
+    request: &Request<'_>,
+    client: IpAddr,
+    scheme: Scheme,
+) -> Option<Chosen> {
+    let route = found.to;
+    let now = clock::woken();
+    let Some(persistence) = &route.policies.persistence else {
+        return Some(Chosen { target: route.pick(now)?, endpoint: None, lines: Vec::new() });
+    };
+    let seconds = u32::try_from(jiff::Timestamp::now().as_second()).unwrap_or(u32::MAX);
+    if let Some(stays) = persistence.stays(&route.targets, request.fields, scheme, seconds) {
+        return Some(Chosen { target: stays.target, endpoint: Some(stays.endpoint), lines: stays.lines });
+    }
+    let target = route.pick(now)?;
+    let cluster = &route.targets[target].cluster;
+    let endpoint = cluster.pick(&cluster.state(), client, &[], now);
+    let begin = |endpoint: &Arc<Endpoint>| persistence.begin(&cluster.name, endpoint, scheme, seconds);
+    let lines = endpoint.as_ref().map(begin).unwrap_or_default();
+    Some(Chosen { target, endpoint, lines })
+}
+
+struct Chosen {
+    target: usize,
+    endpoint: Option<Arc<Endpoint>>,
+    lines: Vec<u8>,
 }
 
 /// Decides on a complete head and writes an answer, or the request as it goes on, to `out`. `seen` is for the log.
@@ -76,11 +173,24 @@ pub(crate) fn decide(
             return Decision::Answered { status: fault.status, route: None, keep_alive: false };
         }
     };
+    decide_on(&request, router, client, seen, out)
+}
+
+/// The same for a head that was read.
+pub(crate) fn decide_on(
+    request: &Request<'_>,
+    router: &Router<Arc<Route>>,
+    client: &Client,
+    seen: Option<&mut Option<Seen>>,
+    out: &mut Vec<u8>,
+) -> Decision {
+    let told = router.trusted().and_then(|trusted| trusted.told(client.address.ip(), request.fields));
     if let Some(seen) = seen {
         *seen = Some(Seen {
             method: request.method.into(),
             host: request.target.host.as_ref().into(),
             path: request.target.path.as_ref().into(),
+            forwarded_for: told.as_ref().map(|told| told.client),
         });
     }
     let mut ending = Ending {
@@ -95,38 +205,71 @@ pub(crate) fn decide(
         query: request.target.query,
         fields: request.fields,
     };
-    let found = if request.target.path == "*" { None } else { router.find(&asked) };
+    // A question about the server as a whole has no route.
+    let sought = if request.target.path == "*" { Err(Missed::Nothing) } else { router.find(&asked) };
+    let (found, missed) = match sought {
+        Ok(found) => (Some(found), 404),
+        Err(missed) => (None, missed.status()),
+    };
+    let source = told.as_ref().map_or(client.address.ip(), |told| told.client);
+    let has_body = !matches!(request.framing, Framing::None | Framing::Length(0));
+    if let Some(found) = &found {
+        let policies = &found.to.policies;
+        let refused = policies.refusal(&found.to.base.shared, source, request.framing);
+        if let Some(refused) = refused {
+            ending.keep_alive &= !has_body;
+            write_error(out, refused.status, policies.pages.as_deref(), &refused.lines, ending);
+            let route = Some(Arc::clone(found.to));
+            return Decision::Answered { status: refused.status, route, keep_alive: ending.keep_alive };
+        }
+    }
     let cors = found.as_ref().and_then(|found| found.to.cors.as_ref());
     if let (Some(found), Some(cors)) = (&found, cors)
         && Cors::is_question(request.method, request.fields)
     {
-        ending.keep_alive &= matches!(request.framing, Framing::None | Framing::Length(0));
+        ending.keep_alive &= !has_body;
         answer::write_status(out, 204, b"No Content");
         cors.write_permission(out, request.fields);
         ending.write(out);
         let route = Some(Arc::clone(found.to));
         return Decision::Answered { status: 204, route, keep_alive: ending.keep_alive };
     }
+    let arrival = client.arrival(told.as_ref());
     if let Some(found) = &found
-        && matches!(found.to.does, Does::Forward)
+        && let Some(Chosen { target: place, endpoint, lines }) =
+            choose(found, request, source, arrival.scheme)
     {
-        let mut grant = Vec::new();
+        let target = &found.to.targets[place];
+        if !can_rewrite(&request.target.path, target.changes.path.as_ref()) {
+            let fault = Fault::bad("the path can't be rewritten to a path");
+            refuse(out, fault);
+            let route = Some(Arc::clone(found.to));
+            return Decision::Answered { status: fault.status, route, keep_alive: false };
+        }
+        let mut grant = lines;
         if let Some(cors) = cors {
             cors.write_grant(&mut grant, request.fields);
         }
-        onward::write_request(out, &request, found.to, found.prefix, &client.introduction);
+        let introduction = client.introduction(told.as_ref());
+        onward::write_request(out, request, &target.changes, found.prefix, &introduction);
+        let host = || target.changes.host.as_deref().unwrap_or(&request.target.host);
         return Decision::Forward(Forward {
             route: Arc::clone(found.to),
+            target: place,
+            server_name: target.cluster.is_named_by_request().then(|| host().into()),
+            client: source,
+            endpoint,
             framing: request.framing,
             ending,
             expects_continue: request.expects_continue,
             is_idempotent: request.is_idempotent(),
             upgrades: request.upgrade.is_some(),
+            trailers: request.takes_trailers(),
             grant,
         });
     }
     // A body that nobody wants is not waited for.
-    ending.keep_alive &= matches!(request.framing, Framing::None | Framing::Length(0));
+    ending.keep_alive &= !has_body;
     let status = match &found {
         // A question about the server as a whole.
         None if request.target.path == "*" => {
@@ -134,20 +277,23 @@ pub(crate) fn decide(
             204
         }
         None => {
-            answer::write_plain(out, 404, ending);
-            404
+            write_error(out, missed, router.pages(), &[], ending);
+            missed
         }
         Some(found) => match &found.to.does {
             Does::Redirect(redirect) => {
-                let (target, arrival) = (&request.target, client.arrival);
-                answer::write_redirect(out, redirect, target, found.prefix, arrival, ending);
+                answer::write_redirect(out, redirect, &request.target, found.prefix, arrival, ending);
                 redirect.status.into()
             }
             Does::Respond(fixed) => {
                 fixed.write(out, ending);
                 fixed.status
             }
-            Does::Forward => 500,
+            // Nothing has a share, which no plan says.
+            Does::Forward => {
+                answer::write_plain(out, 500, ending);
+                500
+            }
         },
     };
     Decision::Answered {

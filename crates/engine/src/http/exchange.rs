@@ -6,25 +6,25 @@ use std::sync::Arc;
 
 use causeway_base::backoff::Backoff;
 use causeway_ir::ProxyVersion;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
-use super::answer;
-use super::attempt::{Attempt, Heard};
-use super::buffer::{Inbox, send};
-use super::connection::Connection;
+use super::attempt::{Attempt, Heard, SoFar};
 use super::decision::{self, Forward};
-use super::h1::framing::Framing;
 use super::mirror::Copies;
+use super::origin::Origin;
+use super::pages::write_error;
+use super::reach::{self, Server};
 use super::record::RequestRecord;
-use super::tunnel;
+use super::reply::Reply;
+use super::source::Source;
 use crate::clock;
 use crate::close_reason::CloseReason;
 use crate::cluster::{Cluster, Endpoint, State};
 use crate::connections::Entry;
 use crate::metrics::Held;
-use crate::tcp::{Downstream, Upstream, copy, is_local, proxy_protocol};
+use crate::tcp::{Downstream, proxy_protocol};
 
-/// What becomes of the client's connection.
+/// What becomes of the client's connection, or of its stream.
 pub(crate) enum After {
     /// The next request.
     Next,
@@ -37,18 +37,21 @@ pub(crate) enum After {
 
 /// Milliseconds that a connection may have waited to be given a request that can't be sent twice.
 const FRESH: u64 = 1000;
+/// How often an endpoint may say that it did not look at a request.
+const REFUSALS: u32 = 3;
 
 /// Carries a request out; also the buffer that its head lies in.
 pub(crate) async fn run(
-    connection: &Connection,
-    inbox: &mut Inbox,
+    origin: &Origin,
+    mut request: Source<'_, Downstream>,
+    reply: Reply<'_>,
     forward: Forward,
     mut head: Vec<u8>,
     record: &mut RequestRecord,
 ) -> (After, Vec<u8>) {
     record.route = Some(Arc::clone(&forward.route));
-    let exchange = Exchange { connection, forward: &forward };
-    match exchange.run(inbox, &mut head, record).await {
+    let exchange = Exchange { origin, reply, forward: &forward };
+    match exchange.run(&mut request, &mut head, record).await {
         Ok(after) => (after, head),
         Err(status) => {
             record.status = status;
@@ -59,31 +62,28 @@ pub(crate) async fn run(
 }
 
 struct Exchange<'a> {
-    connection: &'a Connection,
+    origin: &'a Origin,
+    reply: Reply<'a>,
     forward: &'a Forward,
 }
 
 /// A connection to an endpoint.
 struct Reached {
-    server: Upstream,
+    server: Server,
     endpoint: Arc<Endpoint>,
     /// It carried requests before.
     reused: bool,
 }
 
 impl Exchange<'_> {
-    fn has_body(&self) -> bool {
-        !matches!(self.forward.framing, Framing::None | Framing::Length(0))
-    }
-
     /// Answers with a status, when the client has heard nothing yet.
     async fn answer(&self, status: u16, out: &mut Vec<u8>) -> After {
         out.clear();
         let mut ending = self.forward.ending;
         // What is left of the request's body is not waited for.
-        ending.keep_alive &= !self.has_body();
-        answer::write_plain(out, status, ending);
-        match send(&self.connection.stream, out, &[]).await {
+        ending.keep_alive &= !self.forward.has_body();
+        write_error(out, status, self.forward.route.policies.pages.as_deref(), &[], ending);
+        match self.reply.whole(out, self.origin.buffers()).await {
             Err(_) => After::Close(CloseReason::ClientReset),
             Ok(()) if ending.keep_alive => After::Next,
             Ok(()) => After::Linger(CloseReason::Finished),
@@ -93,26 +93,26 @@ impl Exchange<'_> {
     /// Tries until the client has an answer, or says with which status to answer.
     async fn run(
         &self,
-        inbox: &mut Inbox,
+        request: &mut Source<'_, Downstream>,
         head: &mut Vec<u8>,
         record: &mut RequestRecord,
     ) -> Result<After, u16> {
-        let (route, worker) = (&self.forward.route, &self.connection.worker);
+        let (route, worker) = (&self.forward.route, &self.origin.worker);
         let base = &route.base;
         let deadline = route.request_timeout.map(|limit| Instant::now() + limit);
-        let cluster = Arc::clone(base.cluster().map_err(|_| 503_u16)?);
+        let cluster = Arc::clone(&self.forward.target().cluster);
         let state = cluster.state();
         record.cluster = Some(Arc::clone(&cluster));
         let held = Held::within(Arc::clone(&cluster), state.settings.connection_limit);
         let mut held = Some(held.ok_or(503_u16)?);
-        let client = self.connection.client.address.ip();
-        let to_head = self.forward.ending.to_head;
-        let copies = RefCell::new(Copies::begin(&route.mirrors, head, to_head, client, worker));
-        if !self.has_body() {
-            copies.take();
+        let client = self.forward.client;
+        let has_body = self.forward.has_body();
+        let copies = RefCell::new(Copies::begin(&route.mirrors, head, self.forward, client, worker));
+        if !has_body {
+            copies.take().finish();
         }
         let mut tried = Vec::new();
-        let mut failed = 0;
+        let (mut failed, mut refused) = (0, 0);
         let mut is_stale = false;
         loop {
             let reaching = self.reach(&cluster, &state, &mut tried, is_stale, record);
@@ -122,62 +122,56 @@ impl Exchange<'_> {
             };
             clock::wake();
             let Reached { server, endpoint, reused } = reached?;
-            if let Some(version) = state.settings.send_proxy_protocol
-                && failed == 0
-            {
-                self.introduce(version, head);
-            }
             record.endpoint = Some(Arc::clone(&endpoint));
             cluster.metrics.requests.inc();
             let entry = worker.connections.insert(Entry::new(
-                self.connection.client.address,
-                Arc::clone(&self.connection.table.borrow().listener),
+                self.origin.client.address,
+                Arc::clone(&self.origin.table.borrow().listener),
                 None,
                 Held::new(Arc::clone(base)),
                 held.take().unwrap_or_else(|| Held::new(Arc::clone(&cluster))),
                 Held::new(Arc::clone(&endpoint)),
                 state.settings.idle_limit,
             ));
-            let may_repeat = !self.has_body();
-            let retry = route.retry.as_ref().filter(|retry| may_repeat && failed < retry.attempts);
+            let retry = route.retry.as_ref().filter(|retry| !has_body && failed < retry.attempts);
             let failures = retry.map_or(&[][..], |retry| &retry.statuses[..]);
             let until = route.attempt_timeout.map(|limit| Instant::now() + limit);
             let until = until.into_iter().chain(deadline).min();
-            let mut answer = Inbox::default();
-            let attempt =
-                Attempt::new(self.connection, self.forward, head, &server, &entry, failures, &copies);
-            let heard = attempt.run(inbox, &mut answer, until).await;
-            let (sent, taken, answered, keeps) =
-                (attempt.sent.get(), attempt.taken.get(), attempt.answered.get(), attempt.keeps.get());
-            record.status = attempt.status.get();
-            record.first_byte = attempt.began.get();
-            let rest = answer.is_empty();
-            answer.release(&worker.workspace.buffers);
+            let attempt = Attempt {
+                origin: self.origin,
+                reply: self.reply,
+                forward: self.forward,
+                head: &*head,
+                server: &server,
+                entry: &entry,
+                failures,
+                copies: &copies,
+                so_far: SoFar::default(),
+            };
+            let heard = attempt.run(request, until).await;
+            let SoFar { sent, taken, answered, keeps, status, began } = attempt.so_far;
+            let (sent, taken, answered) = (sent.get(), taken.get(), answered.get());
+            record.status = status.get();
+            record.first_byte = began.get();
             let (up, down) = entry.bytes();
             record.bytes = (record.bytes.0 + up, record.bytes.1 + down);
             // Whether it is worth another try, with how long a pause before.
             let again = match heard {
                 Heard::Answer { reusable } => {
                     drop(entry);
-                    if reusable && rest && state.settings.send_proxy_protocol.is_none() {
+                    if let Server::H1(server) = server
+                        && reusable
+                        && state.settings.send_proxy_protocol.is_none()
+                    {
                         worker.pool.give_back(&endpoint, server);
                     }
-                    return Ok(if keeps { After::Next } else { After::Linger(CloseReason::Finished) });
+                    return Ok(if keeps.get() { After::Next } else { After::Linger(CloseReason::Finished) });
                 }
-                Heard::Tunnel => {
-                    let early = inbox.take();
-                    let (stream, workspace) = (&self.connection.stream, &worker.workspace);
-                    let reason = match stream {
-                        Downstream::Tcp(_) => copy::both(stream, &server, early, &entry, workspace).await,
-                        Downstream::Tls(_) => {
-                            tunnel::both(stream, &server, early, &entry, &workspace.buffers).await
-                        }
-                    };
-                    record.bytes = entry.bytes();
+                Heard::Tunnel(reason) => {
                     drop(entry);
-                    return Ok(match reason {
-                        CloseReason::EndpointReset => After::Reset(reason),
-                        CloseReason::ClientReset => {
+                    return Ok(match (reason, server) {
+                        (CloseReason::EndpointReset, _) => After::Reset(reason),
+                        (CloseReason::ClientReset, Server::H1(server)) => {
                             server.into_socket().reset().await;
                             After::Close(reason)
                         }
@@ -192,7 +186,7 @@ impl Exchange<'_> {
                     record.status = fault.status;
                     head.clear();
                     decision::refuse(head, fault);
-                    return Ok(match send(&self.connection.stream, head, &[]).await {
+                    return Ok(match self.reply.whole(head, self.origin.buffers()).await {
                         Ok(()) => After::Linger(CloseReason::InvalidRequest),
                         Err(_) => After::Close(CloseReason::ClientReset),
                     });
@@ -215,10 +209,18 @@ impl Exchange<'_> {
                     return Err(502);
                 }
                 Heard::Failure => Again::Later,
+                // Whatever the request is, nobody has seen it.
+                Heard::Refused if !taken && refused < REFUSALS => {
+                    refused += 1;
+                    Again::AtOnce
+                }
                 // The endpoint closed a connection that waited, while the request was on its way: it never saw it, or
                 // seeing it twice does no harm.
-                Heard::Nothing if reused && !taken && (self.forward.is_idempotent || !sent) => Again::AtOnce,
-                Heard::Nothing => {
+                Heard::Nothing if reused && !taken && (self.forward.is_idempotent || !sent) => {
+                    is_stale = true;
+                    Again::AtOnce
+                }
+                Heard::Nothing | Heard::Dropped | Heard::Refused => {
                     cluster.reset_early(&state, &endpoint);
                     if taken || retry.is_none() || !self.forward.is_idempotent {
                         return Err(502);
@@ -227,15 +229,12 @@ impl Exchange<'_> {
                 }
             };
             drop(entry);
-            match (again, &route.retry) {
-                (Again::Later, Some(retry)) => {
-                    failed += 1;
-                    tried.push(endpoint);
-                    let pause = Backoff::new(retry.backoff, retry.backoff * 10).delay(failed);
-                    tokio::time::sleep(pause).await;
-                    clock::wake();
-                }
-                _ => is_stale = true,
+            if let (Again::Later, Some(retry)) = (again, &route.retry) {
+                failed += 1;
+                tried.push(endpoint);
+                let pause = Backoff::new(retry.backoff, retry.backoff * 10).delay(failed);
+                tokio::time::sleep(pause).await;
+                clock::wake();
             }
         }
     }
@@ -250,63 +249,62 @@ impl Exchange<'_> {
         is_stale: bool,
         record: &mut RequestRecord,
     ) -> Result<Reached, u16> {
-        let client = self.connection.client.address.ip();
+        let client = self.forward.client;
+        let server_name = self.forward.server_name.as_deref();
+        let worker = &self.origin.worker;
+        let introduction = state.settings.send_proxy_protocol.map(|version| self.introduction(version));
         let mut failures = 0;
-        let mut status = 503;
+        let mut status = state.settings.no_endpoint_status;
         while failures <= state.settings.retries {
             let now = clock::woken();
-            let picked = cluster.pick(state, client, tried, now);
+            // Where the client stays comes first.
+            let kept =
+                self.forward.endpoint.clone().filter(|kept| !tried.iter().any(|t| Arc::ptr_eq(t, kept)));
+            let picked = kept.or_else(|| cluster.pick(state, client, tried, now));
             // A single endpoint that failed once may do better the next time.
             let picked =
                 picked.or_else(|| if failures == 0 { cluster.pick(state, client, &[], now) } else { None });
             let Some(endpoint) = picked else { break };
             record.attempts += 1;
-            let limit = if self.forward.is_idempotent { u64::MAX } else { FRESH };
+            let limit = (!self.forward.is_idempotent).then_some(FRESH);
             if !is_stale
-                && state.settings.send_proxy_protocol.is_none()
-                && let Some(server) = self.connection.worker.pool.take(&endpoint, limit)
+                && introduction.is_none()
+                && let Some(server) = reach::pooled(worker, state, &endpoint, server_name, limit).await
             {
                 return Ok(Reached { server, endpoint, reused: true });
             }
-            let connecting = Upstream::connect(&endpoint.address, true);
-            let endpoint_to_blame = match timeout(state.settings.connect_timeout, connecting).await {
-                Ok(Ok(server)) => {
+            let to = reach::To { cluster, state, endpoint: &endpoint, server_name };
+            let unreached = match reach::connect(worker, to, introduction.as_deref()).await {
+                Ok((server, is_new)) => {
                     endpoint.succeeded();
-                    endpoint.total.inc();
-                    cluster.metrics.total.inc();
-                    server.socket().send_without_delay();
-                    return Ok(Reached { server, endpoint, reused: false });
+                    if is_new {
+                        endpoint.total.inc();
+                        cluster.metrics.total.inc();
+                    }
+                    return Ok(Reached { server, endpoint, reused: !is_new });
                 }
-                Ok(Err(error)) => {
-                    tracing::debug!(cluster = %cluster.name, endpoint = %endpoint.address, %error, "connecting failed");
-                    status = 502;
-                    !is_local(&error)
-                }
-                Err(_) => {
-                    tracing::debug!(cluster = %cluster.name, endpoint = %endpoint.address, "connecting timed out");
-                    status = 504;
-                    true
-                }
+                Err(unreached) => unreached,
             };
-            clock::wake();
-            cluster.connect_failed(state, &endpoint, endpoint_to_blame);
+            tracing::debug!(cluster = %cluster.name, endpoint = %endpoint.address, %unreached, "connecting failed");
+            status = unreached.status();
+            if let Some(endpoint_to_blame) = unreached.blames_endpoint() {
+                cluster.connect_failed(state, &endpoint, endpoint_to_blame);
+            }
             failures += 1;
             tried.push(endpoint);
         }
         Err(status)
     }
 
-    /// Puts the PROXY protocol header before a request.
-    fn introduce(&self, version: ProxyVersion, head: &mut Vec<u8>) {
-        let client = self.connection.client.address;
-        let asked = self.connection.stream.socket().local_address();
-        let destination = asked.unwrap_or(self.connection.table.borrow().listener.address);
-        let mut introduced = match version {
+    /// The PROXY protocol header that tells who the client is.
+    fn introduction(&self, version: ProxyVersion) -> Vec<u8> {
+        let client = self.origin.client.address;
+        let asked = self.reply.local_address();
+        let destination = asked.unwrap_or(self.origin.table.borrow().listener.address);
+        match version {
             ProxyVersion::V1 => proxy_protocol::encode_v1(client, destination),
             ProxyVersion::V2 => proxy_protocol::encode_v2(client, destination),
-        };
-        introduced.append(head);
-        *head = introduced;
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use causeway_ir::Name;
+
 use super::decision::{self, Client, Decision};
 use super::h1::HEAD;
 use super::h1::chunked;
@@ -10,6 +12,7 @@ use super::h1::framing::{Body, Framing};
 use super::h1::scan::Scan;
 use super::route::Route;
 use super::router::Router;
+use crate::cluster::{Cluster, SettingsPool};
 use crate::metrics::Metrics;
 use crate::table::{self, Destination, RouteShared};
 
@@ -105,11 +108,9 @@ fn body(mut bytes: &[u8], framing: Framing) -> Option<(Option<Vec<u8>>, &[u8])> 
 fn everything() -> Router<Arc<Route>> {
     let name: Arc<str> = "all".into();
     let shared = Arc::new(RouteShared::new(Metrics::default().closes(&name, "all")));
-    let base = Arc::new(table::Route {
-        name,
-        destination: Destination::Refuse(causeway_ir::Refusal::Close),
-        limit: None,
-        shared,
-    });
+    let cluster = causeway_ir::Cluster::new(Name::parse("all").expect("it is a name"), Vec::new());
+    let cluster = Arc::new(Cluster::new(&cluster, &mut SettingsPool::default()));
+    let base =
+        Arc::new(table::Route { name, destination: Destination::Cluster(cluster), limit: None, shared });
     Router::everything(Arc::new(Route::forwarding(base)))
 }

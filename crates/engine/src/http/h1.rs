@@ -18,4 +18,6 @@ pub(crate) const HEAD: usize = 64 << 10;
 pub(crate) enum Version {
     Http10,
     Http11,
+    /// In streams, with heads of another form and the same meaning.
+    Http2,
 }

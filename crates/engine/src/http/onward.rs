@@ -1,7 +1,7 @@
 //! Heads as they go on: a request to its endpoint, an answer to its client. What is for one connection only is left out
 //! and written anew for the next one; a route's changes are made while the lines are copied.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use causeway_ir::http::Scheme;
 
@@ -13,39 +13,55 @@ use super::h1::fields::Known;
 use super::h1::framing::Framing;
 use super::h1::request::Request;
 use super::h1::response::Response;
-use super::route::{Route, write_path};
+use super::h2::websocket;
+use super::route::{Changes, write_path};
 
 /// What endpoints hear of a client with each of its requests; written once for a connection.
 pub(crate) fn introduction(client: SocketAddr, scheme: Scheme) -> Box<[u8]> {
+    introduction_by(&[], client, scheme).into()
+}
+
+/// The same where the client came by others, the first of which is it.
+pub(crate) fn introduction_by(chain: &[IpAddr], peer: SocketAddr, scheme: Scheme) -> Vec<u8> {
     let scheme = match scheme {
         Scheme::Http => "http",
         Scheme::Https => "https",
     };
-    let client = client.ip().to_canonical();
-    format!("x-forwarded-for: {client}\r\nx-forwarded-proto: {scheme}\r\n").into_bytes().into()
+    let mut line = "x-forwarded-for: ".to_owned();
+    for address in chain {
+        line.push_str(&address.to_string());
+        line.push_str(", ");
+    }
+    let peer = peer.ip().to_canonical();
+    for part in [peer.to_string().as_str(), "\r\nx-forwarded-proto: ", scheme, "\r\n"] {
+        line.push_str(part);
+    }
+    line.into_bytes()
 }
 
 /// Writes the head of a request for its endpoint.
 pub(crate) fn write_request(
     out: &mut Vec<u8>,
     request: &Request<'_>,
-    route: &Route,
+    changes: &Changes,
     prefix: usize,
     introduction: &[u8],
 ) {
     out.extend_from_slice(request.method.as_bytes());
     out.push(b' ');
-    write_path(out, &request.target.path, prefix, route.path.as_ref());
+    write_path(out, &request.target.path, prefix, changes.path.as_ref());
     if let Some(query) = request.target.query {
         out.push(b'?');
         out.extend_from_slice(query);
     }
     out.extend_from_slice(b" HTTP/1.1\r\nhost: ");
-    out.extend_from_slice(route.host.as_deref().unwrap_or(request.target.authority).as_bytes());
+    out.extend_from_slice(changes.host.as_deref().unwrap_or(request.target.authority).as_bytes());
     out.extend_from_slice(b"\r\n");
+    let translated = request.upgrade.is_some() && request.version == Version::Http2;
     for (known, name, value) in request.fields.iter() {
         let passes = match known {
-            Known::Other => !request.is_named(name) && !route.request.drops(name),
+            Known::Other if translated && websocket::is_of_handshake(name) => false,
+            Known::Other => !request.is_named(name) && !changes.request.drops(name),
             Known::Expect => request.expects_continue,
             _ => false,
         };
@@ -53,11 +69,14 @@ pub(crate) fn write_request(
             line(out, name, value);
         }
     }
-    out.extend_from_slice(route.request.added());
+    out.extend_from_slice(changes.request.added());
     write_framing(out, request.framing);
     if let Some(protocol) = request.upgrade {
         out.extend_from_slice(b"connection: upgrade\r\n");
         line(out, b"upgrade", protocol);
+        if translated {
+            websocket::write_key(out);
+        }
     }
     out.extend_from_slice(introduction);
     if !request.target.authority.is_empty() {
@@ -70,7 +89,8 @@ pub(crate) fn write_request(
 pub(crate) fn framing_for(client: Version, framing: Framing) -> Framing {
     match (client, framing) {
         (Version::Http11, Framing::UntilClose) => Framing::Chunked,
-        (Version::Http10, Framing::Chunked) => Framing::UntilClose,
+        // In a stream of HTTP/2 as in HTTP/1.0 nothing but the end tells the end.
+        (Version::Http10 | Version::Http2, Framing::Chunked) => Framing::UntilClose,
         (_, framing) => framing,
     }
 }
@@ -83,7 +103,7 @@ pub(crate) fn write_response(
     framing: Framing,
     ending: Ending,
 ) {
-    let edits = &forward.route.response;
+    let edits = &forward.target().changes.response;
     let has_cors = forward.route.cors.is_some();
     write_status(out, response.status, response.reason);
     for (known, name, value) in response.fields.iter() {
@@ -117,6 +137,24 @@ pub(crate) fn write_interim(out: &mut Vec<u8>, response: &Response<'_>, protocol
     if let Some(protocol) = protocol {
         out.extend_from_slice(b"connection: upgrade\r\n");
         line(out, b"upgrade", protocol);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes the head of an answer that changes the protocol of a stream, from or to HTTP/2. `asked` is the head of the
+/// request.
+pub(crate) fn write_switch(out: &mut Vec<u8>, response: &Response<'_>, client: Version, asked: &[u8]) {
+    if client == Version::Http2 {
+        write_status(out, 200, b"OK");
+    } else {
+        write_status(out, 101, b"Switching Protocols");
+        out.extend_from_slice(b"connection: upgrade\r\nupgrade: websocket\r\n");
+        websocket::write_accept(out, asked);
+    }
+    for (known, name, value) in response.fields.iter() {
+        if known == Known::Other && !response.is_named(name) && !websocket::is_of_handshake(name) {
+            line(out, name, value);
+        }
     }
     out.extend_from_slice(b"\r\n");
 }

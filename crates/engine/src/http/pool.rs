@@ -1,9 +1,14 @@
-//! Connections to endpoints that wait for their next request, those of one core.
+//! Connections to endpoints, those of one core: of HTTP/1.1 the ones that wait for their next request, of HTTP/2 all that
+//! take one more.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
+use tokio::sync::Notify;
+
+use super::h2::{Share, Trunk};
 use crate::clock;
 use crate::cluster::Endpoint;
 use crate::tcp::Upstream;
@@ -19,19 +24,86 @@ struct Idle {
     since: u64,
 }
 
-/// The connections of one core that wait, by endpoint; the last one back is the first to go.
+/// The connections of HTTP/2 to one endpoint.
+struct Trunks {
+    endpoint: Arc<Endpoint>,
+    open: Vec<Rc<Trunk>>,
+    opening: Option<Rc<Opening>>,
+}
+
+impl Trunks {
+    fn new(endpoint: &Arc<Endpoint>) -> Self {
+        Self { endpoint: Arc::clone(endpoint), open: Vec::new(), opening: None }
+    }
+}
+
+/// A connection that one request opens and others wait for.
+#[derive(Default)]
+pub(crate) struct Opening {
+    succeeded: Cell<bool>,
+    over: Cell<bool>,
+    news: Notify,
+}
+
+impl Opening {
+    /// Waits for the end of it; whether it succeeded.
+    pub(crate) async fn outcome(&self) -> bool {
+        let news = self.news.notified();
+        if !self.over.get() {
+            news.await;
+        }
+        self.succeeded.get()
+    }
+}
+
+/// The right to open a connection; others are told when it is dropped.
+pub(crate) struct Opener<'a> {
+    pool: &'a Pool,
+    endpoint: Arc<Endpoint>,
+    opening: Rc<Opening>,
+}
+
+impl Opener<'_> {
+    /// The connection is there.
+    pub(crate) fn succeed(self, trunk: Rc<Trunk>) {
+        self.opening.succeeded.set(true);
+        self.pool.add(&self.endpoint, trunk);
+    }
+}
+
+impl Drop for Opener<'_> {
+    fn drop(&mut self) {
+        if let Some(of) = self.pool.trunks.borrow_mut().get_mut(&Arc::as_ptr(&self.endpoint)) {
+            of.opening = None;
+        }
+        self.opening.over.set(true);
+        self.opening.news.notify_waiters();
+    }
+}
+
+/// The connections of one core, by endpoint; of those that wait the last one back is the first to go.
 #[derive(Default)]
 pub(crate) struct Pool {
     idle: RefCell<HashMap<*const Endpoint, Vec<Idle>>>,
+    trunks: RefCell<HashMap<*const Endpoint, Trunks>>,
 }
 
 impl Pool {
-    /// One that has heard nothing since it was given back, which is not longer ago than `limit` milliseconds.
-    pub(crate) fn take(&self, endpoint: &Arc<Endpoint>, limit: u64) -> Option<Upstream> {
+    /// One that has heard nothing since it was given back, which is not longer ago than `limit` milliseconds, and whose
+    /// endpoint has shown the certificate of this name, if its name is that of the request.
+    pub(crate) fn take(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        server_name: Option<&str>,
+        limit: u64,
+    ) -> Option<Upstream> {
         let mut idle = self.idle.borrow_mut();
         let of = idle.get_mut(&Arc::as_ptr(endpoint))?;
-        let is_fresh = |idle: &mut Idle| clock::woken().saturating_sub(idle.since) <= limit;
-        while let Some(Idle { upstream, .. }) = of.pop_if(is_fresh) {
+        let fits = |idle: &Idle| {
+            clock::woken().saturating_sub(idle.since) <= limit && idle.upstream.server_name() == server_name
+        };
+        while let Some(place) = of.iter().rposition(fits) {
+            let Idle { upstream, .. } = of.remove(place);
             if upstream.socket().is_quiet() {
                 return Some(upstream);
             }
@@ -47,7 +119,37 @@ impl Pool {
         }
     }
 
-    /// Closes what has idled too long, was closed by its endpoint, or leads to one that left the plan.
+    /// A place on a connection of HTTP/2 that has room, and whose endpoint has shown the certificate of this name, if its
+    /// name is that of the request.
+    pub(crate) fn join(&self, endpoint: &Arc<Endpoint>, server_name: Option<&str>) -> Option<Share> {
+        let trunks = self.trunks.borrow();
+        let of = trunks.get(&Arc::as_ptr(endpoint))?;
+        of.open.iter().filter(|trunk| trunk.server_name() == server_name).find_map(Trunk::share)
+    }
+
+    /// The right to open a connection of HTTP/2, or, while somebody else does, the word of how that ends.
+    pub(crate) fn opener(&self, endpoint: &Arc<Endpoint>) -> Result<Opener<'_>, Rc<Opening>> {
+        let mut trunks = self.trunks.borrow_mut();
+        let of = trunks.entry(Arc::as_ptr(endpoint)).or_insert_with(|| Trunks::new(endpoint));
+        if let Some(opening) = &of.opening {
+            return Err(Rc::clone(opening));
+        }
+        let opening = Rc::new(Opening::default());
+        of.opening = Some(Rc::clone(&opening));
+        Ok(Opener { pool: self, endpoint: Arc::clone(endpoint), opening })
+    }
+
+    /// Keeps a connection of HTTP/2 for the requests to come.
+    pub(crate) fn add(&self, endpoint: &Arc<Endpoint>, trunk: Rc<Trunk>) {
+        let mut trunks = self.trunks.borrow_mut();
+        let of = trunks.entry(Arc::as_ptr(endpoint)).or_insert_with(|| Trunks::new(endpoint));
+        if endpoint.is_serving() {
+            of.open.push(trunk);
+        }
+    }
+
+    /// Closes what has idled too long, was closed by its endpoint, or leads to one that left the plan. Requests that are
+    /// under way keep theirs.
     pub(crate) fn sweep(&self) {
         let now = clock::now();
         self.idle.borrow_mut().retain(|_, of| {
@@ -57,6 +159,14 @@ impl Pool {
                     && idle.upstream.socket().is_quiet()
             });
             !of.is_empty()
+        });
+        self.trunks.borrow_mut().retain(|_, of| {
+            let is_serving = of.endpoint.is_serving();
+            of.open.retain(|trunk| {
+                trunk.examine(now);
+                is_serving && trunk.is_open() && trunk.idle_for(now).is_none_or(|idle| idle < IDLE)
+            });
+            !of.open.is_empty() || of.opening.is_some()
         });
     }
 }

@@ -1,7 +1,7 @@
 //! What a valid plan may ask of HTTP and this engine does not do.
 
-use causeway_ir::http::{Filter, HeaderChange, Http, HttpRoute};
-use causeway_ir::{Action, Cluster, HttpVersion, Listener, Plan, Protocol, Terminate, Then};
+use causeway_ir::http::{Filter, HeaderChange, Http, HttpAction, HttpRoute, list_path};
+use causeway_ir::{Terminate, Then};
 
 /// Fields that tell how a message is read: whoever changes them makes two messages of one.
 const OWN: [&str; 9] = [
@@ -17,14 +17,35 @@ const OWN: [&str; 9] = [
 ];
 
 /// What of a route is not executed, with the path below it.
-pub(crate) fn in_routes(route: &HttpRoute) -> impl Iterator<Item = (String, &'static str)> {
-    route.filters.iter().enumerate().filter_map(|(f, filter)| {
+pub(crate) fn in_route(route: &HttpRoute) -> impl Iterator<Item = (String, &'static str)> {
+    let targets = match &route.action {
+        HttpAction::Forward(targets) => targets.as_slice(),
+        HttpAction::Redirect(_) | HttpAction::Respond(_) => &[],
+    };
+    let of_targets = targets.iter().enumerate().flat_map(|(t, target)| {
+        let found = in_filters(&target.filters);
+        found.map(move |(below, message)| (format!("action.forward[{t}].{below}"), message))
+    });
+    in_filters(&route.filters).chain(of_targets)
+}
+
+fn in_filters(filters: &[Filter]) -> impl Iterator<Item = (String, &'static str)> {
+    filters.iter().enumerate().filter_map(|(f, filter)| {
         let (below, message) = match filter {
             Filter::RequestHeaders(change) if changes_own(change) => ("requestHeaders", OWN_MESSAGE),
             Filter::ResponseHeaders(change) if changes_own(change) => ("responseHeaders", OWN_MESSAGE),
             _ => return None,
         };
         Some((format!("filters[{f}].{below}"), message))
+    })
+}
+
+/// What of the ways of requests is not executed.
+pub(crate) fn in_http(http: &Http) -> impl Iterator<Item = (String, &'static str)> {
+    http.lists().flat_map(|(site, routes)| {
+        routes.iter().enumerate().flat_map(move |(r, route)| {
+            in_route(route).map(move |(below, why)| (format!("{}[{r}].{below}", list_path(site)), why))
+        })
     })
 }
 
@@ -38,57 +59,8 @@ fn changes_own(change: &HeaderChange) -> bool {
 
 /// What of the end of TLS is not executed.
 pub(crate) fn in_terminate(terminate: &Terminate) -> Vec<(String, &'static str)> {
-    let mut found = Vec::new();
-    if terminate.client_certificates.is_some() {
-        found.push(("clientCertificates".to_owned(), "this engine does not ask for client certificates yet"));
-    }
     match &terminate.then {
-        Then::Tcp(_) => found.push((
-            "then.tcp".to_owned(),
-            "this engine looks at nothing but requests inside of TLS yet: write `http`, or forward the TLS as it is",
-        )),
-        Then::Http(http) => {
-            for (r, route) in http.routes.iter().enumerate() {
-                let of_route = in_routes(route);
-                found.extend(of_route.map(|(below, why)| (format!("then.http.routes[{r}].{below}"), why)));
-            }
-        }
+        Then::Tcp(_) => Vec::new(),
+        Then::Http(http) => in_http(http).map(|(below, why)| (format!("then.http.{below}"), why)).collect(),
     }
-    found
-}
-
-/// The requests that a listener looks at.
-fn requests(listener: &Listener) -> impl Iterator<Item = &Http> {
-    let inside = listener.actions().filter_map(|(_, action)| match action {
-        Action::Terminate(terminate) => match &terminate.then {
-            Then::Http(http) => Some(http),
-            Then::Tcp(_) => None,
-        },
-        _ => None,
-    });
-    let clear = match &listener.protocol {
-        Protocol::Http(http) => Some(http),
-        _ => None,
-    };
-    clear.into_iter().chain(inside)
-}
-
-/// The clusters that requests are forwarded to and that speak what this engine does not.
-pub(crate) fn in_clusters(plan: &Plan) -> Vec<(usize, &'static str)> {
-    const HTTP2: &str = "this engine does not speak HTTP/2 to endpoints yet: write \"1.1\"";
-    let foreign = |cluster: &Cluster| cluster.http_version == HttpVersion::Http2;
-    if !plan.clusters.iter().any(foreign) {
-        return Vec::new();
-    }
-    let forwarded: std::collections::HashSet<&str> = plan
-        .listeners
-        .iter()
-        .flat_map(requests)
-        .flat_map(|http| http.targets().map(|(_, cluster)| cluster.as_str()))
-        .collect();
-    let foreign = plan.clusters.iter().enumerate().filter(|(_, cluster)| foreign(cluster));
-    foreign
-        .filter(|(_, cluster)| forwarded.contains(cluster.name.as_str()))
-        .map(|(c, _)| (c, HTTP2))
-        .collect()
 }

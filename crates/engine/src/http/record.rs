@@ -1,6 +1,6 @@
 //! What is known of a request when it is over, counted once and written to the access log.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -34,6 +34,9 @@ struct Line<'a> {
     time: String,
     listener: &'a str,
     client: SocketAddr,
+    /// The client behind trusted proxies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forwarded_for: Option<IpAddr>,
     method: &'a str,
     host: &'a str,
     path: &'a str,
@@ -84,6 +87,7 @@ impl RequestRecord {
             time: jiff::Timestamp::now().to_string(),
             listener: &listener.name,
             client: self.client,
+            forwarded_for: seen.forwarded_for,
             method: &seen.method,
             host: &seen.host,
             path: &seen.path,

@@ -3,13 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_ir::http::{Filter, HttpAction, HttpRoute, PathRewrite, Redirect};
-use causeway_ir::{Action, Period, Refusal};
+use causeway_ir::http::{Filter, HttpAction, HttpRoute, PathRewrite, Redirect, RegexRewrite};
+use causeway_ir::{Action, Period, Refusal, Targets};
 
 use super::answer::Fixed;
+use super::common::Common;
 use super::cors::Cors;
 use super::edits::Edits;
+use super::fault::Fault;
 use super::mirror::Mirror;
+use super::path;
+use super::policies::Policies;
+use crate::cluster::Cluster;
 use crate::table;
 
 /// A route of requests.
@@ -17,17 +22,60 @@ pub(crate) struct Route {
     /// Its name, its counts and, if it forwards, its clusters.
     pub(crate) base: Arc<table::Route>,
     pub(crate) does: Does,
-    pub(crate) request: Edits,
-    pub(crate) response: Edits,
+    /// Where requests go; none if they are answered here.
+    pub(crate) targets: Box<[Target]>,
     pub(crate) cors: Option<Cors>,
     pub(crate) mirrors: Box<[Mirror]>,
+    pub(crate) request_timeout: Option<Duration>,
+    pub(crate) attempt_timeout: Option<Duration>,
+    pub(crate) retry: Option<Retry>,
+    pub(crate) policies: Policies,
+}
+
+/// One of the clusters that requests go to, and what is changed of those that go there.
+pub(crate) struct Target {
+    pub(crate) cluster: Arc<Cluster>,
+    weight: u32,
+    priority: u32,
+    pub(crate) changes: Changes,
+}
+
+/// What is changed of a request and its answer on the way: what the route says, and then what the target does.
+#[derive(Default)]
+pub(crate) struct Changes {
+    pub(crate) request: Edits,
+    pub(crate) response: Edits,
     /// The host that the endpoint sees instead.
     pub(crate) host: Option<Box<str>>,
     /// The path that the endpoint sees instead.
     pub(crate) path: Option<PathRewrite>,
-    pub(crate) request_timeout: Option<Duration>,
-    pub(crate) attempt_timeout: Option<Duration>,
-    pub(crate) retry: Option<Retry>,
+}
+
+impl Changes {
+    fn compile<'a>(filters: impl Iterator<Item = &'a Filter> + Clone) -> Self {
+        let request = filters.clone().filter_map(|filter| match filter {
+            Filter::RequestHeaders(change) => Some(change),
+            _ => None,
+        });
+        let response = filters.clone().filter_map(|filter| match filter {
+            Filter::ResponseHeaders(change) => Some(change),
+            _ => None,
+        });
+        let mut changes = Self {
+            request: Edits::compile(request),
+            response: Edits::compile(response),
+            host: None,
+            path: None,
+        };
+        for filter in filters {
+            // The last word on host and path counts.
+            if let Filter::Rewrite(rewrite) = filter {
+                changes.host = rewrite.host.as_ref().map(|host| host.as_str().into()).or(changes.host);
+                changes.path = rewrite.path.clone().or(changes.path);
+            }
+        }
+        changes
+    }
 }
 
 pub(crate) enum Does {
@@ -47,53 +95,54 @@ impl Route {
     /// Compiles; `make` makes the part that outlives changes.
     pub(crate) fn compile(
         planned: &HttpRoute,
+        common: &Common,
         mut make: impl FnMut(&Action) -> Option<Arc<table::Route>>,
     ) -> Option<Self> {
         const BACKOFF: Duration = Duration::from_millis(25);
-        let (action, does) = match &planned.action {
-            HttpAction::Forward(targets) => (Action::Forward(targets.clone()), Does::Forward),
+        let (action, does, planned_targets) = match &planned.action {
+            HttpAction::Forward(targets) => {
+                let shares = targets.as_slice().iter().map(|target| causeway_ir::Target {
+                    cluster: target.cluster.clone(),
+                    weight: target.weight,
+                });
+                (Action::Forward(Targets::new(shares.collect())?), Does::Forward, targets.as_slice())
+            }
             // No connection comes of these: what is answered here has no endpoint.
             HttpAction::Redirect(redirect) => {
-                (Action::Refuse(Refusal::Close), Does::Redirect(redirect.clone()))
+                (Action::Refuse(Refusal::Close), Does::Redirect(redirect.clone()), &[][..])
             }
             HttpAction::Respond(response) => {
-                (Action::Refuse(Refusal::Close), Does::Respond(Fixed::compile(response)))
+                (Action::Refuse(Refusal::Close), Does::Respond(Fixed::compile(response)), &[][..])
             }
         };
-        let request = planned.filters.iter().filter_map(|filter| match filter {
-            Filter::RequestHeaders(change) => Some(change),
-            _ => None,
-        });
-        let response = planned.filters.iter().filter_map(|filter| match filter {
-            Filter::ResponseHeaders(change) => Some(change),
-            _ => None,
-        });
-        let (mut host, mut path, mut cors) = (None, None, None);
+        let mut cors = None;
         let mut mirrors = Vec::new();
         for filter in &planned.filters {
             match filter {
-                Filter::Rewrite(rewrite) => {
-                    host = rewrite.host.as_ref().map(|host| host.as_str().into()).or(host);
-                    path = rewrite.path.clone().or(path);
-                }
                 Filter::Cors(planned) => cors = Some(Cors::compile(planned)),
                 Filter::Mirror(planned) => {
                     let to = make(&Action::forward(planned.cluster.clone()))?;
                     let cluster = Arc::clone(to.cluster().ok()?);
                     mirrors.push(Mirror { cluster, per_hundred_thousand: planned.per_hundred_thousand });
                 }
-                _ => {}
+                Filter::RequestHeaders(_) | Filter::ResponseHeaders(_) | Filter::Rewrite(_) => {}
             }
         }
+        let base = make(&action)?;
+        let targets =
+            planned_targets.iter().zip(base.destination.clusters()).map(|(target, cluster)| Target {
+                cluster: Arc::clone(cluster),
+                weight: target.weight,
+                priority: target.priority,
+                changes: Changes::compile(planned.filters.iter().chain(&target.filters)),
+            });
+        let targets = targets.collect();
         Some(Self {
-            base: make(&action)?,
+            base,
             does,
-            request: Edits::compile(request),
-            response: Edits::compile(response),
+            targets,
             cors,
             mirrors: mirrors.into(),
-            host,
-            path,
             request_timeout: planned.timeouts.request.map(Period::get),
             attempt_timeout: planned.timeouts.attempt.map(Period::get),
             retry: planned.retry.as_ref().map(|retry| Retry {
@@ -101,26 +150,69 @@ impl Route {
                 statuses: retry.statuses.clone().into(),
                 backoff: retry.backoff.map_or(BACKOFF, Period::get),
             }),
+            policies: Policies::compile(&planned.policies, common),
         })
     }
 }
 
 impl Route {
-    /// Forwards and changes nothing.
+    /// Forwards to the clusters of `base` and changes nothing.
     pub(crate) fn forwarding(base: Arc<table::Route>) -> Self {
+        let targets = base.destination.clusters().map(|cluster| Target {
+            cluster: Arc::clone(cluster),
+            weight: 1,
+            priority: 0,
+            changes: Changes::default(),
+        });
         Self {
+            targets: targets.collect(),
             base,
             does: Does::Forward,
-            request: Edits::default(),
-            response: Edits::default(),
             cors: None,
             mirrors: Box::default(),
-            host: None,
-            path: None,
             request_timeout: None,
             attempt_timeout: None,
             retry: None,
+            policies: Policies::default(),
         }
+    }
+
+    /// The place of the target for the next request: by their shares, among those of the lowest priority that has an
+    /// endpoint which can be used. If none has, those that come first say so.
+    pub(crate) fn pick(&self, now: u64) -> Option<usize> {
+        let [first, others @ ..] = &*self.targets else { return None };
+        if others.is_empty() {
+            return Some(0);
+        }
+        if others.iter().all(|other| other.priority == first.priority) {
+            return self.base.shared.by_weight(self.targets.iter().map(|target| target.weight));
+        }
+        let usable: Vec<bool> =
+            self.targets.iter().map(|target| target.weight > 0 && target.cluster.is_usable(now)).collect();
+        let of_usable = self.targets.iter().zip(&usable).filter(|(_, usable)| **usable);
+        let level = of_usable.map(|(target, _)| target.priority).min();
+        let of_all =
+            self.targets.iter().filter(|target| target.weight > 0).map(|target| target.priority).min()?;
+        let share = |(target, usable): (&Target, &bool)| match level {
+            Some(level) if target.priority == level && *usable => target.weight,
+            None if target.priority == of_all => target.weight,
+            _ => 0,
+        };
+        self.base.shared.by_weight(self.targets.iter().zip(&usable).map(share))
+    }
+}
+
+/// What an expression makes of a path, if it matches; nothing if that is no path.
+fn replaced(path: &str, rewrite: &RegexRewrite) -> Result<Option<String>, Fault> {
+    let Some(replaced) = rewrite.pattern.replace(path, &rewrite.with) else { return Ok(None) };
+    path::normalise(replaced.as_bytes()).map(|path| Some(path.into_owned()))
+}
+
+/// Whether a rewrite makes a path of this one.
+pub(crate) fn can_rewrite(path: &str, rewrite: Option<&PathRewrite>) -> bool {
+    match rewrite {
+        Some(PathRewrite::Regex(rewrite)) => replaced(path, rewrite).is_ok(),
+        Some(PathRewrite::Full(_) | PathRewrite::Prefix(_)) | None => true,
     }
 }
 
@@ -128,6 +220,11 @@ impl Route {
 pub(crate) fn write_path(out: &mut Vec<u8>, path: &str, prefix: usize, rewrite: Option<&PathRewrite>) {
     match rewrite {
         None => out.extend_from_slice(path.as_bytes()),
+        // One that can't be rewritten was refused before, or stays.
+        Some(PathRewrite::Regex(rewrite)) => match replaced(path, rewrite) {
+            Ok(Some(instead)) => out.extend_from_slice(instead.as_bytes()),
+            Ok(None) | Err(_) => out.extend_from_slice(path.as_bytes()),
+        },
         Some(PathRewrite::Full(full)) => out.extend_from_slice(full.as_str().as_bytes()),
         Some(PathRewrite::Prefix(instead)) => {
             let instead = instead.as_str().trim_end_matches('/');
@@ -144,6 +241,29 @@ pub(crate) fn write_path(out: &mut Vec<u8>, path: &str, prefix: usize, rewrite: 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_of_an_expression_make_a_path_or_none() {
+        for (path, expected) in [
+            ("/users/7/a", Some("/a/of/7")),
+            ("/users/x/a", Some("/users/x/a")),
+            ("/users/7/", Some("/of/7")),
+            ("/users/7/.", None),
+        ] {
+            let rewrite: PathRewrite =
+                serde_saphyr::from_str("regex: {pattern: '/users/([0-9]+)/(.*)', with: '/$2/of/$1'}")
+                    .unwrap();
+            let dots: PathRewrite =
+                serde_saphyr::from_str("regex: {pattern: '(.*)', with: '/..$1'}").unwrap();
+            if let Some(expected) = expected {
+                let mut out = Vec::new();
+                write_path(&mut out, path, 0, Some(&rewrite));
+                assert_eq!(String::from_utf8(out).unwrap(), expected, "{path}");
+            }
+            assert!(can_rewrite(path, Some(&rewrite)), "{path}");
+            assert!(!can_rewrite(path, Some(&dots)), "{path}");
+        }
+    }
 
     /// The table of Gateway API.
     #[test]

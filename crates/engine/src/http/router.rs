@@ -1,19 +1,26 @@
-//! Routes of requests compiled for lookups whose cost does not grow with their number: one hash for the host and one
-//! for each label of a wildcard, one for an exact path, one for each segment of a prefix. Regular expressions are tried
-//! one by one, those of the host. What is found is what `causeway_ir::http::precedence` says.
+//! Routes of requests compiled for lookups whose cost does not grow with their number, nor with that of sites: one hash for
+//! the host and one for each label of a wildcard, one for an exact path, one for each segment of a prefix. Regular
+//! expressions are tried one by one, those of the host. What is found is what `causeway_ir::http::precedence` says.
 
+mod hosts;
 mod paths;
 #[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use causeway_ir::Pattern;
-use causeway_ir::http::{HeaderMatch, Http, HttpRoute, PathMatch, QueryMatch, RequestMatch, precedence};
+use causeway_ir::Name;
+use causeway_ir::http::{
+    HeaderMatch, Http, HttpRoute, PathMatch, QueryMatch, RequestMatch, Site, precedence,
+};
 
+use super::forwarded::Trusted;
 use super::h1::fields::Fields;
+use super::pages::Pages;
 use super::path;
+use hosts::Hosts;
 use paths::Paths;
 
 /// What of a request is compared.
@@ -33,10 +40,44 @@ pub(crate) struct Found<'a, T> {
     pub(crate) prefix: usize,
 }
 
+/// Why a request has no route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missed {
+    /// None matches.
+    Nothing,
+    /// Its host is served to those who asked for it in TLS, and this client asked for another.
+    Misdirected,
+}
+
+impl Missed {
+    /// The status that says so.
+    pub(crate) fn status(self) -> u16 {
+        match self {
+            Self::Nothing => 404,
+            Self::Misdirected => 421,
+        }
+    }
+}
+
 /// The routes of a listener.
 pub(crate) struct Router<T> {
-    exact: HashMap<Box<str>, Hosted<T>>,
-    below: HashMap<Box<str>, Hosted<T>>,
+    /// Hosts that are served apart.
+    apart: Hosts<Place<T>>,
+    sites: HashMap<Name, Arc<Routes<T>>>,
+    otherwise: Routes<T>,
+    trusted: Option<Trusted>,
+    pages: Option<Arc<Pages>>,
+}
+
+/// Where the requests for a host are looked for.
+enum Place<T> {
+    Site(Arc<Routes<T>>),
+    Misdirected,
+}
+
+/// Routes among which the best is looked for.
+pub(crate) struct Routes<T> {
+    hosts: Hosts<Hosted<T>>,
     any: Hosted<T>,
 }
 
@@ -56,20 +97,32 @@ struct Way<T> {
 }
 
 impl<T: Clone> Router<T> {
-    /// Compiles; `make` gives what stands for a route, or nothing if it can't be executed.
-    pub(crate) fn compile(http: &Http, make: impl FnMut(&HttpRoute) -> Option<T>) -> Option<Self> {
-        let made = http.routes.iter().map(make).collect::<Option<Vec<T>>>()?;
-        let of: HashMap<&str, &T> = http.routes.iter().map(|route| route.name.as_str()).zip(&made).collect();
-        let mut router = Self { exact: HashMap::new(), below: HashMap::new(), any: Hosted::default() };
-        // In their order: each list below is then in order, too.
-        for candidate in precedence::ordered(http) {
-            let hosted = match candidate.host {
-                Some(Pattern::Exact(name)) => router.exact.entry(name.as_str().into()).or_default(),
-                Some(Pattern::Below(domain)) => router.below.entry(domain.as_str().into()).or_default(),
-                None => &mut router.any,
+    /// Compiles; `make` gives what stands for a route, or nothing if it can't be executed. `kept` gives what a site compiled
+    /// to before, if it is the same.
+    pub(crate) fn compile(
+        http: &Http,
+        kept: impl Fn(&Site) -> Option<Arc<Routes<T>>>,
+        mut make: impl FnMut(&HttpRoute) -> Option<T>,
+    ) -> Option<Self> {
+        let mut router = Self {
+            apart: Hosts::default(),
+            sites: HashMap::with_capacity(http.sites.len()),
+            otherwise: Routes::compile(&http.routes, &mut make)?,
+            trusted: http.trusted_proxies.as_ref().map(Trusted::compile),
+            pages: Pages::compile(&http.error_pages),
+        };
+        for site in &http.sites {
+            let routes = match kept(site) {
+                Some(routes) => routes,
+                None => Arc::new(Routes::compile(&site.routes, &mut make)?),
             };
-            let to = (*of.get(candidate.route.name.as_str())?).clone();
-            hosted.add(candidate.request, to);
+            for host in &site.hosts {
+                router.apart.insert(host, Place::Site(Arc::clone(&routes)));
+            }
+            router.sites.insert(site.name.clone(), routes);
+        }
+        for host in &http.misdirected {
+            router.apart.insert(host, Place::Misdirected);
         }
         Some(router)
     }
@@ -78,24 +131,60 @@ impl<T: Clone> Router<T> {
     pub(crate) fn everything(to: T) -> Self {
         let mut any = Hosted::default();
         any.add(None, to);
-        Self { exact: HashMap::new(), below: HashMap::new(), any }
+        let otherwise = Routes { hosts: Hosts::default(), any };
+        Self { apart: Hosts::default(), sites: HashMap::new(), otherwise, trusted: None, pages: None }
     }
 
-    /// The route of a request. A host whose routes all do not fit leaves it to the next wider one.
-    pub(crate) fn find(&self, asked: &Asked<'_>) -> Option<Found<'_, T>> {
-        if let Some(found) = self.exact.get(asked.host).and_then(|hosted| hosted.find(asked)) {
-            return Some(found);
+    /// The proxies whose word on their clients counts.
+    pub(crate) fn trusted(&self) -> Option<&Trusted> {
+        self.trusted.as_ref()
+    }
+
+    /// What is said with requests that have no route.
+    pub(crate) fn pages(&self) -> Option<&Pages> {
+        self.pages.as_deref()
+    }
+
+    /// What a site compiled to.
+    pub(crate) fn site(&self, name: &str) -> Option<&Arc<Routes<T>>> {
+        self.sites.get(name)
+    }
+
+    /// The route of a request.
+    ///
+    /// # Errors
+    /// If there is none, why.
+    pub(crate) fn find(&self, asked: &Asked<'_>) -> Result<Found<'_, T>, Missed> {
+        let routes = match self.apart.fitting(asked.host).next() {
+            None => &self.otherwise,
+            Some(Place::Site(routes)) => routes,
+            Some(Place::Misdirected) => return Err(Missed::Misdirected),
+        };
+        routes.find(asked).ok_or(Missed::Nothing)
+    }
+}
+
+impl<T: Clone> Routes<T> {
+    fn compile(routes: &[HttpRoute], make: impl FnMut(&HttpRoute) -> Option<T>) -> Option<Self> {
+        let made = routes.iter().map(make).collect::<Option<Vec<T>>>()?;
+        let of: HashMap<&str, &T> = routes.iter().map(|route| route.name.as_str()).zip(&made).collect();
+        let mut compiled = Self { hosts: Hosts::default(), any: Hosted::default() };
+        // In their order: each list below is then in order, too.
+        for candidate in precedence::ordered(routes) {
+            let hosted = match candidate.host {
+                Some(host) => compiled.hosts.or_default(host),
+                None => &mut compiled.any,
+            };
+            let to = (*of.get(candidate.route.name.as_str())?).clone();
+            hosted.add(candidate.request, to);
         }
-        if !self.below.is_empty() {
-            let mut rest = asked.host;
-            while let Some((_, domain)) = rest.split_once('.') {
-                if let Some(found) = self.below.get(domain).and_then(|hosted| hosted.find(asked)) {
-                    return Some(found);
-                }
-                rest = domain;
-            }
-        }
-        self.any.find(asked)
+        Some(compiled)
+    }
+
+    /// A host whose routes all do not fit leaves it to the next wider one.
+    fn find(&self, asked: &Asked<'_>) -> Option<Found<'_, T>> {
+        let by_host = self.hosts.fitting(asked.host).find_map(|hosted| hosted.find(asked));
+        by_host.or_else(|| self.any.find(asked))
     }
 }
 

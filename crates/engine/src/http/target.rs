@@ -28,14 +28,25 @@ impl<'a> Target<'a> {
         version: Version,
         fields: Fields<'a>,
     ) -> Result<Self, Fault> {
+        let (absolute, rest) = split(target)?;
+        Self::of_parts(absolute, rest, method, version, fields)
+    }
+
+    /// The same of an authority that stands by itself, if there is one, and the rest.
+    pub(crate) fn of_parts(
+        absolute: Option<&'a [u8]>,
+        rest: &'a [u8],
+        method: &str,
+        version: Version,
+        fields: Fields<'a>,
+    ) -> Result<Self, Fault> {
         let mut hosts = fields.of(Known::Host);
         let named = hosts.next();
         if hosts.next().is_some() {
             return Err(Fault::bad("there are two Host fields"));
         }
-        let (absolute, rest) = split(target)?;
         let authority = match (absolute, named) {
-            (None, None) if version == Version::Http11 => return Err(Fault::bad("there is no Host")),
+            (None, None) if version != Version::Http10 => return Err(Fault::bad("there is no Host")),
             (Some(absolute), Some(named)) if !absolute.eq_ignore_ascii_case(named) => {
                 return Err(Fault::bad("the target and Host name two hosts"));
             }
@@ -44,7 +55,7 @@ impl<'a> Target<'a> {
         };
         let (authority, host) = host(authority)?;
         if rest == b"*" {
-            if method != "OPTIONS" || absolute.is_some() {
+            if method != "OPTIONS" || absolute.is_some() && version != Version::Http2 {
                 return Err(Fault::bad("only OPTIONS asks for *"));
             }
             return Ok(Self { authority, host, path: Cow::Borrowed("*"), query: None });
@@ -54,8 +65,11 @@ impl<'a> Target<'a> {
             None => (rest, None),
         };
         // `http://host?query` has an empty path.
-        let path =
-            if path.is_empty() && absolute.is_some() { Cow::Borrowed("/") } else { path::normalise(path)? };
+        let path = if path.is_empty() && absolute.is_some() && version != Version::Http2 {
+            Cow::Borrowed("/")
+        } else {
+            path::normalise(path)?
+        };
         Ok(Self { authority, host, path, query })
     }
 }

@@ -5,27 +5,35 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-use super::buffer::{Buffers, Inbox, send};
+use super::buffer::Buffers;
+use super::sink::{Patience, Sink, carry};
+use super::source::{Broken, Piece, Source};
 use super::wire::Wire;
 use crate::clock;
 use crate::close_reason::CloseReason;
 use crate::connections::Entry;
 
-/// Carries bytes between a client and an endpoint, which first gets `early`, until both have ended.
+/// One end of a tunnel: what it says and what it hears.
+pub(crate) struct End<'a, 'b, W> {
+    pub(crate) source: &'a mut Source<'b, W>,
+    pub(crate) sink: Sink<'a, W>,
+}
+
+/// Carries bytes between a client and an endpoint until both have ended.
 ///
 /// # Cancellation
 /// Dropping the future loses what was read and not yet sent; the connection has to be closed.
-pub(crate) async fn both(
-    client: &impl Wire,
-    server: &impl Wire,
-    early: Vec<u8>,
+pub(crate) async fn both<C: Wire, S: Wire>(
+    client: End<'_, '_, C>,
+    server: End<'_, '_, S>,
     entry: &Entry,
     buffers: &Buffers,
 ) -> CloseReason {
-    let (up, down) = (Cell::new(0), Cell::new(0));
+    let before = entry.bytes();
+    let (up, down) = (Cell::new(before.0), Cell::new(before.1));
     let resets = (CloseReason::ClientReset, CloseReason::EndpointReset);
-    let mut upward = pin!(one_way(client, server, early, &up, resets, buffers));
-    let mut downward = pin!(one_way(server, client, Vec::new(), &down, (resets.1, resets.0), buffers));
+    let mut upward = pin!(one_way(client.source, server.sink, &up, resets, buffers));
+    let mut downward = pin!(one_way(server.source, client.sink, &down, (resets.1, resets.0), buffers));
     let mut over = [false; 2];
     poll_fn(|cx| {
         clock::wake();
@@ -54,28 +62,19 @@ pub(crate) async fn both(
 }
 
 /// Carries bytes until the source ends; an error is a reset, of the source or of the sink.
-async fn one_way(
-    source: &impl Wire,
-    sink: &impl Wire,
-    early: Vec<u8>,
+async fn one_way<S: Wire, D: Wire>(
+    source: &mut Source<'_, S>,
+    mut sink: Sink<'_, D>,
     count: &Cell<u64>,
     (source_reset, sink_reset): (CloseReason, CloseReason),
     buffers: &Buffers,
 ) -> Result<(), CloseReason> {
-    let mut inbox = Inbox::new(early);
-    loop {
-        if !inbox.is_empty() {
-            send(sink, inbox.bytes(), &[]).await.map_err(|_| sink_reset)?;
-            count.set(count.get() + inbox.bytes().len() as u64);
-            inbox.consume(inbox.bytes().len());
-        }
-        match poll_fn(|cx| inbox.poll_fill(cx, source, buffers)).await {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(_) => return Err(source_reset),
-        }
-    }
-    inbox.release(buffers);
+    let counted = |piece: &Piece<'_>| {
+        count.set(count.get() + piece.as_slice().len() as u64);
+        Ok(())
+    };
+    let carried = carry(source, &mut sink, buffers, Patience::default(), false, counted).await;
+    carried.map_err(|broken| if matches!(broken, Broken::Sink) { sink_reset } else { source_reset })?;
     sink.end();
     Ok(())
 }

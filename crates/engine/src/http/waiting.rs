@@ -25,6 +25,11 @@ impl Wait {
         self.until.set(0);
     }
 
+    /// Whether its time is over, if it has one.
+    pub(crate) fn is_due(&self) -> bool {
+        self.until.get() > 0 && self.is_over()
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         clock::woken() >= self.until.get()
     }

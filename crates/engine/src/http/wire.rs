@@ -69,26 +69,41 @@ impl Wire for Downstream {
 
 impl Wire for Upstream {
     fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.socket().poll_readable(cx)
+        match self {
+            Self::Tcp(socket) | Self::Unix(socket) => socket.poll_readable(cx),
+            Self::Tls { stream, .. } => stream.poll_readable(cx),
+        }
     }
 
     fn poll_receive(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Received>> {
-        self.socket().poll_receive(cx, buffer)
+        match self {
+            Self::Tcp(socket) | Self::Unix(socket) => socket.poll_receive(cx, buffer),
+            Self::Tls { stream, .. } => stream.poll_receive(cx, buffer),
+        }
     }
 
     fn try_send_two(&self, first: &[u8], second: &[u8]) -> io::Result<usize> {
-        self.socket().try_send_two(first, second)
+        match self {
+            Self::Tcp(socket) | Self::Unix(socket) => socket.try_send_two(first, second),
+            Self::Tls { stream, .. } => stream.try_send_two(first, second),
+        }
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.socket().poll_writable(cx)
     }
 
-    fn poll_flush(&self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => Poll::Ready(Ok(())),
+            Self::Tls { stream, .. } => stream.poll_flush(cx),
+        }
     }
 
     fn end(&self) {
-        self.socket().end();
+        match self {
+            Self::Tcp(socket) | Self::Unix(socket) => socket.end(),
+            Self::Tls { stream, .. } => stream.end(),
+        }
     }
 }

@@ -1,15 +1,16 @@
 //! Where matched connections go.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use causeway_ir::{Limit, Refusal};
 use rustls::ServerConfig;
 
 use crate::balance;
 use crate::cluster::Cluster;
-use crate::http::{self, Router};
+use crate::http::{self, Rates, Router};
 use crate::metrics::{Active, Closes, HasActive};
+use crate::tls::Clients;
 
 pub(crate) struct Route {
     pub(crate) name: Arc<str>,
@@ -26,10 +27,19 @@ pub(crate) enum Destination {
     Terminate(Box<Terminated>),
 }
 
-/// TLS that ends here, and the requests in it.
+/// TLS that ends here, and what is in it.
 pub(crate) struct Terminated {
     pub(crate) config: Arc<ServerConfig>,
-    pub(crate) requests: Router<Arc<http::Route>>,
+    /// What is asked of clients, if anything is.
+    pub(crate) clients: Option<Arc<Clients>>,
+    pub(crate) inside: Inside,
+}
+
+/// What is inside of TLS that ends here.
+pub(crate) enum Inside {
+    Requests(Box<Router<Arc<http::Route>>>),
+    /// All go the same way.
+    Bytes(Arc<Route>),
 }
 
 /// What outlives a change of the route.
@@ -38,6 +48,8 @@ pub(crate) struct RouteShared {
     pub(crate) closed: Closes,
     turn: AtomicUsize,
     over: AtomicBool,
+    /// How often clients ask, where that is limited.
+    rates: OnceLock<Box<Rates>>,
 }
 
 impl HasActive for Route {
@@ -52,11 +64,11 @@ impl Route {
         match &self.destination {
             Destination::Cluster(cluster) => Ok(cluster),
             Destination::Clusters(shares) => {
-                let turn = self.shared.turn.fetch_add(1, Relaxed);
-                by_weight(shares, balance::evenly(turn)).ok_or(Refusal::Close)
+                let place = self.shared.by_weight(shares.iter().map(|(_, weight)| *weight));
+                place.map(|place| &shares[place].0).ok_or(Refusal::Close)
             }
             Destination::Refuse(refusal) => Err(*refusal),
-            // Requests have routes of their own.
+            // What is inside has ways of its own.
             Destination::Terminate(_) => Err(Refusal::Close),
         }
     }
@@ -72,14 +84,26 @@ impl Route {
     }
 }
 
-/// The one at a point of the weights laid end to end.
-fn by_weight<T>(shares: &[(T, u32)], point: f64) -> Option<&T> {
-    let total: u64 = shares.iter().map(|(_, weight)| u64::from(*weight)).sum();
+impl Destination {
+    /// The clusters that connections may go to, in the order of the plan.
+    pub(crate) fn clusters(&self) -> impl Iterator<Item = &Arc<Cluster>> {
+        let (one, several) = match self {
+            Self::Cluster(cluster) => (Some(cluster), &[][..]),
+            Self::Clusters(shares) => (None, &**shares),
+            Self::Refuse(_) | Self::Terminate(_) => (None, &[][..]),
+        };
+        one.into_iter().chain(several.iter().map(|(cluster, _)| cluster))
+    }
+}
+
+/// The place of the one at a point of the weights laid end to end.
+fn at_point(weights: impl Iterator<Item = u32> + Clone, point: f64) -> Option<usize> {
+    let total: u64 = weights.clone().map(u64::from).sum();
     let mut left = (point * total as f64) as u64;
-    for (target, weight) in shares {
-        let weight = u64::from(*weight);
+    for (place, weight) in weights.enumerate() {
+        let weight = u64::from(weight);
         if left < weight {
-            return Some(target);
+            return Some(place);
         }
         left -= weight;
     }
@@ -88,7 +112,23 @@ fn by_weight<T>(shares: &[(T, u32)], point: f64) -> Option<&T> {
 
 impl RouteShared {
     pub(crate) fn new(closed: Closes) -> Self {
-        Self { active: Active::default(), closed, turn: AtomicUsize::new(0), over: AtomicBool::new(false) }
+        Self {
+            active: Active::default(),
+            closed,
+            turn: AtomicUsize::new(0),
+            over: AtomicBool::new(false),
+            rates: OnceLock::new(),
+        }
+    }
+
+    /// How often clients ask.
+    pub(crate) fn rates(&self) -> &Rates {
+        self.rates.get_or_init(Box::default)
+    }
+
+    /// The place of the one whose turn it is, by their weights.
+    pub(crate) fn by_weight(&self, weights: impl Iterator<Item = u32> + Clone) -> Option<usize> {
+        at_point(weights, balance::evenly(self.turn.fetch_add(1, Relaxed)))
     }
 
     /// Marks the route as removed, with its time to drain over.
@@ -108,14 +148,12 @@ mod tests {
 
     #[test]
     fn shares_follow_the_weights_and_0_gets_nothing() {
-        let shares = [("a", 1), ("none", 0), ("b", 3)];
-        let mut counts = std::collections::HashMap::new();
+        let mut counts = [0; 3];
         for turn in 0..4000 {
-            *counts.entry(*by_weight(&shares, balance::evenly(turn)).unwrap()).or_insert(0) += 1;
+            counts[at_point([1, 0, 3].into_iter(), balance::evenly(turn)).unwrap()] += 1;
         }
-        assert!((990..=1010).contains(&counts["a"]), "{counts:?}");
-        assert_eq!(counts.get("none"), None);
-        assert_eq!(counts["a"] + counts["b"], 4000);
-        assert_eq!(by_weight(&[("none", 0)], 0.0), None);
+        assert!((990..=1010).contains(&counts[0]), "{counts:?}");
+        assert_eq!((counts[1], counts[0] + counts[2]), (0, 4000));
+        assert_eq!(at_point([0].into_iter(), 0.0), None);
     }
 }

@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use causeway_ir::http::Scheme;
 use causeway_ir::{ProxyVersion, Refusal};
-use rustls::ServerConfig;
 use tokio::time::timeout;
 
 use super::downstream::Downstream;
 use super::opening::{Greeting, Opening, Reader, Wanted};
-use super::upstream::{self, Upstream};
+use super::upstream::{self, Carries, Upstream};
 use super::{client_hello, copy, proxy_protocol};
 use crate::clock;
 use crate::close_reason::CloseReason;
@@ -24,8 +23,8 @@ use crate::listener::{Listener, ProxyHeader};
 use crate::metrics::Held;
 use crate::permit::Permit;
 use crate::record::Record;
-use crate::table::{CurrentTable, Destination, Mode, Route, Table, Verdict, Within};
-use crate::tls::TlsStream;
+use crate::table::{self, CurrentTable, Destination, Inside, Mode, Route, Table, Verdict};
+use crate::tls::{self, Clients, TlsStream};
 use crate::worker::{Stop, Worker};
 
 /// A connection that has its endpoint.
@@ -45,18 +44,40 @@ struct Opened {
 /// Where a connection goes.
 enum Found {
     Cluster(Arc<Route>, Arc<Cluster>),
-    Terminated(Arc<ServerConfig>),
+    /// Its TLS ends here.
+    Terminated(Arc<Route>),
 }
 
-/// What an accepted connection turned out to carry.
-enum Carries {
+/// What an accepted connection turned out to be.
+enum Turned {
     Stream(Opened),
+    /// Requests in clear text.
     Requests {
         /// What was read of them.
         bytes: Vec<u8>,
-        /// With TLS that ends here.
-        tls: Option<Arc<ServerConfig>>,
         /// Counts the client that a PROXY header named.
+        _source: Option<FromSource>,
+    },
+    /// TLS that ends here.
+    Tls(Secured),
+}
+
+/// TLS that ends here, before hands are shaken.
+struct Secured {
+    /// The route that ends it.
+    route: Arc<Route>,
+    /// What was read of it.
+    bytes: Vec<u8>,
+    addresses: Option<(SocketAddr, SocketAddr)>,
+    source: Option<FromSource>,
+}
+
+/// What is inside of TLS that ended here.
+enum Within {
+    Stream(Opened),
+    Requests {
+        /// What endpoints hear of the client's certificate.
+        introduction: Vec<u8>,
         _source: Option<FromSource>,
     },
 }
@@ -75,35 +96,39 @@ pub(super) async fn handle(
     // Boxed, so that an idle connection does not carry the room that opening takes.
     let opened = Box::pin(open(&client, peer, &table, &worker, &mut record)).await;
     let listener = Arc::clone(&table.borrow().listener);
-    if let Ok(Carries::Requests { bytes, tls, _source }) = opened {
-        let secured = tls.is_some();
-        let opened = match tls {
-            None => Ok((client, bytes)),
-            Some(config) => {
-                Box::pin(secure(client, config, &bytes, &worker)).await.map(|stream| (stream, Vec::new()))
-            }
-        };
-        let reason = match opened {
+    let (client, opened) = match opened {
+        Ok(Turned::Stream(opened)) => (client, opened),
+        Ok(Turned::Requests { bytes, _source }) => {
+            let arrival =
+                Arrived { client: record.client, within: table::Within::Clear, introduction: Vec::new() };
             // They have their own lines in the log. Boxed, so that other connections do not carry the room they take.
-            Ok((client, bytes)) => {
-                let name = record.server_name.clone();
-                let within = if secured { Within::Tls(name) } else { Within::Clear };
-                Box::pin(serve(client, record.client, within, table, stop, &worker, bytes)).await
+            let reason = Box::pin(serve(client, arrival, table, stop, &worker, bytes)).await;
+            listener.metrics.closed.count(reason);
+            return;
+        }
+        Ok(Turned::Tls(secured)) => {
+            match Box::pin(secure(client, secured, &listener, &worker, &mut record)).await {
+                Ok((client, Within::Stream(opened))) => (client, opened),
+                Ok((client, Within::Requests { introduction, _source })) => {
+                    let within = table::Within::Tls(record.server_name.clone());
+                    let arrival = Arrived { client: record.client, within, introduction };
+                    let reason = Box::pin(serve(client, arrival, table, stop, &worker, Vec::new())).await;
+                    listener.metrics.closed.count(reason);
+                    return;
+                }
+                Err(reason) => {
+                    record.close(reason, &listener, &worker.shared);
+                    return;
+                }
             }
-            Err(reason) => {
-                record.close(reason, &listener, &worker.shared);
-                return;
-            }
-        };
-        listener.metrics.closed.count(reason);
-        return;
-    }
-    drop((table, stop));
-    let reason = match opened {
-        Ok(Carries::Stream(opened)) => carry(client, opened, &worker, &mut record).await,
-        Ok(Carries::Requests { .. }) => CloseReason::Finished,
-        Err(reason) => reason,
+        }
+        Err(reason) => {
+            record.close(reason, &listener, &worker.shared);
+            return;
+        }
     };
+    drop((table, stop));
+    let reason = carry(client, opened, &worker, &mut record).await;
     record.close(reason, &listener, &worker.shared);
 }
 
@@ -113,7 +138,7 @@ async fn open(
     current: &CurrentTable,
     worker: &Worker,
     record: &mut Record,
-) -> Result<Carries, CloseReason> {
+) -> Result<Turned, CloseReason> {
     let wanted = wanted(&current.borrow(), peer)?;
     let opening =
         if wanted.nothing() { Opening::default() } else { read(client, peer, wanted, worker).await? };
@@ -131,24 +156,23 @@ async fn open(
     }
     let Opening { addresses, bytes, greeting } = opening;
     if matches!(table.mode, Mode::Http(_)) {
-        return Ok(Carries::Requests { bytes, tls: None, _source: source });
+        return Ok(Turned::Requests { bytes, _source: source });
     }
     let found = find(&table.mode, greeting, record).and_then(|route| {
-        if let Destination::Terminate(terminated) = &route.destination {
-            return Ok(Found::Terminated(Arc::clone(&terminated.config)));
+        if matches!(route.destination, Destination::Terminate(_)) {
+            return Ok(Found::Terminated(route));
         }
         let cluster = Arc::clone(route.cluster().map_err(|refusal| (CloseReason::Refused, refusal))?);
-        record.cluster = Some(Arc::clone(&cluster));
         Ok(Found::Cluster(route, cluster))
     });
     let (route, cluster) = match found {
-        Ok(Found::Terminated(config)) => {
-            return Ok(Carries::Requests { bytes, tls: Some(config), _source: source });
-        }
+        Ok(Found::Terminated(route)) => return Ok(Turned::Tls(Secured { route, bytes, addresses, source })),
         Ok(Found::Cluster(route, cluster)) => (route, cluster),
         Err((reason, refusal)) => {
             if refusal == Refusal::Alert {
                 client.socket().send_now_and_end(&client_hello::alert_unrecognized_name());
+            } else if reason == CloseReason::Plaintext && table.speaks_https() && is_request(&bytes) {
+                client.socket().send_now_and_end(SPEAKS_HTTPS);
             }
             return Err(reason);
         }
@@ -156,6 +180,19 @@ async fn open(
     // What is below may take a while, and the names of a plan must not wait for it.
     let listener = Arc::clone(&table.listener);
     drop(table);
+    let opened = enter(client, listener, (route, cluster), (addresses, bytes), record).await?;
+    Ok(Turned::Stream(Opened { source, ..opened }))
+}
+
+/// Finds an endpoint for a connection that has its route, and connects to it; the endpoint first gets `bytes`.
+async fn enter(
+    client: &Downstream,
+    listener: Arc<Listener>,
+    (route, cluster): (Arc<Route>, Arc<Cluster>),
+    (addresses, bytes): (Option<(SocketAddr, SocketAddr)>, Vec<u8>),
+    record: &mut Record,
+) -> Result<Opened, CloseReason> {
+    record.cluster = Some(Arc::clone(&cluster));
     let limit = route.limit;
     let route = Held::within(route, limit).ok_or(CloseReason::RouteLimit)?;
     let state = cluster.state();
@@ -185,44 +222,84 @@ async fn open(
     endpoint.total.inc();
     let idle_limit = state.settings.idle_limit;
     let endpoint = Held::new(endpoint);
-    Ok(Carries::Stream(Opened { server, head, listener, route, cluster, endpoint, idle_limit, source }))
+    Ok(Opened { server, head, listener, route, cluster, endpoint, idle_limit, source: None })
 }
 
-/// Ends the TLS of a client.
+/// Ends the TLS of a client and looks at what is inside.
 async fn secure(
     client: Downstream,
-    config: Arc<ServerConfig>,
-    bytes: &[u8],
+    secured: Secured,
+    listener: &Arc<Listener>,
     worker: &Worker,
-) -> Result<Downstream, CloseReason> {
-    let accepting = TlsStream::accept(client.into_socket(), config, bytes);
+    record: &mut Record,
+) -> Result<(Downstream, Within), CloseReason> {
+    let Secured { route, bytes, addresses, source } = secured;
+    let Destination::Terminate(terminated) = &route.destination else { return Err(CloseReason::Refused) };
+    let accepting = TlsStream::accept(client.into_socket(), Arc::clone(&terminated.config), &bytes);
     let accepted = timeout(worker.shared.limits.handshake_timeout(), accepting).await;
     clock::wake();
-    match accepted {
-        Ok(Ok(stream)) => Ok(Downstream::Tls(Box::new(stream))),
+    let stream = match accepted {
+        Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
             tracing::debug!(%error, "a TLS handshake failed");
-            Err(CloseReason::TlsFailed)
+            return Err(CloseReason::TlsFailed);
         }
-        Err(_) => Err(CloseReason::HandshakeTimeout),
-    }
+        Err(_) => return Err(CloseReason::HandshakeTimeout),
+    };
+    record.handshake = clock::woken() - record.started;
+    let inner = match &terminated.inside {
+        Inside::Requests(_) => {
+            let introduce =
+                |clients: &Arc<Clients>| stream.with_peer_certificates(|shown| clients.introduction(shown));
+            let introduction = terminated.clients.as_ref().map(introduce).unwrap_or_default();
+            let client = Downstream::Tls(Box::new(stream));
+            return Ok((client, Within::Requests { introduction, _source: source }));
+        }
+        Inside::Bytes(route) => Arc::clone(route),
+    };
+    drop(route);
+    record.route = Some(Arc::clone(&inner));
+    let client = Downstream::Tls(Box::new(stream));
+    let cluster = Arc::clone(inner.cluster().map_err(|_| CloseReason::Refused)?);
+    let ways = (inner, cluster);
+    let opened = enter(&client, Arc::clone(listener), ways, (addresses, Vec::new()), record).await?;
+    Ok((client, Within::Stream(Opened { source, ..opened })))
+}
+
+/// Whose requests come, and how.
+struct Arrived {
+    client: SocketAddr,
+    within: table::Within,
+    /// What endpoints hear of the client's certificate.
+    introduction: Vec<u8>,
 }
 
 /// Serves requests.
 async fn serve(
     stream: Downstream,
-    client: SocketAddr,
-    within: Within,
+    arrived: Arrived,
     table: CurrentTable,
     stop: Stop,
     worker: &Rc<Worker>,
     bytes: Vec<u8>,
 ) -> CloseReason {
+    let Arrived { client, within, introduction } = arrived;
     let port = table.borrow().listener.address.port();
-    let scheme = if matches!(within, Within::Clear) { Scheme::Http } else { Scheme::Https };
-    let client = http::Client::new(client, scheme, port);
+    let scheme = if matches!(within, table::Within::Clear) { Scheme::Http } else { Scheme::Https };
+    let client = http::Client::new(client, scheme, port).introduced(&introduction);
     let worker = Rc::clone(worker);
     http::Connection { stream, client, within, table, stop, worker }.serve(bytes).await
+}
+
+/// What a client hears that sends requests without TLS where they are served with it.
+const SPEAKS_HTTPS: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: 45\r\n\
+    connection: close\r\n\r\nThis port speaks HTTPS: write https:// here.\n";
+
+/// Whether this is how a request begins.
+fn is_request(bytes: &[u8]) -> bool {
+    const LONGEST: usize = 16;
+    let method = bytes.iter().take(LONGEST).position(|b| !b.is_ascii_uppercase());
+    method.is_some_and(|length| length > 0 && bytes[length] == b' ')
 }
 
 /// What a listener has to read of a peer's connection before it knows its way.
@@ -310,11 +387,14 @@ async fn connect(
     record: &mut Record,
 ) -> Result<(Upstream, Arc<Endpoint>), CloseReason> {
     let mut tried = Vec::new();
+    let mut reason = CloseReason::NoEndpoint;
+    let server_name = record.server_name.clone();
     while record.attempts <= state.settings.retries {
         let picked = cluster.pick(state, record.client.ip(), &tried, clock::woken());
         let Some(endpoint) = picked else { break };
         record.attempts += 1;
-        let connecting = Upstream::connect(&endpoint.address, speaks_first);
+        let carries = Carries::Bytes { server_name: server_name.as_deref(), speaks_first };
+        let connecting = Upstream::reach(cluster, state, &endpoint, carries);
         let endpoint_to_blame = match timeout(state.settings.connect_timeout, connecting).await {
             Ok(Ok(server)) => {
                 endpoint.succeeded();
@@ -322,17 +402,20 @@ async fn connect(
             }
             Ok(Err(error)) => {
                 tracing::debug!(cluster = %cluster.name, endpoint = %endpoint.address, %error, "connecting failed");
+                let is_tls = tls::Failed::is_cause(&error);
+                reason = if is_tls { CloseReason::EndpointTlsFailed } else { CloseReason::ConnectFailed };
                 !upstream::is_local(&error)
             }
             Err(_) => {
                 tracing::debug!(cluster = %cluster.name, endpoint = %endpoint.address, "connecting timed out");
+                reason = CloseReason::ConnectFailed;
                 true
             }
         };
         cluster.connect_failed(state, &endpoint, endpoint_to_blame);
         tried.push(endpoint);
     }
-    Err(if tried.is_empty() { CloseReason::NoEndpoint } else { CloseReason::ConnectFailed })
+    Err(reason)
 }
 
 /// A PROXY protocol header and the first bytes of the client.

@@ -1,9 +1,11 @@
 //! Carries bytes both ways until both sides have ended. Small messages go through one buffer per thread; what the
 //! other side can't take at once is kept in a buffer of its own; a stream that proves to be bulk goes through a
-//! pipe with `splice` and never enters user space. An idle connection holds no buffer and no pipe.
+//! pipe with `splice` and never enters user space. An idle connection holds no buffer and no pipe. Where one side has TLS
+//! that ends here, bytes go through the session instead.
 
 mod half;
 mod pipe;
+mod sessions;
 #[cfg(test)]
 mod tests;
 
@@ -30,6 +32,10 @@ pub(crate) async fn both(
     entry: &Entry,
     workspace: &Workspace,
 ) -> CloseReason {
+    if matches!(client, Downstream::Tls(_)) || matches!(server, Upstream::Tls { .. }) {
+        // Boxed, so that other connections do not carry the room it takes.
+        return Box::pin(sessions::both(client, server, head, entry, &workspace.buffers)).await;
+    }
     let mut up = Half::new(head, server.gathers());
     // What is accepted sends without delay, as its listener does.
     let mut down = Half::new(Vec::new(), false);

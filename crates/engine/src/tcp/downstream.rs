@@ -19,6 +19,14 @@ impl Downstream {
         }
     }
 
+    /// Whether both ends agreed on HTTP/2, as they can in TLS.
+    pub(crate) fn agreed_on_h2(&self) -> bool {
+        match self {
+            Self::Tcp(_) => false,
+            Self::Tls(stream) => stream.agreed_on(crate::http::H2),
+        }
+    }
+
     pub(crate) fn into_socket(self) -> Socket {
         match self {
             Self::Tcp(socket) => socket,

@@ -8,15 +8,71 @@ use rustix::net::addr::SocketAddrArg;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
 use super::socket::Socket;
+use crate::cluster::{Cluster, Endpoint, State};
+use crate::tls::{self, TlsStream};
 
 /// What the endpoint speaks over.
-#[derive(Debug)]
 pub(crate) enum Upstream {
     Tcp(Socket),
     Unix(Socket),
+    Tls {
+        stream: Box<TlsStream>,
+        /// The name that the endpoint has shown, if that was the request's and not the plan's.
+        server_name: Option<Box<str>>,
+    },
+}
+
+/// What a connection to an endpoint is for, with the name of the server that was asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Carries<'a> {
+    /// The first bytes for the endpoint are at hand.
+    Requests(Option<&'a str>),
+    Bytes {
+        server_name: Option<&'a str>,
+        /// The first bytes for the endpoint are at hand.
+        speaks_first: bool,
+    },
+}
+
+impl<'a> Carries<'a> {
+    pub(crate) fn server_name(self) -> Option<&'a str> {
+        match self {
+            Self::Requests(server_name) | Self::Bytes { server_name, .. } => server_name,
+        }
+    }
 }
 
 impl Upstream {
+    /// Connects to an endpoint of a cluster in the way that the cluster says: with TLS, or not at all, where it says so.
+    ///
+    /// # Cancellation
+    /// Dropping the future closes the socket; nothing was sent yet.
+    pub(crate) async fn reach(
+        cluster: &Cluster,
+        state: &State,
+        endpoint: &Endpoint,
+        carries: Carries<'_>,
+    ) -> io::Result<Self> {
+        let is_secured = state.settings.is_secured;
+        let speaks_first = is_secured
+            || match carries {
+                Carries::Requests(_) => true,
+                Carries::Bytes { speaks_first, .. } => speaks_first,
+            };
+        let plain = Self::connect(&endpoint.address, speaks_first).await?;
+        if !is_secured {
+            return Ok(plain);
+        }
+        let Some(tls) = cluster.tls() else {
+            return Err(tls::Failed::error("a certificate or authorities that the plan names are missing"));
+        };
+        let socket = plain.into_socket();
+        socket.send_without_delay();
+        let stream = Box::new(tls.connect(socket, &endpoint.address, carries).await?);
+        let server_name = carries.server_name().filter(|_| tls.is_named_by_request()).map(Box::from);
+        Ok(Self::Tls { stream, server_name })
+    }
+
     /// Connects to an endpoint. `speaks_first`: the first bytes for it are at hand and are sent as soon as it has
     /// accepted, so that the acknowledgement of its accept can go with them.
     ///
@@ -42,12 +98,35 @@ impl Upstream {
     pub(crate) fn socket(&self) -> &Socket {
         match self {
             Self::Tcp(socket) | Self::Unix(socket) => socket,
+            Self::Tls { stream, .. } => stream.socket(),
         }
     }
 
     pub(crate) fn into_socket(self) -> Socket {
         match self {
             Self::Tcp(socket) | Self::Unix(socket) => socket,
+            Self::Tls { stream, .. } => stream.into_socket(),
+        }
+    }
+
+    /// The name that the endpoint has shown, if that depends on the request.
+    pub(crate) fn server_name(&self) -> Option<&str> {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => None,
+            Self::Tls { server_name, .. } => server_name.as_deref(),
+        }
+    }
+
+    /// Whether TLS is between here and the endpoint.
+    pub(crate) fn is_secure(&self) -> bool {
+        matches!(self, Self::Tls { .. })
+    }
+
+    /// Whether both ends agreed on HTTP/2, as they can in TLS.
+    pub(crate) fn agreed_on_h2(&self) -> bool {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => false,
+            Self::Tls { stream, .. } => stream.agreed_on(crate::http::H2),
         }
     }
 
@@ -95,7 +174,7 @@ mod tests {
     #[tokio::test]
     async fn a_refused_connection_says_so_and_is_the_endpoints_fault() {
         let address = Address::Socket(nearby().local_addr().unwrap());
-        let error = Upstream::connect(&address, false).await.unwrap_err();
+        let error = Upstream::connect(&address, false).await.err().unwrap();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         assert!(!is_local(&error));
     }

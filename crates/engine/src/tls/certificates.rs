@@ -1,4 +1,4 @@
-//! Certificates with their keys, by the names that plans use.
+//! Certificates with their keys, and authorities, by the names that plans use.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,8 +9,52 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use x509_parser::extensions::GeneralName;
 
-/// Certificates by the names that plans use.
-pub type Certificates = HashMap<Name, Arc<Certificate>>;
+use super::authorities::Authorities;
+
+/// Certificates and authorities by the names that plans use. A certificate and a set of authorities may have the same
+/// name.
+#[derive(Debug, Default)]
+pub struct Certificates {
+    keys: HashMap<Name, Arc<Certificate>>,
+    authorities: HashMap<Name, Arc<Authorities>>,
+}
+
+impl Certificates {
+    /// Adds a certificate; the one that had its name.
+    pub fn insert(&mut self, name: Name, certificate: Arc<Certificate>) -> Option<Arc<Certificate>> {
+        self.keys.insert(name, certificate)
+    }
+
+    /// Adds authorities; those that had their name.
+    pub fn insert_authorities(
+        &mut self,
+        name: Name,
+        authorities: Arc<Authorities>,
+    ) -> Option<Arc<Authorities>> {
+        self.authorities.insert(name, authorities)
+    }
+
+    /// The certificate with a name.
+    pub fn get(&self, name: &str) -> Option<&Arc<Certificate>> {
+        self.keys.get(name)
+    }
+
+    /// The authorities with a name.
+    pub fn authorities(&self, name: &str) -> Option<&Arc<Authorities>> {
+        self.authorities.get(name)
+    }
+
+    /// All certificates with their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&Name, &Arc<Certificate>)> {
+        self.keys.iter()
+    }
+}
+
+impl FromIterator<(Name, Arc<Certificate>)> for Certificates {
+    fn from_iter<I: IntoIterator<Item = (Name, Arc<Certificate>)>>(certificates: I) -> Self {
+        Self { keys: certificates.into_iter().collect(), authorities: HashMap::new() }
+    }
+}
 
 /// A certificate with its chain and key.
 #[derive(Debug)]
@@ -19,6 +63,7 @@ pub struct Certificate {
     /// The names that it is for.
     pub(super) names: Vec<Pattern>,
     /// In seconds since 1970.
+    begins: i64,
     expires: i64,
 }
 
@@ -49,11 +94,16 @@ impl Certificate {
             .collect::<Result<_, _>>()
             .map_err(|_| Error::NoCertificate)?;
         let own = chain.first().ok_or(Error::NoCertificate)?;
-        let (names, expires) = read(own).ok_or(Error::Unreadable)?;
+        let (names, begins, expires) = read(own).ok_or(Error::Unreadable)?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| Error::NoKey)?;
         let provider = rustls::crypto::aws_lc_rs::default_provider();
         let key = CertifiedKey::from_der(chain, key, &provider).map_err(Error::Unfit)?;
-        Ok(Self { key: Arc::new(key), names, expires })
+        Ok(Self { key: Arc::new(key), names, begins, expires })
+    }
+
+    /// When it begins to count, in seconds since 1970.
+    pub fn begins(&self) -> i64 {
+        self.begins
     }
 
     /// When it expires, in seconds since 1970.
@@ -62,8 +112,8 @@ impl Certificate {
     }
 }
 
-/// The names and the end of a certificate.
-fn read(certificate: &[u8]) -> Option<(Vec<Pattern>, i64)> {
+/// The names of a certificate, and from when to when it counts.
+fn read(certificate: &[u8]) -> Option<(Vec<Pattern>, i64, i64)> {
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
     let names = match certificate.subject_alternative_name().ok()? {
         None => Vec::new(),
@@ -78,7 +128,8 @@ fn read(certificate: &[u8]) -> Option<(Vec<Pattern>, i64)> {
                 .collect()
         }
     };
-    Some((names, certificate.validity().not_after.timestamp()))
+    let validity = certificate.validity();
+    Some((names, validity.not_before.timestamp(), validity.not_after.timestamp()))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! A client's connection whose TLS ends here. What the session holds of either direction is bounded by a few records.
+//! A connection whose TLS ends here: a client's, or one to an endpoint. What the session holds of either direction is
+//! bounded by a few records.
 
 use std::cell::{RefCell, RefMut};
 use std::future::poll_fn;
@@ -6,13 +7,14 @@ use std::io::{self, BufRead as _, IoSlice, Read, Write};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use rustls::{ServerConfig, ServerConnection};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 
 use crate::tcp::{Received, Socket};
 
 pub(crate) struct TlsStream {
     socket: Socket,
-    session: RefCell<ServerConnection>,
+    session: RefCell<Connection>,
 }
 
 /// Receives for a session.
@@ -61,6 +63,26 @@ impl TlsStream {
     /// Dropping the future closes the connection.
     pub(crate) async fn accept(socket: Socket, config: Arc<ServerConfig>, bytes: &[u8]) -> io::Result<Self> {
         let session = ServerConnection::new(config).map_err(io::Error::other)?;
+        Self::shake_hands(socket, session.into(), bytes).await
+    }
+
+    /// Shakes hands with an endpoint, which shows a certificate that the configuration takes for this name.
+    ///
+    /// # Errors
+    /// If the endpoint leaves, or the two do not agree.
+    ///
+    /// # Cancellation
+    /// Dropping the future closes the connection.
+    pub(crate) async fn connect(
+        socket: Socket,
+        config: Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> io::Result<Self> {
+        let session = ClientConnection::new(config, name).map_err(io::Error::other)?;
+        Self::shake_hands(socket, session.into(), &[]).await
+    }
+
+    async fn shake_hands(socket: Socket, session: Connection, bytes: &[u8]) -> io::Result<Self> {
         let stream = Self { socket, session: RefCell::new(session) };
         let mut first = bytes;
         poll_fn(|cx| {
@@ -87,25 +109,35 @@ impl TlsStream {
         Ok(stream)
     }
 
+    /// The certificates that the peer has shown, if any.
+    pub(crate) fn with_peer_certificates<R>(&self, look: impl FnOnce(&[CertificateDer<'static>]) -> R) -> R {
+        look(self.session.borrow().peer_certificates().unwrap_or_default())
+    }
+
     pub(crate) fn socket(&self) -> &Socket {
         &self.socket
+    }
+
+    /// Whether this protocol was agreed on.
+    pub(crate) fn agreed_on(&self, protocol: &[u8]) -> bool {
+        self.session.borrow().alpn_protocol() == Some(protocol)
     }
 
     pub(crate) fn into_socket(self) -> Socket {
         self.socket
     }
 
-    /// Works on what was received; an error is told to the client.
-    fn process(&self, session: &mut RefMut<'_, ServerConnection>) -> io::Result<()> {
+    /// Works on what was received; an error is told to the peer.
+    fn process(&self, session: &mut RefMut<'_, Connection>) -> io::Result<()> {
         if let Err(error) = session.process_new_packets() {
-            // The client may be gone, which is as good.
+            // The peer may be gone, which is as good.
             let _ = self.flush(session);
             return Err(io::Error::new(io::ErrorKind::InvalidData, error));
         }
         Ok(())
     }
 
-    fn flush(&self, session: &mut RefMut<'_, ServerConnection>) -> io::Result<()> {
+    fn flush(&self, session: &mut RefMut<'_, Connection>) -> io::Result<()> {
         while session.wants_write() {
             session.write_tls(&mut Sending(&self.socket))?;
         }
@@ -165,11 +197,11 @@ impl TlsStream {
         }
     }
 
-    /// Tells the client that nothing more comes.
+    /// Tells the peer that nothing more comes.
     pub(crate) fn end(&self) {
         let mut session = self.session.borrow_mut();
         session.send_close_notify();
-        // What does not fit is of no use to a client that does not read.
+        // What does not fit is of no use to a peer that does not read.
         let _ = self.flush(&mut session);
         self.socket.end();
     }

@@ -8,6 +8,7 @@ mod endpoints;
 mod http;
 mod limits;
 mod observing;
+mod pki;
 mod proxy_header;
 mod sni;
 mod support;

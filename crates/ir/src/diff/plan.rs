@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Change, Keyed, changes};
+use super::{Change, Keyed, changes, route_changes};
 use crate::{Listener, Plan, Protocol};
 
 /// The names of what was added, removed and changed, sorted.
@@ -129,7 +129,9 @@ fn add_routes(found: &mut Changes, change: &Change<'_, Listener>) {
     let before = change.old.map(Routes::of).unwrap_or_default();
     let after = change.new.map(Routes::of).unwrap_or_default();
     found.add_all(before.tls, after.tls, named);
-    found.add_all(before.http, after.http, named);
+    for change in route_changes(before.http, after.http) {
+        found.add(&change, named);
+    }
     found.add_all(before.plain, after.plain, named);
 }
 
@@ -138,7 +140,7 @@ fn add_routes(found: &mut Changes, change: &Change<'_, Listener>) {
 struct Routes<'a> {
     plain: &'a [crate::ConnectionRoute],
     tls: &'a [crate::TlsRoute],
-    http: &'a [crate::http::HttpRoute],
+    http: Option<&'a crate::http::Http>,
 }
 
 impl<'a> Routes<'a> {
@@ -148,7 +150,7 @@ impl<'a> Routes<'a> {
                 Self { plain: std::slice::from_ref(route), ..Self::default() }
             }
             Protocol::Tls(tls) => Self { tls: &tls.routes, ..Self::default() },
-            Protocol::Http(http) => Self { http: &http.routes, ..Self::default() },
+            Protocol::Http(http) => Self { http: Some(http), ..Self::default() },
         }
     }
 }

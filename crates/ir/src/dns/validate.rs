@@ -145,6 +145,15 @@ fn check_view(add: &mut impl FnMut(String, String), path: &str, view: &View) {
             add(format!("{path}.domain"), message);
         }
         zone::check(add, &path, zone, &domains, &domains[i]);
+        let encloses = |other: &usize| {
+            !view.zones[*other].open && *other != i && zone::is_in(&domains[i], &domains[*other])
+        };
+        if let Some(around) = (0..domains.len()).find(encloses).filter(|_| zone.open) {
+            let message = format!(
+                "it is within zones[{around}], whose names are asked nowhere else: write its records there, or leave out open"
+            );
+            add(format!("{path}.open"), message);
+        }
     }
     for (i, network) in view.reverse.iter().enumerate() {
         let shortest = match network {

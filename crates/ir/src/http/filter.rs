@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::text::{HeaderName, Method, Path};
+use super::text::{HeaderName, Method, Path, Regex};
 use crate::{Name, Period};
 
 /// One change.
@@ -67,6 +67,18 @@ pub enum PathRewrite {
     Full(Path),
     /// In place of the prefix that the route matched.
     Prefix(Path),
+    /// In place of a path that an expression matches.
+    Regex(RegexRewrite),
+}
+
+/// What stands in place of a path that an expression matches as a whole; one that it does not match stays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RegexRewrite {
+    /// With groups, as in `/users/([0-9]+)/(?<rest>.*)`.
+    pub pattern: Regex,
+    /// With what the groups matched, as in `/${rest}/of/$1`; it begins with `/`.
+    pub with: String,
 }
 
 /// Where a copy of a request goes.
@@ -108,7 +120,7 @@ const fn all() -> u32 {
     100_000
 }
 
-fn visible<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+pub(super) fn visible<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let text = String::deserialize(deserializer)?;
     if text.bytes().all(|b| b == b'\t' || (b >= b' ' && b != 0x7f)) {
         return Ok(text);

@@ -10,11 +10,14 @@
 //!
 //! Gateway API leaves the rank of regular expressions open: here they stand between exact paths and prefixes, so that one
 //! can be laid over a prefix.
+//!
+//! Before all of that the best of the hosts that sites have says in which list is looked: the routes of a site are ranked
+//! among themselves, by their own hosts as they are written.
 
 use std::cmp::Reverse;
 
+use super::HttpRoute;
 use super::matches::{PathMatch, RequestMatch};
-use super::{Http, HttpRoute};
 use crate::Pattern;
 
 /// One way to match a route; smaller ones are tried first.
@@ -39,10 +42,10 @@ pub struct Candidate<'a> {
     pub route: &'a HttpRoute,
 }
 
-/// Every way to match a route, in the order in which they are tried.
-pub fn ordered(http: &Http) -> Vec<Candidate<'_>> {
+/// Every way to match a route of a list, in the order in which they are tried.
+pub fn ordered(routes: &[HttpRoute]) -> Vec<Candidate<'_>> {
     let mut found = Vec::new();
-    for (r, route) in http.routes.iter().enumerate() {
+    for (r, route) in routes.iter().enumerate() {
         let hosts: Vec<_> =
             if route.hosts.is_empty() { vec![None] } else { route.hosts.iter().map(Some).collect() };
         let requests: Vec<_> =
@@ -82,10 +85,11 @@ fn rank(host: Option<&Pattern>, request: Option<&RequestMatch>, place: (usize, u
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::Http;
 
     fn order(routes: &str) -> Vec<String> {
         let http: Http = serde_saphyr::from_str(routes).unwrap();
-        ordered(&http).iter().map(|candidate| candidate.route.name.to_string()).collect()
+        ordered(&http.routes).iter().map(|candidate| candidate.route.name.to_string()).collect()
     }
 
     #[test]

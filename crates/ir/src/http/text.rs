@@ -48,6 +48,11 @@ impl HeaderName {
         Err(format!("`{text}` is not the name of a header: write letters, digits and dashes, as in x-user"))
     }
 
+    /// One that is known to be a name, in lower case.
+    pub(super) fn known(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
     /// In lower case.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -147,11 +152,48 @@ impl Regex {
     }
 }
 
+impl Regex {
+    /// What stands in place of `value` if it matches all of it: in `with`, `$1` or `${name}` is what a group matched.
+    pub fn replace(&self, value: &str, with: &str) -> Option<String> {
+        let captures = self.compiled.captures(value)?;
+        let mut replaced = String::with_capacity(value.len() + with.len());
+        captures.expand(with, &mut replaced);
+        Some(replaced)
+    }
+
+    /// A group that `with` names and the expression does not have.
+    pub fn unknown_group<'a>(&self, with: &'a str) -> Option<&'a str> {
+        let mut parts = with.split('$');
+        parts.next();
+        let mut literal = false;
+        parts.find_map(|part| {
+            // `$$` is a dollar.
+            if std::mem::take(&mut literal) {
+                return None;
+            }
+            literal = part.is_empty();
+            let group = match part.strip_prefix('{') {
+                Some(rest) => rest.split('}').next()?,
+                None => {
+                    &part[..part.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(part.len())]
+                }
+            };
+            let known = match group.parse::<usize>() {
+                Ok(number) => number < self.compiled.captures_len(),
+                Err(_) => self.compiled.capture_names().flatten().any(|name| name == group),
+            };
+            (!known && !group.is_empty()).then_some(group)
+        })
+    }
+}
+
 impl PartialEq for Regex {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
     }
 }
+
+impl Eq for Regex {}
 as_text!(Regex);
 
 #[cfg(test)]
@@ -175,5 +217,21 @@ mod tests {
         assert!(either.is_match("bc") && !either.is_match("abc") && !either.is_match("xa"));
         assert_eq!(either, Regex::parse("a|bc").unwrap());
         assert_eq!(HeaderName::parse("X-User").unwrap().as_str(), "x-user");
+    }
+
+    #[test]
+    fn groups_are_put_in_their_place_and_must_be_there() {
+        let regex = Regex::parse("/users/([0-9]+)/(?<rest>.*)").unwrap();
+        assert_eq!(regex.replace("/users/7/a/b", "/${rest}/of/$1").as_deref(), Some("/a/b/of/7"));
+        assert_eq!(regex.replace("/users/x/a", "/$1"), None);
+        for (with, unknown) in [
+            ("/$1/$rest", None),
+            ("/$0/${1}x$$3", None),
+            ("/$1x", Some("1x")),
+            ("/$3", Some("3")),
+            ("/${other}", Some("other")),
+        ] {
+            assert_eq!(regex.unknown_group(with), unknown, "{with}");
+        }
     }
 }

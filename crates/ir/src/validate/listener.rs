@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Findings, Named};
-use crate::http::Http;
+use super::{Findings, Named, http};
 use crate::{Action, ConnectionRoute, Listener, Pattern, Protocol, Refusal, Then, Tls, Transport};
 
 /// Checks one listener.
@@ -19,20 +18,15 @@ pub(super) fn check(found: &mut Findings, path: &str, listener: &Listener, named
             check_datagrams(found, &path, route, named);
         }
         Protocol::Tls(tls) => check_tls(found, &format!("{path}.protocol.tls"), tls, named),
-        Protocol::Http(http) => check_http(found, &format!("{path}.protocol.http"), http, named),
-    }
-}
-
-fn known(found: &mut Findings, path: impl Fn() -> String, cluster: &str, named: &Named<'_>) {
-    if named.cluster(cluster).is_none() {
-        let message = format!("there is no cluster `{cluster}`: add it to clusters or correct the name");
-        found.add(path(), message);
+        Protocol::Http(http) => http::check(found, &format!("{path}.protocol.http"), http, named),
     }
 }
 
 fn check_targets(found: &mut Findings, path: &dyn Fn() -> String, action: &Action, named: &Named<'_>) {
     for target in action.targets() {
-        known(found, || format!("{}.forward", path()), &target.cluster, named);
+        if named.cluster(&target.cluster).is_none() {
+            found.unknown_cluster(format!("{}.forward", path()), &target.cluster);
+        }
     }
 }
 
@@ -120,16 +114,6 @@ fn check_action(found: &mut Findings, path: &dyn Fn() -> String, action: &Action
     let inside = format!("{}.terminate.then", path());
     match &terminate.then {
         Then::Tcp(route) => check_plain(found, &format!("{inside}.tcp"), route, named),
-        Then::Http(http) => check_http(found, &format!("{inside}.http"), http, named),
-    }
-}
-
-fn check_http(found: &mut Findings, path: &str, http: &Http, named: &Named<'_>) {
-    let mut names = HashMap::with_capacity(http.routes.len());
-    for (r, route) in http.routes.iter().enumerate() {
-        found.unique(&mut names, &route.name, r, |r| format!("{path}.routes[{r}].name"));
-    }
-    for (below, cluster) in http.targets() {
-        known(found, || format!("{path}.{below}"), cluster, named);
+        Then::Http(http) => http::check(found, &format!("{inside}.http"), http, named),
     }
 }

@@ -1,9 +1,10 @@
 //! Checks a plan by what differs from one that is known to be fine. To compare and to look for a few names costs far less
 //! than to gather all names anew. It only ever says that a plan is fine; to say what is not is left to the whole check.
 
-use super::{Findings, cluster, listener::unfit_for_datagrams};
-use crate::diff::{Change, changes};
-use crate::{Action, Cluster, Listener, Name, Plan, Protocol, TlsRoute};
+use super::{Findings, cluster, http::check_route, listener::unfit_for_datagrams};
+use crate::diff::{Change, changes, route_changes};
+use crate::http::Http;
+use crate::{Action, Cluster, ConnectionRoute, Listener, Name, Plan, Protocol, Then, Tls, TlsRoute};
 
 /// Changed clusters, routes or names up to which looking for each of them in the whole plan is cheap.
 const FEW: usize = 16;
@@ -38,12 +39,18 @@ fn clusters_are_fine(old: &Plan, new: &Plan) -> bool {
         && (removed.is_empty() || !new.listeners.iter().any(|listener| leads_to(listener, &removed)))
 }
 
-/// Whether a listener has a target among these, or may have one somewhere deeper.
+/// Whether a listener has a target among these.
 fn leads_to(listener: &Listener, clusters: &[&Name]) -> bool {
-    matches!(listener.protocol, Protocol::Http(_))
-        || listener.actions().any(|(_, action)| {
-            matches!(action, Action::Terminate(_))
-                || action.targets().iter().any(|target| clusters.contains(&&target.cluster))
+    let in_action =
+        |action: &Action| action.targets().iter().any(|target| clusters.contains(&&target.cluster));
+    let in_http = |http: &Http| http.clusters().any(|cluster| clusters.contains(&cluster));
+    listener.http().is_some_and(in_http)
+        || listener.actions().any(|(_, action)| match action {
+            Action::Terminate(terminate) => match &terminate.then {
+                Then::Http(http) => in_http(http),
+                Then::Tcp(ConnectionRoute { action, .. }) => in_action(action),
+            },
+            action => in_action(action),
         })
 }
 
@@ -56,18 +63,35 @@ fn listeners_are_fine(old: &Plan, new: &Plan) -> bool {
     })
 }
 
-/// Only routes by server name; the others are few and quickly checked as a whole.
+/// Only routes that have lists; the others are few and quickly checked as a whole.
 fn routes_are_fine(old: &Listener, new: &Listener, clusters: &[Cluster]) -> bool {
-    let (Protocol::Tls(before), Protocol::Tls(after)) = (&old.protocol, &new.protocol) else { return false };
-    let differing = changes(&before.routes, &after.routes);
+    match (&old.protocol, &new.protocol) {
+        (Protocol::Tls(before), Protocol::Tls(after)) => names_are_fine(before, after, clusters),
+        (Protocol::Http(before), Protocol::Http(after)) => requests_are_fine(before, after, clusters),
+        _ => false,
+    }
+}
+
+/// Routes by server name.
+fn names_are_fine(before: &Tls, after: &Tls, clusters: &[Cluster]) -> bool {
+    let mut differing = changes(&before.routes, &after.routes);
     if differing.len() > FEW {
         return false;
     }
+    // A route inside of which requests have other ways is looked at there.
+    let mut inside = true;
+    differing.retain(|change| {
+        match change.old.zip(change.new).and_then(|(old, new)| differs_inside(old, new)) {
+            Some((before, after)) => {
+                inside &= requests_are_fine(before, after, clusters);
+                false
+            }
+            None => true,
+        }
+    });
     let came: Vec<&TlsRoute> = differing.iter().filter_map(|change| change.new).collect();
     let names: Vec<_> = came.iter().flat_map(|route| &route.server_names).collect();
-    let known = |action: &Action| {
-        action.targets().iter().all(|target| clusters.iter().any(|cluster| cluster.name == target.cluster))
-    };
+    let known = |action: &Action| action.targets().iter().all(|target| is_known(clusters, &target.cluster));
     let unique_names = || {
         let all = after.routes.iter().flat_map(|route| &route.server_names);
         let mut uses = vec![0_u32; names.len()];
@@ -78,7 +102,8 @@ fn routes_are_fine(old: &Listener, new: &Listener, clusters: &[Cluster]) -> bool
         }
         uses.iter().all(|uses| *uses == 1)
     };
-    names.len() <= FEW
+    inside
+        && names.len() <= FEW
         && came.iter().all(|route| {
             !route.server_names.is_empty()
                 && !matches!(route.action, Action::Terminate(_))
@@ -86,4 +111,39 @@ fn routes_are_fine(old: &Listener, new: &Listener, clusters: &[Cluster]) -> bool
                 && after.routes.iter().filter(|other| other.name == route.name).count() == 1
         })
         && unique_names()
+}
+
+/// What two routes have inside, if that is requests and all in which they may differ.
+fn differs_inside<'a>(old: &'a TlsRoute, new: &'a TlsRoute) -> Option<(&'a Http, &'a Http)> {
+    let (Action::Terminate(before), Action::Terminate(after)) = (&old.action, &new.action) else {
+        return None;
+    };
+    let (Then::Http(inside_before), Then::Http(inside_after)) = (&before.then, &after.then) else {
+        return None;
+    };
+    let same = old.name == new.name
+        && old.server_names == new.server_names
+        && old.connection_limit == new.connection_limit
+        && before.certificates == after.certificates
+        && before.client_certificates == after.client_certificates;
+    same.then_some((inside_before, inside_after))
+}
+
+/// Routes of requests.
+fn requests_are_fine(before: &Http, after: &Http, clusters: &[Cluster]) -> bool {
+    if !before.same_but_routes(after) {
+        return false;
+    }
+    let differing = route_changes(Some(before), Some(after));
+    let came = || differing.iter().filter_map(|change| change.new);
+    differing.len() <= FEW
+        && came().all(|route| {
+            let mut found = Findings::default();
+            check_route(&mut found, &String::new, route, |name| is_known(clusters, name));
+            found.0.is_empty() && after.all_routes().filter(|other| other.name == route.name).count() == 1
+        })
+}
+
+fn is_known(clusters: &[Cluster], name: &str) -> bool {
+    clusters.iter().any(|cluster| *cluster.name == *name)
 }

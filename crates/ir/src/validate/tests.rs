@@ -101,6 +101,126 @@ fn names_the_field_and_both_sides_of_a_clash() {
     }
 }
 
+const SITES: &str = r#"
+listeners:
+- name: web
+  bind: 0.0.0.0:80
+  protocol:
+    http:
+      routes: [{name: rest, action: {forward: c}}]
+      sites:
+      - {name: a, hosts: [a.test], routes: [{name: one, action: {forward: c}}]}
+      - {name: b, hosts: ["*.b.test"], routes: [{name: two, action: {forward: [{cluster: c, filters: [{rewrite: {host: x}}]}]}}]}
+      misdirected: [m.test]
+- name: tls
+  bind: 0.0.0.0:443
+  protocol:
+    tls:
+      routes:
+      - name: t
+        serverNames: [t.test]
+        action: {terminate: {certificates: [t], then: {http: {routes: [{name: in, action: {forward: d}}]}}}}
+clusters: [{name: c}, {name: d, transport: {tls: {serverName: d.test, subjectNames: [{uri: "spiffe://d"}]}}}]
+"#;
+
+#[test]
+fn hosts_and_routes_of_sites_stand_once_and_lead_somewhere() {
+    let good: Plan = serde_saphyr::from_str(SITES).unwrap();
+    assert_eq!(good.validate(), []);
+    let http = "listeners[0].protocol.http";
+    for (from, to, path, message) in [
+        (
+            "[a.test]",
+            "[a.test, '*.b.test']",
+            "sites[1].hosts[0]",
+            "already at listeners[0].protocol.http.sites[0].hosts[1]",
+        ),
+        ("[m.test]", "[A.test]", "misdirected[0]", "sites[0].hosts[0]"),
+        ("[a.test]", "[]", "sites[0].hosts", "needs a host"),
+        ("name: b, hosts", "name: a, hosts", "sites[1].name", "sites[0].name"),
+        (
+            "name: two",
+            "name: rest",
+            "sites[1].routes[0].name",
+            "already that of listeners[0].protocol.http.routes[0].name",
+        ),
+        (
+            "one, action: {forward: c}",
+            "one, action: {forward: x}",
+            "sites[0].routes[0].action.forward",
+            "no cluster `x`",
+        ),
+        (
+            "{rewrite: {host: x}}",
+            "{mirror: {cluster: c}}",
+            "sites[1].routes[0].action.forward[0].filters[0].mirror",
+            "filters of the route",
+        ),
+        (
+            "forward: d",
+            "forward: x",
+            "listeners[1].protocol.tls.routes[0].action.terminate.then.http.routes[0].action.forward",
+            "no cluster `x`",
+        ),
+        (
+            "serverName: d.test",
+            "serverName: '*.test'",
+            "clusters[1].transport.tls.serverName",
+            "not a server name",
+        ),
+        ("spiffe://d", "d", "clusters[1].transport.tls.subjectNames[0].uri", "not a URI"),
+        (
+            "{rewrite: {host: x}}",
+            "{rewrite: {path: {regex: {pattern: '/(a)', with: '/$1b'}}}}",
+            "sites[1].routes[0].action.forward[0].filters[0].rewrite.path.regex.with",
+            "no group `1b`",
+        ),
+        (
+            "{name: one,",
+            "{name: one, policies: {errorPages: [{statuses: [404, 200], body: x}]},",
+            "sites[0].routes[0].policies.errorPages[0].statuses[1]",
+            "400 to 599",
+        ),
+        (
+            "{name: one,",
+            "{name: one, policies: {persistence: {lifetime: permanent}},",
+            "sites[0].routes[0].policies.persistence.lifetime",
+            "absoluteTimeout",
+        ),
+        (
+            "misdirected: [m.test]",
+            "errorPages: [{statuses: [503, 503], body: x}]",
+            "errorPages[0].statuses[1]",
+            "already",
+        ),
+        (
+            "{name: d, tra",
+            "{name: e, tra",
+            "listeners[1].protocol.tls.routes[0].action.terminate.then.http.routes[0].action.forward",
+            "no cluster `d`",
+        ),
+    ] {
+        assert!(SITES.contains(from), "{from}");
+        let plan: Plan = serde_saphyr::from_str(&SITES.replacen(from, to, 1)).unwrap();
+        let problems = plan.validate();
+        assert_eq!(plan.validate_after(&good), problems, "{to}");
+        let right = |p: &crate::Problem| {
+            (p.path == path || p.path == format!("{http}.{path}")) && p.message.contains(message)
+        };
+        assert!(problems.iter().any(right), "{to}: {problems:#?}");
+    }
+    // What is fine after a small change is fine as a whole.
+    for (from, to) in [
+        ("{name: one,", "{name: other, hosts: [x.a.test],"),
+        ("{name: in,", "{name: in, timeouts: {request: 1s},"),
+        ("name: rest, action: {forward: c}", "name: rest, action: {forward: d}"),
+    ] {
+        let plan: Plan = serde_saphyr::from_str(&SITES.replacen(from, to, 1)).unwrap();
+        assert_eq!(plan.validate(), [], "{to}");
+        assert!(super::small_change::is_fine(&good, &plan), "{to}");
+    }
+}
+
 #[test]
 fn the_same_port_in_both_families_and_protocols_is_fine() {
     assert_eq!(problems("0.0.0.0:22", "\"[::]:443\""), Vec::<String>::new());

@@ -19,7 +19,10 @@ const PROGRAMS: [(&str, &str, &str); 3] = [
     ("multus", "multus", "gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/multus"),
     ("coredns", "coredns", "."),
 ];
-const GATEWAY_API: &str = "sigs.k8s.io/gateway-api@v1.6.3";
+const GATEWAY_API: &str = "sigs.k8s.io/gateway-api@v1.7.0";
+/// Gateway API needs a newer Go than Kubernetes: an older one fetches it by itself.
+const GATEWAY_API_TOOLCHAIN: (&str, &str) = ("GOTOOLCHAIN", "go1.27.3");
+const ECHO: &str = "sigs.k8s.io/gateway-api-conformance-images/echo-basic";
 const KUBEVIRT: &str = "kubevirt.io/kubevirt@v1.6.0";
 /// Where that has its schemas, each as a text of YAML.
 const KUBEVIRT_SCHEMAS: &str = "pkg/virt-operator/resource/generate/components/validations_generated.go";
@@ -81,7 +84,35 @@ impl Programs {
 
     /// A directory of definitions.
     pub(super) fn gateway_api(&self) -> PathBuf {
-        self.dir.join("gateway-api")
+        self.dir.join(GATEWAY_API.replace('/', "-"))
+    }
+
+    /// The conformance suite of Gateway API, and the server that its pods run; compiled when they are first asked for.
+    ///
+    /// # Errors
+    /// When a module can't be had, or does not compile.
+    pub(super) fn conformance(&self) -> anyhow::Result<(PathBuf, PathBuf)> {
+        let folder = Path::new(MODULES).join("conformance");
+        let mut sources = Vec::new();
+        for file in ["conformance_test.go", "go.mod", "go.sum"] {
+            sources.extend(fs::read(folder.join(file))?);
+        }
+        let key = &hex(&sources)[..16];
+        let (suite, echo) = (self.dir.join(format!("suite-{key}")), self.dir.join(format!("echo-{key}")));
+        let compile = |verb: &[&str], to: &Path, package: &str| {
+            if to.exists() {
+                return Ok(());
+            }
+            let unfinished = to.with_extension("part");
+            let mut build = go();
+            build.env(GATEWAY_API_TOOLCHAIN.0, GATEWAY_API_TOOLCHAIN.1);
+            build.args(verb).args(["-trimpath", "-ldflags=-s -w", "-o"]).arg(&unfinished).arg(package);
+            run(build.current_dir(&folder)).with_context(|| format!("compiling {package}"))?;
+            anyhow::Ok(fs::rename(unfinished, to)?)
+        };
+        compile(&["test", "-c"], &suite, ".")?;
+        compile(&["build"], &echo, ECHO)?;
+        Ok((suite, echo))
     }
 
     fn build(&self, name: &str, folder: &str, package: &str) -> anyhow::Result<()> {
@@ -116,14 +147,18 @@ impl Programs {
 
     /// The source of a Go module.
     fn module(&self, module: &str) -> anyhow::Result<PathBuf> {
-        run(go().args(["mod", "download", module]).current_dir(&self.dir))?;
+        let mut download = go();
+        if module == GATEWAY_API {
+            download.env(GATEWAY_API_TOOLCHAIN.0, GATEWAY_API_TOOLCHAIN.1);
+        }
+        run(download.args(["mod", "download", module]).current_dir(&self.dir))?;
         let modules = run(go().args(["env", "GOMODCACHE"]))?;
         Ok(Path::new(modules.trim()).join(module))
     }
 
     fn copy_gateway_api(&self) -> anyhow::Result<()> {
         let from = self.module(GATEWAY_API)?.join("config/crd/experimental");
-        let unfinished = self.dir.join("gateway-api.part");
+        let unfinished = self.gateway_api().with_extension("part");
         fs::create_dir_all(&unfinished)?;
         for entry in fs::read_dir(&from).with_context(|| format!("reading {}", from.display()))? {
             let entry = entry?;
@@ -154,7 +189,7 @@ fn cache() -> anyhow::Result<PathBuf> {
 
 /// Changes with every version and every line of the Go modules.
 fn key() -> anyhow::Result<String> {
-    let mut text = [VERSION, GATEWAY_API].concat().into_bytes();
+    let mut text = VERSION.to_owned().into_bytes();
     for (_, folder, _) in PROGRAMS {
         for file in ["main.go", "go.mod", "go.sum"] {
             let path = Path::new(MODULES).join(folder).join(file);

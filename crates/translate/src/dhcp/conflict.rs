@@ -54,6 +54,15 @@ impl Share {
 
 /// What keeps `server` from being run beside `other`, which is called `name` and was there first.
 pub fn conflict(server: &Valid, other: &Valid, name: &str) -> Option<Problem> {
+    let (network, others_network) = (server.plan.network, other.plan.network);
+    let overlap = network.contains(&others_network) || others_network.contains(&network);
+    if overlap && network != others_network {
+        // Their clients would not agree on who is a neighbour.
+        let message = format!(
+            "{network} overlaps with {others_network} of DHCPServer {name} on the same network: write that one, or one beside it"
+        );
+        return Some(Problem { path: "spec.networkConfig.cidr".to_owned(), message });
+    }
     let (own, others) = (shares(&server.plan), shares(&other.plan));
     let taken = own.iter().zip(&others).find_map(|(own, other)| own.problem(other, name));
     let are_both_for_all = !server.is_for_known_clients && !other.is_for_known_clients;
@@ -70,24 +79,26 @@ pub fn conflict(server: &Valid, other: &Valid, name: &str) -> Option<Problem> {
 
 /// What of a network the plan takes for itself, in words: what is in conflict with nobody stays so while these are the same.
 pub fn share(plan: &DhcpPlan) -> String {
-    words(plan, plan.clients.is_some())
+    words(plan, plan.clients.is_some(), plan.replica.map_or(1, |replica| replica.of.into()))
 }
 
 impl Valid {
     /// The same of its plan.
     pub fn share(&self) -> String {
-        words(&self.plan, self.is_for_known_clients)
+        words(&self.plan, self.is_for_known_clients, self.servers.len())
     }
 }
 
-fn words(plan: &DhcpPlan, is_for_known_clients: bool) -> String {
+fn words(plan: &DhcpPlan, is_for_known_clients: bool, servers: usize) -> String {
     let family = |share: &Share| {
         let range = share.range.map_or_else(String::new, |(first, last)| format!("{first}-{last}"));
         let reserved: Vec<_> = share.reserved.iter().map(ToString::to_string).collect();
         format!("{range} [{}]", reserved.join(" "))
     };
     let [v4, v6] = shares(plan).map(|share| family(&share));
-    format!("{v4} {v6} for {}", if is_for_known_clients { "known clients" } else { "all" })
+    // A server that is one of several has a part of this.
+    let whom = if is_for_known_clients { "known clients" } else { "all" };
+    format!("{v4} {v6} of {} for {whom} by {servers}", plan.network)
 }
 
 fn shares(plan: &DhcpPlan) -> [Share; 2] {
@@ -112,7 +123,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::dhcp::{tests::server, validate};
+    use crate::dhcp::{Surroundings, tests::server, validate};
 
     fn valid(first: &str, last: &str, clients: &str, more: &Value) -> Valid {
         let mut fields =
@@ -143,6 +154,12 @@ mod tests {
                 "spec.ipv6.rangeStart",
             ),
             (beside, "Reserved", json!({ "ipv6": v6("fd00:100::20", "fd00:100::2f") }), ""),
+            (
+                beside,
+                "Reserved",
+                json!({ "networkConfig": { "cidr": "192.168.100.0/24" } }),
+                "spec.networkConfig.cidr",
+            ),
             (beside, "All", json!({}), "spec.clients"),
             (beside, "Reserved", json!({}), ""),
         ] {
@@ -161,8 +178,9 @@ mod tests {
         for clients in ["All", "Reserved"] {
             let valid = valid(first, last, clients, &json!({}));
             let name = causeway_ir::Name::parse("net1").unwrap();
-            let taken = ["192.168.100.60".parse().unwrap()];
-            let plan = crate::dhcp::translate(&valid, valid.servers[0], name, &[], &taken);
+            let taken = vec!["192.168.100.60".parse().unwrap()];
+            let surroundings = Surroundings { taken, ..Surroundings::default() };
+            let plan = crate::dhcp::translate(&valid, valid.servers[0], name, &surroundings);
             assert_eq!(share(&plan), valid.share());
         }
         let (all, known) =

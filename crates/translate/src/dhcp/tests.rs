@@ -31,10 +31,11 @@ fn a_replica_has_its_part_of_the_pool_and_leases_nobody_the_others_address() {
         "reservations": [{ "mac": "02:00:00:00:00:01", "ip": "192.168.100.9", "hostname": "first" }],
     }));
     let valid = validate(&object).unwrap();
-    let (net1, taken) = (Name::parse("net1").unwrap(), ["192.168.100.61".parse().unwrap()]);
+    let (net1, taken) = (Name::parse("net1").unwrap(), vec!["192.168.100.61".parse().unwrap()]);
+    let surroundings = Surroundings { taken, ..Surroundings::default() };
     let plans: Vec<_> =
-        valid.servers.iter().map(|at| translate(&valid, *at, net1.clone(), &[], &taken)).collect();
-    assert_eq!(plans[1].replica, Some(Replica { index: 1, of: 2 }));
+        valid.servers.iter().map(|at| translate(&valid, *at, net1.clone(), &surroundings)).collect();
+    assert_eq!(plans[1].replica, Some(Replica { index: 1, of: 2, listens: false }));
     assert_eq!((plans[0].network.prefix_len(), plans[0].dns_servers.len()), (23, 2));
     for other in ["192.168.100.60/32", "192.168.100.61/32"] {
         assert!(plans[0].pool.except.contains(&other.parse().unwrap()), "{other}");
@@ -44,13 +45,37 @@ fn a_replica_has_its_part_of_the_pool_and_leases_nobody_the_others_address() {
 }
 
 #[test]
+fn what_was_anothers_part_is_given_to_nobody_while_it_may_be_leased() {
+    let parts = |replicas: u8, before: Option<u8>| {
+        let fields = json!({
+            "replicas": replicas, "networkConfig": { "additionalServerIPs": ["192.168.100.60"] },
+        });
+        let valid = validate(&server(&fields)).unwrap();
+        let surroundings = Surroundings { shared_before: before, ..Surroundings::default() };
+        let name = Name::parse("net1").unwrap();
+        let plan = |at: &Ipv4Addr| translate(&valid, *at, name.clone(), &surroundings).replica;
+        valid.servers.iter().map(plan).collect::<Vec<_>>()
+    };
+    let part = |index, listens| Some(Replica { index, of: 2, listens });
+    assert_eq!(parts(1, None), [None]);
+    assert_eq!(parts(1, Some(2)), [part(0, false)], "it goes on with its own");
+    assert_eq!(
+        parts(2, Some(1)),
+        [part(0, false), part(1, true)],
+        "the second hears of what the first has given"
+    );
+    assert_eq!(parts(2, None), [part(0, false), part(1, false)]);
+}
+
+#[test]
 fn known_clients_are_served_and_nobody_else() {
     let valid = validate(&server(&json!({ "clients": "VirtualMachines" }))).unwrap();
     let card = HardwareAddress::parse("02:00:00:00:00:01").unwrap();
     let lines = write_clients([(&card, &"vm-1".to_owned())]);
     let long = format!("02:00:00:00:00:02 {}\n", "n".repeat(64));
     let clients = read_clients(&format!("{lines}rubbish\n{long}"));
-    let plan = translate(&valid, valid.servers[0], Name::parse("net1").unwrap(), &clients, &[]);
+    let surroundings = Surroundings { clients, ..Surroundings::default() };
+    let plan = translate(&valid, valid.servers[0], Name::parse("net1").unwrap(), &surroundings);
     let hostname = Name::parse("vm-1").ok();
     let nameless = HardwareAddress::parse("02:00:00:00:00:02").unwrap();
     let expected =

@@ -92,6 +92,11 @@ fn clients_on_the_network_get_the_proxy_and_pods_the_internal_address() {
             "lab.example.com: *.apps.lab.example.com [10.96.0.20]",
         ]
     );
+    for view in &plan.views {
+        let open: Vec<_> =
+            view.zones.iter().filter(|zone| zone.open).map(|zone| zone.domain.as_str()).collect();
+        assert_eq!(open, ["console.example.org"], "other names of a foreign domain are its owner's");
+    }
     assert_eq!(plan.views[0].sources, [valid.network]);
     for view in &plan.views {
         assert_eq!(view.reverse, [valid.network], "addresses of the network are asked nowhere else");

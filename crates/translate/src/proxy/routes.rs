@@ -5,9 +5,11 @@ mod attach;
 mod claims;
 mod route;
 
-pub use attach::{Attached, Parent, Verdict, World, attach};
+pub use attach::{Attached, Parent, World, attach};
 pub use claims::{Claim, Claims};
-pub use route::{BackendRef, ParentRef, Route};
+pub use route::Route;
+
+pub use crate::references::{BackendRef, ParentRef, Verdict};
 
 /// Who writes our part of a route's status.
 pub const CONTROLLER_NAME: &str = "causeway.dev/proxy";

@@ -2,7 +2,6 @@
 //! replica runs, and to what is to be said of each backend. The same input gives the same plan, in the same order.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::{IpAddr, SocketAddr};
 
 use causeway_api::{SuppliedRoute, SuppliedTarget};
@@ -12,13 +11,12 @@ use super::resolve::{Resolved, Wanted, behind, resolve};
 use super::routes::{Claim, Claims};
 use super::valid::{Listener, Valid};
 use crate::endpoints::Protocol;
+use crate::naming::name;
 use crate::services::{ServiceRef, Services};
 
 /// What routes leave open: as for a backend that says nothing.
 const CONNECT: Period = Period::from_secs(30);
 const IDLE: Period = Period::from_secs(3600);
-/// What is kept of a route's name that is too long for a plan.
-const LONGEST_FRONT: usize = 230;
 
 /// An address that the proxy listens on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,13 +176,11 @@ fn with_routes(listener: &Listener, claims: &[Claim<'_>]) -> Option<ir::Protocol
     match &listener.protocol {
         Some(ir::Protocol::Tls(tls)) => {
             let mut tls = tls.clone();
-            tls.routes.extend(claims.iter().filter_map(|claim| {
-                Some(ir::TlsRoute {
-                    name: route_name(claim.route)?,
-                    server_names: claim.server_names.clone(),
-                    connection_limit: None,
-                    action: action(claim.route, ir::Refusal::Alert),
-                })
+            tls.routes.extend(claims.iter().map(|claim| ir::TlsRoute {
+                name: route_name(claim.route),
+                server_names: claim.server_names.clone(),
+                connection_limit: None,
+                action: action(claim.route, ir::Refusal::Alert),
             }));
             (!tls.routes.is_empty()).then_some(ir::Protocol::Tls(tls))
         }
@@ -192,7 +188,7 @@ fn with_routes(listener: &Listener, claims: &[Claim<'_>]) -> Option<ir::Protocol
         None => {
             let route = claims.first()?.route;
             Some(ir::Protocol::Tcp(ir::ConnectionRoute {
-                name: route_name(route)?,
+                name: route_name(route),
                 connection_limit: None,
                 action: action(route, ir::Refusal::Close),
             }))
@@ -200,17 +196,9 @@ fn with_routes(listener: &Listener, claims: &[Claim<'_>]) -> Option<ir::Protocol
     }
 }
 
-/// A route's name in the plan, and so in logs and metrics: NAMESPACE/NAME, cut with a digest if that is too long.
-fn route_name(route: &SuppliedRoute) -> Option<ir::Name> {
-    let full = format!("{}/{}", route.namespace, route.name);
-    ir::Name::parse(&full)
-        .or_else(|_| {
-            let mut hasher = DefaultHasher::new();
-            full.hash(&mut hasher);
-            let front: String = full.chars().take(LONGEST_FRONT).collect();
-            ir::Name::parse(&format!("{front}~{:016x}", hasher.finish()))
-        })
-        .ok()
+/// A route's name in the plan, and so in logs and metrics.
+fn route_name(route: &SuppliedRoute) -> ir::Name {
+    name(&format!("{}/{}", route.namespace, route.name))
 }
 
 fn listen(listener: &Listener, protocol: &ir::Protocol, bind: Bind) -> ir::Listener {

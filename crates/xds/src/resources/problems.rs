@@ -107,6 +107,7 @@ fn in_cluster(at: usize, cluster: &Cluster) -> Vec<Problem> {
         keepalive: _,
         // Only where requests are forwarded.
         http_version: _,
+        no_endpoint_status: _,
     } = cluster;
     let transport = match transport {
         Transport::Direct => None,

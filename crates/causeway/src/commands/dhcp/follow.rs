@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context;
-use causeway_agent::{Agent, Dhcp, Leased, Runner, Snapshot, changes_of, publish_lease_names};
-use causeway_api::LeaseCounts;
+use causeway_agent::{Agent, Dhcp, Leased, OwnEntry, Runner, Snapshot, changes_of, publish_lease_names};
+use causeway_api::{LeaseCounts, names};
 use causeway_base::lock::lock;
 use causeway_base::report::chain;
 use causeway_dhcp::{Metrics, Server};
@@ -20,24 +20,40 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use super::names::names;
+use super::names::{names as names_of, unix_now};
+use crate::parts::lease_list::LeaseList;
 use crate::parts::server_pod::ServerPodArgs;
 
 /// Between attempts to serve an interface, and looks at what has changed.
 const LOOK: Duration = Duration::from_secs(1);
 /// How often the names of clients are looked at when their number stays, and how often their number is told.
 const LOOK_CLOSER: Duration = Duration::from_secs(5);
+/// Between two lists of leases that are told, and how often that is done in any case.
+const LIST_REST: Duration = Duration::from_secs(10);
+const LIST_AGAIN: Duration = Duration::from_mins(5);
+/// How often leases are told of that were prolonged, and nothing else.
+const LIST_PROLONGED: Duration = Duration::from_mins(1);
 const DHCP_PORT: u16 = 67;
 
 pub(super) async fn run(args: ServerPodArgs, replica: usize, leases: PathBuf) -> anyhow::Result<ExitCode> {
     let followed = args.follow("dhcp").await?;
     let (leased_tx, leased_rx) = watch::channel(Vec::new()); // server → ConfigMap
     let (namespace, name) = (followed.config.namespace.clone(), followed.pod.name.clone());
+    let (listed_tx, listed_rx) = watch::channel(LeaseList::default()); // server → ConfigMap
+    let entry = OwnEntry {
+        client: followed.client.clone(),
+        namespace: namespace.clone(),
+        config_map: names::leases_config_map(&name),
+        key: replica.to_string(),
+        rest: LIST_REST,
+        again: LIST_AGAIN,
+    };
+    tokio::spawn(entry.keep(listed_rx, LeaseList::text));
     tokio::spawn(publish_lease_names(followed.client.clone(), namespace, name, replica, leased_rx));
     let (agent, plan_rx) = Agent::new(followed.client, Dhcp(followed.pod), followed.config);
     let leasing = Arc::new(Leasing::default());
     tokio::spawn(Arc::clone(&leasing).serve(plan_rx, leases));
-    tokio::spawn(Arc::clone(&leasing).look(leased_tx));
+    tokio::spawn(Arc::clone(&leasing).look(leased_tx, listed_tx));
     agent.run(leasing, followed.health).await.context("can't listen for signals")?;
     Ok(ExitCode::SUCCESS)
 }
@@ -103,9 +119,13 @@ impl Leasing {
         Ok(())
     }
 
-    /// Tells how many leases there are, and the names of their clients.
-    async fn look(self: Arc<Self>, leased_tx: watch::Sender<Vec<Leased>>) {
-        let mut looked_closer = Instant::now();
+    /// Tells how many leases there are, whose they are, and the names of their clients.
+    async fn look(
+        self: Arc<Self>,
+        leased_tx: watch::Sender<Vec<Leased>>,
+        listed_tx: watch::Sender<LeaseList>,
+    ) {
+        let (mut looked_closer, mut listed_at) = (Instant::now(), Instant::now());
         let (mut last_active, mut last_revision) = (None, None);
         let mut look = tokio::time::interval(LOOK);
         loop {
@@ -117,10 +137,19 @@ impl Leasing {
             if is_time || last_revision != Some(status.revision) {
                 let Ok(leases) = tokio::task::spawn_blocking(move || server.leases()).await else { continue };
                 let Some(plan) = self.stands_tx.borrow().plan.clone() else { continue };
-                let names = names(&leases, &plan, &leased_tx.borrow());
+                let told = names_of(&leases, &plan, &leased_tx.borrow());
                 leased_tx.send_if_modified(|before| {
-                    let is_new = *before != names;
-                    *before = names;
+                    let is_new = *before != told;
+                    *before = told;
+                    is_new
+                });
+                let list = LeaseList::of(leases, unix_now());
+                let is_due = listed_at.elapsed() >= LIST_PROLONGED;
+                listed_tx.send_if_modified(|before| {
+                    let is_new = !before.is_alike(&list) || (is_due && *before != list);
+                    if is_new {
+                        (*before, listed_at) = (list, Instant::now());
+                    }
                     is_new
                 });
             }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use causeway_agent::Leased;
-use causeway_dhcp::Lease;
+use causeway_dhcp::{Lease, Seconds};
 use causeway_ir::dhcp::DhcpPlan;
 
 /// Names that machines look for to be told what to do: nobody takes them by saying so (CERT VU#598349).
@@ -21,7 +21,7 @@ enum Owner {
 
 /// Names and addresses of clients that have a lease now; `before` is what was told last.
 pub(super) fn names(leases: &[Lease], plan: &DhcpPlan, before: &[Leased]) -> Vec<Leased> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = unix_now();
     let given = given(plan);
     let (mut names, mut own_names) = (Vec::new(), Vec::new());
     for lease in leases.iter().filter(|lease| lease.is_active(now)) {
@@ -48,6 +48,11 @@ pub(super) fn names(leases: &[Lease], plan: &DhcpPlan, before: &[Leased]) -> Vec
     }
     names.sort();
     names
+}
+
+/// Seconds since 1970.
+pub(super) fn unix_now() -> Seconds {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// All names that the plan gives.

@@ -24,8 +24,10 @@ pub(super) struct Finding {
 pub(super) enum Verdict {
     Good,
     Bad,
-    /// It could not be looked at, or there is no reason to.
+    /// There is no reason to look at it.
     Skipped,
+    /// It should be looked at, and could not be from here.
+    Unchecked,
 }
 
 impl Finding {
@@ -41,6 +43,10 @@ impl Finding {
         Self { verdict: Verdict::Skipped, what: what.into(), cure: None }
     }
 
+    pub(super) fn unchecked(what: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Unchecked, what: what.into(), cure: None }
+    }
+
     pub(super) fn is_bad(&self) -> bool {
         self.verdict == Verdict::Bad
     }
@@ -50,6 +56,7 @@ impl Finding {
             Verdict::Good => ("✓", Tone::Good),
             Verdict::Bad => ("✗", Tone::Bad),
             Verdict::Skipped => ("-", Tone::Faint),
+            Verdict::Unchecked => ("?", Tone::Neutral),
         };
         let line = format!("{} {}", paint.tint(tone, mark), self.what);
         self.cure.iter().fold(line, |line, cure| format!("{line}\n    {cure}"))
@@ -67,6 +74,8 @@ pub(super) struct Report {
     /// What to do first; absent if nothing is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     first: Option<String>,
+    /// How many things could not be looked at.
+    unchecked: usize,
     findings: Vec<Finding>,
 }
 
@@ -80,6 +89,7 @@ impl Report {
             name: name.to_owned(),
             well: first.is_none(),
             first,
+            unchecked: findings.iter().filter(|finding| finding.verdict == Verdict::Unchecked).count(),
             findings,
         }
     }
@@ -94,6 +104,17 @@ impl Answer for Report {
         let mut lines: Vec<String> = self.findings.iter().map(|finding| finding.line(paint)).collect();
         lines.push(String::new());
         lines.push(match &self.first {
+            None if self.unchecked > 0 => {
+                let things = match self.unchecked {
+                    1 => "1 thing".to_owned(),
+                    count => format!("{count} things"),
+                };
+                format!(
+                    "{things} could not be checked from here, see the lines with ?; nothing wrong was found with the rest of \
+                     {} {}/{}",
+                    self.kind, self.namespace, self.name
+                )
+            }
             None => paint.tint(
                 Tone::Good,
                 &format!("nothing is wrong with {} {}/{}", self.kind, self.namespace, self.name),
@@ -141,6 +162,14 @@ mod tests {
         let well = Report::new("ProxyServer", "apps", "edge", vec![Finding::good("a")]);
         assert!(well.is_well());
         assert!(well.text(Paint::Plain).ends_with("\n\nnothing is wrong with ProxyServer apps/edge"));
+        let blind = vec![Finding::good("a"), Finding::unchecked("b was not asked")];
+        let blind = Report::new("Infra", "apps", "lab", blind);
+        let text = blind.text(Paint::Plain);
+        assert!(blind.is_well() && text.contains("? b was not asked"), "{text}");
+        assert!(
+            text.contains("1 thing could not be checked") && !text.contains("nothing is wrong"),
+            "{text}"
+        );
     }
 
     #[test]

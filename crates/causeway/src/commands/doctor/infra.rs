@@ -9,11 +9,12 @@ use std::fmt::Debug;
 use std::net::IpAddr;
 
 use anyhow::anyhow;
-use causeway_api::{DHCPServer, DNSServer, Infra, ProxyServer, ServerReplica, names as labels};
+use causeway_api::{DHCPServer, DNSServer, Infra, ProxyServer, ServerStatus, names as labels};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::ListParams;
+use kube::core::object::HasStatus;
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
@@ -47,20 +48,16 @@ pub(super) async fn examine(examination: &Examination<'_>, name: &str) -> anyhow
     if examination.probes {
         let servers =
             [(&proxy_pods, &addresses.proxy), (&dns_pods, &addresses.dns), (&dhcp_pods, &addresses.dhcp)];
-        found.extend(neighbours(&servers).into_iter().flat_map(|(from, to)| filter::examine(&from, to)));
+        match neighbours(&servers) {
+            Some((from, to)) => found.extend(filter::examine(&from, to)),
+            None => found.push(Finding::unchecked(
+                "nothing was tried on the isolated network, not even whether a firewall filters it: that takes root, and the \
+                 network namespaces of the machine where `causeway up` runs the pods of this Infra",
+            )),
+        }
     }
     if wanted.dhcp.as_ref().is_some_and(|dhcp| dhcp.enabled) {
-        let standing = dhcp.as_ref().map(|server| {
-            let status = server.status.clone().unwrap_or_default();
-            Standing {
-                name: server.name_any(),
-                generation: server.metadata.generation,
-                observed: status.observed_generation,
-                conditions: status.conditions,
-                replicas: status.replicas,
-            }
-        });
-        found.extend(stands("DHCPServer", standing));
+        found.extend(stands(dhcp.as_ref()));
         if let Some(server) = dhcp.as_ref().filter(|_| examination.probes) {
             // From another pod, so that what is tried goes over the network, if there is one.
             let vantage = Vantage::of(proxy_pods.iter().chain(&dns_pods).chain(&dhcp_pods));
@@ -69,17 +66,7 @@ pub(super) async fn examine(examination: &Examination<'_>, name: &str) -> anyhow
         }
     }
     if wanted.dns.as_ref().is_some_and(|dns| dns.enabled) {
-        let standing = dns.as_ref().map(|server| {
-            let status = server.status.clone().unwrap_or_default();
-            Standing {
-                name: server.name_any(),
-                generation: server.metadata.generation,
-                observed: status.observed_generation,
-                conditions: status.conditions,
-                replicas: status.replicas,
-            }
-        });
-        found.extend(stands("DNSServer", standing));
+        found.extend(stands(dns.as_ref()));
         if let Some(server) = dns.as_ref().filter(|_| examination.probes) {
             let vantage = Vantage::of(proxy_pods.iter().chain(&dhcp_pods));
             match Names::of(&examination.client, server).await {
@@ -94,7 +81,7 @@ pub(super) async fn examine(examination: &Examination<'_>, name: &str) -> anyhow
                 let vantage = Vantage::of(dns_pods.iter().chain(&dhcp_pods));
                 found.extend(proxy::examine_from(examination, &proxy.name_any(), vantage).await?);
             }
-            None => found.extend(stands("ProxyServer", None)),
+            None => found.push(absent::<ProxyServer>()),
         }
     }
     let generation = infra.metadata.generation;
@@ -112,24 +99,23 @@ fn neighbours(servers: &[(&Vec<Pod>, &Option<String>)]) -> Option<(Vantage, Opti
     Some((from, here.next().map(|(_, to)| to)))
 }
 
-/// A component, and what is said of it.
-struct Standing {
-    name: String,
-    generation: Option<i64>,
-    /// The generation that its status is of.
-    observed: Option<i64>,
-    conditions: Vec<Condition>,
-    replicas: Vec<ServerReplica>,
+/// A component that nobody has made.
+fn absent<K: Resource<DynamicType = ()>>() -> Finding {
+    Finding::bad(
+        format!("its {} is not there", K::kind(&())),
+        "the operator makes it: see whether it runs, and the conditions below",
+    )
 }
 
 /// How a component stands: one line if it is ready, else what keeps its pods from their work, or what its conditions say.
-fn stands(kind: &str, standing: Option<Standing>) -> Vec<Finding> {
-    let Some(Standing { name, generation, observed, conditions: all, replicas }) = standing else {
-        return vec![Finding::bad(
-            format!("its {kind} is not there"),
-            "the operator makes it: see whether it runs, and the conditions below",
-        )];
-    };
+fn stands<K>(server: Option<&K>) -> Vec<Finding>
+where
+    K: Resource<DynamicType = ()> + HasStatus<Status: ServerStatus + Clone + Default>,
+{
+    let Some(server) = server else { return vec![absent::<K>()] };
+    let (kind, name, generation) = (K::kind(&()), server.name_any(), server.meta().generation);
+    let status = server.status().cloned().unwrap_or_default();
+    let (all, observed) = (status.conditions(), status.observed_generation());
     let is_ready = all.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
     if is_ready && observed >= generation {
         return vec![Finding::good(format!("{kind} {name} is ready"))];
@@ -138,10 +124,10 @@ fn stands(kind: &str, standing: Option<Standing>) -> Vec<Finding> {
     // `Ready` sums the others up.
     let others: Vec<Condition> = all.iter().filter(|condition| condition.type_ != "Ready").cloned().collect();
     let are_well = others.iter().all(|condition| condition.status == "True");
-    let in_trouble =
-        replicas.iter().filter_map(|pod| Some((&pod.name, pod.trouble.as_ref().or(pod.refused.as_ref())?)));
+    let pods = status.replicas().iter();
+    let in_trouble = pods.filter_map(|pod| Some((&pod.name, pod.trouble.as_ref().or(pod.refused.as_ref())?)));
     found.extend(in_trouble.map(|(pod, why)| Finding::bad(format!("pod {pod} is in trouble"), why.clone())));
-    found.extend(conditions(if are_well { &all } else { &others }, observed, generation, &found));
+    found.extend(conditions(if are_well { all } else { &others }, observed, generation, &found));
     found
 }
 
@@ -167,6 +153,7 @@ where
 
 #[cfg(test)]
 mod tests {
+    use causeway_api::{DHCPServerSpec, DHCPServerStatus, ServerReplica};
     use serde_json::json;
 
     use super::*;
@@ -179,14 +166,15 @@ mod tests {
             serde_json::from_value::<Condition>(fields).unwrap()
         };
         let trouble = Some("net1 has no carrier".to_owned());
-        let standing = Standing {
-            name: "lab-dhcp".into(),
-            generation: Some(1),
-            observed: Some(1),
+        let mut server = DHCPServer::new("lab-dhcp", DHCPServerSpec::default());
+        server.metadata.generation = Some(1);
+        server.status = Some(DHCPServerStatus {
+            observed_generation: Some(1),
             conditions: vec![condition("Ready"), condition("UpToDate")],
             replicas: vec![ServerReplica { name: "p".into(), trouble, ..ServerReplica::default() }],
-        };
-        let found = stands("DHCPServer", Some(standing));
+            ..DHCPServerStatus::default()
+        });
+        let found = stands(Some(&server));
         let bad: Vec<_> = found.iter().filter(|finding| finding.is_bad()).collect();
         assert_eq!(bad, [&Finding::bad("pod p is in trouble", "net1 has no carrier")], "{found:?}");
     }

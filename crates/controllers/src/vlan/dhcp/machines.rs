@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     framework::{children::Children, finding::Finding, kinds::VIRTUAL_MACHINE_INSTANCE},
-    vlan::{claims::Attachment, server::Server as _},
+    vlan::{claims::Attachment, network::Networks, server::Server as _},
 };
 
 /// The most that is told of clients: a ConfigMap takes a mebibyte in all.
@@ -28,7 +28,9 @@ pub(super) fn told(server: &DHCPServer, children: &Children) -> (Option<String>,
                        install KubeVirt, or write clients: All";
         return (None, Finding::no(Reason::NotFound, message));
     }
-    let known = known(&children.all(VIRTUAL_MACHINE_INSTANCE), &attachment);
+    let networks = Networks::of(children);
+    let is_here = |there: &Attachment| networks.are_one(there, &attachment);
+    let known = known(&children.all(VIRTUAL_MACHINE_INSTANCE), &is_here);
     let lines = write_clients(&known);
     if lines.len() > LARGEST {
         let message = format!("{} cards are more than servers can be told of", known.len());
@@ -39,32 +41,35 @@ pub(super) fn told(server: &DHCPServer, children: &Children) -> (Option<String>,
 }
 
 /// The cards on this network, each with the name of its machine: the oldest, should several say that it is theirs.
-fn known(machines: &[Arc<DynamicObject>], attachment: &Attachment) -> BTreeMap<HardwareAddress, String> {
+fn known(
+    machines: &[Arc<DynamicObject>],
+    is_here: &impl Fn(&Attachment) -> bool,
+) -> BTreeMap<HardwareAddress, String> {
     let mut machines: Vec<_> = machines.iter().collect();
     let age = |machine: &DynamicObject| machine.creation_timestamp().map(|time| time.0);
     machines.sort_by_key(|machine| (age(machine), machine.namespace(), machine.name_any()));
     let mut known = BTreeMap::new();
-    for (card, name) in machines.into_iter().flat_map(|machine| cards(machine, attachment)) {
+    for (card, name) in machines.into_iter().flat_map(|machine| cards(machine, is_here)) {
         known.entry(card).or_insert(name);
     }
     known
 }
 
 /// The cards of a virtual machine on this network, each with the machine's name.
-fn cards(machine: &DynamicObject, attachment: &Attachment) -> Vec<(HardwareAddress, String)> {
+fn cards(machine: &DynamicObject, is_here: &impl Fn(&Attachment) -> bool) -> Vec<(HardwareAddress, String)> {
     let list =
         |path: &str| machine.data.pointer(path).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let namespace = machine.namespace().unwrap_or_default();
-    let is_here = |network: &&Value| {
+    let is_on_it = |network: &&Value| {
         let name = network.pointer("/multus/networkName").and_then(Value::as_str);
-        name.is_some_and(|name| match name.split_once('/') {
-            Some((there, name)) => there == attachment.namespace && name == attachment.name,
-            None => namespace == attachment.namespace && name == attachment.name,
+        name.is_some_and(|name| {
+            let (namespace, name) = name.split_once('/').unwrap_or((&namespace, name));
+            is_here(&Attachment { namespace: namespace.to_owned(), name: name.to_owned() })
         })
     };
     let here: Vec<&str> = list("/spec/networks")
         .iter()
-        .filter(is_here)
+        .filter(is_on_it)
         .filter_map(|network| network["name"].as_str())
         .collect();
     let reported = list("/status/interfaces").iter().map(|card| (card, "mac"));
@@ -104,7 +109,7 @@ mod tests {
         .unwrap();
         let on = |namespace: &str| {
             let attachment = Attachment { namespace: namespace.into(), name: "vlan".into() };
-            let mut found: Vec<_> = cards(&machine, &attachment)
+            let mut found: Vec<_> = cards(&machine, &|there: &Attachment| *there == attachment)
                 .into_iter()
                 .map(|(card, name)| format!("{card} {name}"))
                 .collect();
@@ -136,7 +141,7 @@ mod tests {
         let attachment = Attachment { namespace: "lab".into(), name: "vlan".into() };
         let (old, new) = (machine("old", 1), machine("a-new", 2));
         for machines in [[old.clone(), new.clone()], [new, old]] {
-            let known = known(&machines, &attachment);
+            let known = known(&machines, &|there: &Attachment| *there == attachment);
             assert_eq!(known.values().collect::<Vec<_>>(), ["old"]);
         }
     }

@@ -13,7 +13,7 @@ use crate::{
         kinds::{CONFIG_MAP, DHCP_SERVER},
     },
     grants::{Grants, Users},
-    vlan::{accepted, claims, server::Server as _},
+    vlan::{accepted, claims, network::Networks, server::Server as _},
 };
 
 /// What servers were let have is theirs, whoever asks; of two that were let have nothing yet, the older has it. So nobody
@@ -25,6 +25,7 @@ pub(super) fn conflict(server: &DHCPServer, children: &Children, grants: Option<
         return None;
     }
     let (own, attachment) = (validate(server).ok()?, server.attachment()?);
+    let networks = Networks::of(children);
     let has_some = !held(server, children).is_empty();
     let others = children.all(DHCP_SERVER).into_iter().filter_map(|other| typed::<DHCPServer>(&other));
     let others =
@@ -37,7 +38,9 @@ pub(super) fn conflict(server: &DHCPServer, children: &Children, grants: Option<
     let is_there = |other: &DHCPServer| {
         let namespace = other.namespace().unwrap_or_default();
         let users = Users { group: names::GROUP, kind: "DHCPServer", namespace: &namespace };
-        other.attachment().as_ref() == Some(&attachment) && attachment.is_open_to(users, grants)
+        other
+            .attachment()
+            .is_some_and(|there| networks.are_one(&there, &attachment) && there.is_open_to(users, grants))
     };
     let mut others: Vec<_> = others.flat_map(has).filter(is_there).collect();
     others.sort_by_key(|other| (other.namespace(), other.name_any()));
@@ -50,7 +53,7 @@ pub(super) fn conflict(server: &DHCPServer, children: &Children, grants: Option<
     // The address of a server can't be a client's.
     let claim = claims::of(children).find_map(|claim| {
         let (there, address) = claims::place(&claim)?;
-        (there == attachment && own.reserves(address)).then_some(claim)
+        (networks.are_one(&there, &attachment) && own.reserves(address)).then_some(claim)
     });
     let of_claim = claim.map(|AddressClaim { spec: AddressClaimSpec { address, holder, .. }, .. }| Problem {
         path: "spec.reservations".to_owned(),
@@ -63,9 +66,10 @@ pub(super) fn conflict(server: &DHCPServer, children: &Children, grants: Option<
 pub(super) fn told(server: &DHCPServer, children: &Children) -> Vec<(&'static str, String)> {
     let Ok(valid) = validate(server) else { return Vec::new() };
     let ((first, last), attachment) = (valid.range(), server.attachment());
+    let networks = Networks::of(children);
     let claimed = claims::of(children).filter_map(|claim| claims::place(&claim));
     let mut taken: Vec<Ipv4Addr> = claimed
-        .filter(|(there, _)| Some(there) == attachment.as_ref())
+        .filter(|(there, _)| attachment.as_ref().is_some_and(|own| networks.are_one(there, own)))
         .filter_map(|(_, address)| if let IpAddr::V4(address) = address { Some(address) } else { None })
         .filter(|address| (first..=last).contains(address))
         .collect();
@@ -77,13 +81,18 @@ pub(super) fn told(server: &DHCPServer, children: &Children) -> Vec<(&'static st
 
 /// What a server was let have of its network: what it runs with, and what it is about to.
 fn held(server: &DHCPServer, children: &Children) -> Vec<DHCPServer> {
-    let namespace = server.namespace().unwrap_or_default();
-    let map = children.get(CONFIG_MAP, &namespace, &names::server_config_map(&server.name_any(), "dhcp"));
-    let map = map.filter(|map| controller_uid(&**map) == server.uid().as_deref());
-    let cleared = map.as_ref().and_then(|map| map.data["data"][names::CLEARED_SHARE].as_str());
-    let is_cleared = || validate(server).is_ok_and(|valid| Some(&*valid.share()) == cleared);
+    let cleared = entry(server, children, names::CLEARED_SHARE);
+    let is_cleared = || validate(server).is_ok_and(|valid| Some(valid.share()) == cleared);
     let cleared = (cleared.is_some() && is_cleared()).then(|| server.clone());
     accepted::kept(server, children).into_iter().chain(cleared).collect()
+}
+
+/// What a server's pods were told under this key.
+pub(super) fn entry(server: &DHCPServer, children: &Children, key: &str) -> Option<String> {
+    let namespace = server.namespace().unwrap_or_default();
+    let map = children.get(CONFIG_MAP, &namespace, &names::server_config_map(&server.name_any(), "dhcp"));
+    let map = map.filter(|map| controller_uid(&**map) == server.uid().as_deref())?;
+    map.data["data"][key].as_str().map(str::to_owned)
 }
 
 fn is_older(one: &DHCPServer, other: &DHCPServer) -> bool {
@@ -103,7 +112,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::framework::kinds::ADDRESS_CLAIM;
+    use crate::framework::kinds::{ADDRESS_CLAIM, NETWORK_ATTACHMENT};
+    use crate::vlan::network::tests::definition;
 
     fn server(name: &str, age: i64, first: u8, last: u8) -> DHCPServer {
         serde_json::from_value(json!({
@@ -181,6 +191,29 @@ mod tests {
         let found = conflict(&edited, &children, None).unwrap();
         assert!(found.message.contains("DHCPServer lab/new"), "{found:?}");
         assert_eq!(conflict(&new, &children, None), None, "an edit of another changes nothing");
+    }
+
+    #[test]
+    fn two_names_of_one_network_are_one_network() {
+        let old = server("old", 1, 50, 99);
+        let mut new = server("new", 2, 90, 120);
+        new.spec.network_config.network_attachment_name = Some("alias".into());
+        let judged = |bridge: &str| {
+            let servers = [&old, &new].map(|server| serde_json::to_value(server).unwrap());
+            let servers = servers.map(|server| serde_json::from_value(server).unwrap()).to_vec();
+            let leads =
+                |name: &str, bridge: &str| definition(name, &json!({ "type": "bridge", "bridge": bridge }));
+            let children = Children::fixed(&[
+                (DHCP_SERVER, servers),
+                (ADDRESS_CLAIM, vec![claim("inside", "192.168.100.95")]),
+                (NETWORK_ATTACHMENT, vec![leads("vlan", "br1"), leads("alias", bridge)]),
+            ]);
+            let taken = told(&new, &children).into_iter().find(|(key, _)| *key == names::TAKEN_ADDRESSES);
+            (conflict(&new, &children, None).map(|problem| problem.path), taken.map(|(_, list)| list))
+        };
+        let range = Some("spec.leaseConfig.rangeStart".to_owned());
+        assert_eq!(judged("br1"), (range, Some("192.168.100.95".to_owned())));
+        assert_eq!(judged("br2"), (None, None), "another bridge is another network");
     }
 
     #[test]

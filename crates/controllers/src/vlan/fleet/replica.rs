@@ -1,6 +1,6 @@
 //! One address of an object, and what is known of the pod that has it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use causeway_api::{ReplicaStatus, ServerReplica, conditions::Reason};
 use causeway_translate::proxy::bare_address;
@@ -12,6 +12,7 @@ pub(crate) trait Said {
     fn pod(&self) -> &str;
     fn observed_generation(&self) -> Option<i64>;
     fn running_generation(&self) -> Option<i64>;
+    fn address(&self) -> Option<&str>;
     fn serving(&self) -> bool;
     fn listening(&self) -> &[String];
     fn attached(&self) -> Option<bool>;
@@ -32,6 +33,10 @@ macro_rules! said {
 
             fn running_generation(&self) -> Option<i64> {
                 self.running_generation
+            }
+
+            fn address(&self) -> Option<&str> {
+                self.address.as_deref()
             }
 
             fn serving(&self) -> bool {
@@ -64,6 +69,12 @@ said!(ServerReplica);
 pub(crate) fn is_taken<R: Said>(reports: &[R], generation: Option<i64>) -> bool {
     reports.iter().any(|said| said.serving() && said.observed_generation() >= generation)
         && reports.iter().all(|said| said.refused().is_none())
+}
+
+/// The addresses on the isolated network at which pods serve by their own word.
+pub(crate) fn serving_addresses<R: Said>(reports: &[R]) -> Vec<IpAddr> {
+    let serving = reports.iter().filter(|said| said.serving() && said.attached() == Some(true));
+    serving.filter_map(|said| bare_address(said.address()?)).collect()
 }
 
 /// Whether a pod has shown that it serves: if the newest spec is refused, then an earlier one.

@@ -6,7 +6,7 @@ use causeway_ir::Problem;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::{
-    DeploymentState, PodState,
+    DeploymentState, Fleet, PodState,
     replica::{Replica, Said},
     update::Waiting,
 };
@@ -26,19 +26,13 @@ pub(crate) struct Words {
     pub(crate) images: &'static str,
 }
 
-/// What is known of an object's pods.
-pub(crate) struct Summary<'a, R> {
-    pub(crate) words: Words,
-    /// The newest generation of the spec.
-    pub(crate) generation: i64,
-    /// The generation of the last spec that pods took.
-    pub(crate) accepted: Option<i64>,
+/// What one pass over an object has found out, beside how its pods are.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Pass<'a> {
     /// What is wrong with the object.
     pub(crate) problems: &'a [Problem],
-    /// One for each address.
-    pub(crate) replicas: Vec<Replica<'a, R>>,
-    pub(crate) deployments: &'a [DeploymentState],
-    pub(crate) pods: &'a [PodState],
+    /// The generation of the last spec that pods took.
+    pub(crate) accepted: Option<i64>,
     /// Deployments that are changed later, one after another.
     pub(crate) held: &'a [String],
     /// Why what the operator brings is not in every pod yet.
@@ -47,6 +41,34 @@ pub(crate) struct Summary<'a, R> {
     pub(crate) image_troubles: &'a [String],
     /// Addresses that no pod gets.
     pub(crate) withheld: &'a [Withheld],
+    /// Why neighbours do not reach its pods, in words.
+    pub(crate) unreached: Option<&'a str>,
+}
+
+/// What is known of an object's pods.
+pub(crate) struct Summary<'a, R> {
+    words: Words,
+    /// The newest generation of the spec.
+    generation: i64,
+    pass: Pass<'a>,
+    /// One for each address.
+    pub(crate) replicas: Vec<Replica<'a, R>>,
+    deployments: &'a [DeploymentState],
+    pods: &'a [PodState],
+}
+
+impl<'a, R: Said> Summary<'a, R> {
+    /// Of these replicas, which are pods of `fleet`.
+    pub(crate) fn new(
+        words: Words,
+        generation: i64,
+        pass: Pass<'a>,
+        fleet: &'a impl Fleet,
+        replicas: impl Iterator<Item = Replica<'a, R>>,
+    ) -> Self {
+        let (deployments, pods) = (fleet.deployments(), fleet.pods());
+        Self { words, generation, pass, replicas: replicas.collect(), deployments, pods }
+    }
 }
 
 impl<R: Said> Summary<'_, R> {
@@ -69,15 +91,15 @@ impl<R: Said> Summary<'_, R> {
         if let Some(invalid) = self.invalid() {
             return invalid;
         }
-        if !self.image_troubles.is_empty() {
-            return Finding::no(Reason::ImageNotReady, self.image_troubles.join("; "));
+        if !self.pass.image_troubles.is_empty() {
+            return Finding::no(Reason::ImageNotReady, self.pass.image_troubles.join("; "));
         }
         let failing = self.failing();
         if !failing.is_empty() {
             return Finding::no(Reason::PodsFailing, failing.join("; "));
         }
-        let held = self.held.join(", ");
-        match self.waiting {
+        let held = self.pass.held.join(", ");
+        match self.pass.waiting {
             Some(Waiting::ForOwner) => {
                 let message = format!(
                     "the operator has an update for {held}: set spec.updatePolicy to Automatic, or write the image into {}",
@@ -94,7 +116,7 @@ impl<R: Said> Summary<'_, R> {
         let is_out = |replica: &&Replica<'_, R>| {
             let mut states = self.deployments.iter();
             states.any(|state| state.index == replica.index && !state.is_rolling)
-                && !self.held.contains(&replica.name)
+                && !self.pass.held.contains(&replica.name)
         };
         let rolling = self.replicas.iter().filter(|replica| !is_out(replica));
         let rolling: Vec<_> = rolling.map(|replica| replica.name.as_str()).collect();
@@ -107,11 +129,11 @@ impl<R: Said> Summary<'_, R> {
 
     /// What is wrong with the spec.
     pub(crate) fn invalid(&self) -> Option<Finding> {
-        let mut each: Vec<_> = self.problems.iter().map(ToString::to_string).collect();
+        let mut each: Vec<_> = self.pass.problems.iter().map(ToString::to_string).collect();
         if each.is_empty() {
             return None;
         }
-        if let Some(accepted) = self.accepted {
+        if let Some(accepted) = self.pass.accepted {
             each.push(format!("the spec of generation {accepted} runs on"));
         }
         Some(Finding::no(Reason::InvalidSpec, each.join("; ")))
@@ -126,8 +148,8 @@ impl<R: Said> Summary<'_, R> {
 
     /// The addresses that no pod gets, and why.
     pub(crate) fn withheld(&self) -> Option<Finding> {
-        let first = self.withheld.first()?;
-        let mut each: Vec<_> = self.withheld.iter().map(|withheld| withheld.message.as_str()).collect();
+        let first = self.pass.withheld.first()?;
+        let mut each: Vec<_> = self.pass.withheld.iter().map(|withheld| withheld.message.as_str()).collect();
         each.dedup();
         Some(Finding::no(first.reason, each.join("; ")))
     }
@@ -142,6 +164,11 @@ impl<R: Said> Summary<'_, R> {
         let lacking: Vec<_> = lacking.collect();
         let message = || format!("{}: {remedy}", lacking.join(", "));
         (!lacking.is_empty()).then(|| Finding::no(Reason::AttachmentFailed, message()))
+    }
+
+    /// Pods that have their address, and are not reached there.
+    pub(crate) fn unreached(&self) -> Option<Finding> {
+        self.pass.unreached.map(|why| Finding::no(Reason::NotReached, why))
     }
 
     /// Pods that have not said whether they have their address.
@@ -167,9 +194,9 @@ impl<R: Said> Summary<'_, R> {
 
     /// What is to be said besides of pods that serve.
     pub(crate) fn remarks(&self) -> impl Iterator<Item = String> {
-        let held = (!self.held.is_empty())
-            .then(|| format!("still to be replaced, one at a time: {}", self.held.join(", ")));
-        held.into_iter().chain(self.image_troubles.iter().cloned()).chain(self.failing())
+        let held = (!self.pass.held.is_empty())
+            .then(|| format!("still to be replaced, one at a time: {}", self.pass.held.join(", ")));
+        held.into_iter().chain(self.pass.image_troubles.iter().cloned()).chain(self.failing())
     }
 
     /// Whether some pods have only not read the newest spec yet, and nothing else is in the way of any.

@@ -12,7 +12,7 @@ use crate::framework::{
     apply::Owner,
     children::{Children, controller_uid, typed},
 };
-use crate::vlan::{claims, server::Server as _};
+use crate::vlan::{claims, network::Networks, server::Server as _};
 
 /// What a child says of itself.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -76,18 +76,19 @@ pub(crate) fn observe(infra: &Infra, owner: &Owner, status: &InfraStatus, childr
     let proxy_service_ip =
         proxy.and_then(|proxy| proxy.status?.service_ip).filter(|ip| ip.parse::<IpAddr>().is_ok());
     let leases = dhcp.as_ref().and_then(|child| child.status.as_ref());
+    let networks = Networks::of(children);
     Observed {
         children: reports,
         proxy_service_ip,
         previous,
-        claimed: claimed(infra, children),
-        ranges: ranges(infra, owner, children),
+        claimed: claimed(infra, children, &networks),
+        ranges: ranges(infra, owner, children, &networks),
         is_range_in_use: leases.is_some_and(|status| status.accepted_generation.is_some()),
     }
 }
 
-/// What others have claimed on the Infra's attachment. What they only ask for is not theirs.
-fn claimed(infra: &Infra, children: &Children) -> Vec<IpAddr> {
+/// What others have claimed on the Infra's network. What they only ask for is not theirs.
+fn claimed(infra: &Infra, children: &Children, networks: &Networks) -> Vec<IpAddr> {
     let there = super::attachment(infra);
     let is_own = |claim: &AddressClaim| {
         let holder = &claim.spec.holder;
@@ -96,14 +97,17 @@ fn claimed(infra: &Infra, children: &Children) -> Vec<IpAddr> {
     };
     let claims =
         claims::of(children).filter(|claim| !is_own(claim)).filter_map(|claim| claims::place(&claim));
-    claims.filter(|(attachment, _)| *attachment == there).map(|(_, address)| address).collect()
+    let on_it = claims.filter(|(attachment, _)| networks.are_one(attachment, &there));
+    on_it.map(|(_, address)| address).collect()
 }
 
-/// What DHCP servers of others hand out on the Infra's attachment: of those that have an address there. Anybody can write the
+/// What DHCP servers of others hand out on the Infra's network: of those that have an address there. Anybody can write the
 /// name of an attachment that he may not use.
-fn ranges(infra: &Infra, owner: &Owner, children: &Children) -> Vec<(IpAddr, IpAddr)> {
+fn ranges(infra: &Infra, owner: &Owner, children: &Children, networks: &Networks) -> Vec<(IpAddr, IpAddr)> {
     let there = super::attachment(infra);
-    let holds = |claim: &AddressClaim| claims::place(claim).is_some_and(|(place, _)| place == there);
+    let holds = |claim: &AddressClaim| {
+        claims::place(claim).is_some_and(|(place, _)| networks.are_one(&place, &there))
+    };
     let holders: Vec<String> =
         claims::of(children).filter(holds).map(|claim| claim.spec.holder.uid).collect();
     let others = children.all(Component::Dhcp.kind()).into_iter();
@@ -112,7 +116,7 @@ fn ranges(infra: &Infra, owner: &Owner, children: &Children) -> Vec<(IpAddr, IpA
         .filter(|child| child.uid().is_some_and(|uid| holders.contains(&uid)));
     let range = |child: DHCPServer| {
         let lease = &child.spec.lease_config;
-        (child.attachment().as_ref() == Some(&there))
+        (child.attachment().is_some_and(|at| networks.are_one(&at, &there)))
             .then(|| bare(lease.range_start.clone()).zip(bare(lease.range_end.clone())))
             .flatten()
     };

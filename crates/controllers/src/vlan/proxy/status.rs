@@ -10,7 +10,6 @@ use causeway_api::{
     BackendStatus, ProxyServer, ProxyServerStatus, ReplicaStatus,
     conditions::{self as api, ConditionType, Reason, Status},
 };
-use causeway_ir::Problem;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
 
@@ -27,13 +26,9 @@ use crate::framework::{
     report,
     status::Shared,
 };
-use crate::vlan::{
-    addresses::Withheld,
-    fleet::{
-        replica::Replica,
-        summary::{self, Summary, Words},
-        update::Waiting,
-    },
+use crate::vlan::fleet::{
+    replica::Replica,
+    summary::{self, Pass, Summary, Words},
 };
 
 /// The condition types that this controller writes; others are left alone.
@@ -56,24 +51,14 @@ const MOST_TOLD: usize = 32;
 pub(crate) struct Input<'a> {
     /// The object.
     pub(crate) proxy: &'a ProxyServer,
-    /// What is wrong with it.
-    pub(crate) problems: &'a [Problem],
+    /// What this pass has found out.
+    pub(crate) pass: Pass<'a>,
     /// Its children, if nothing is wrong with it.
     pub(crate) desired: Option<&'a Desired>,
     /// Children that could not be brought to that.
     pub(crate) failures: Vec<&'a Error>,
     /// Why Services in other namespaces are not used, for lack of a grant.
     pub(crate) refusals: Vec<String>,
-    /// Deployments that are changed later, one after another.
-    pub(crate) held: &'a [String],
-    /// Addresses that no pod gets.
-    pub(crate) withheld: &'a [Withheld],
-    /// Why what the operator brings is not in every pod yet.
-    pub(crate) waiting: Option<&'a Waiting>,
-    /// Images that can't be had, in words.
-    pub(crate) image_troubles: &'a [String],
-    /// The generation of the last spec that proxies took.
-    pub(crate) accepted: Option<i64>,
     /// Its surroundings.
     pub(crate) observed: &'a Observed,
 }
@@ -86,19 +71,7 @@ impl Input<'_> {
             let deployment = (index, deployment_name(&name, index));
             Replica::new(deployment, address.map(str::to_owned), &observed.pods, &observed.reports)
         });
-        Summary {
-            words: WORDS,
-            generation: generation(self.proxy),
-            accepted: self.accepted,
-            problems: self.problems,
-            replicas: replicas.collect(),
-            deployments: &observed.deployments,
-            pods: &observed.pods,
-            held: self.held,
-            waiting: self.waiting,
-            image_troubles: self.image_troubles,
-            withheld: self.withheld,
-        }
+        Summary::new(WORDS, generation(self.proxy), self.pass, observed, replicas)
     }
 }
 
@@ -150,7 +123,7 @@ pub(crate) fn next(previous: &ProxyServerStatus, input: &Input<'_>, now: &Time) 
         service_ip: input.observed.service_ip.clone(),
         engine,
         ports,
-        accepted_generation: input.accepted,
+        accepted_generation: input.pass.accepted,
         backend_count: i32::try_from(input.proxy.spec.backends.len()).ok(),
         ready_backends: seen.ready.and_then(|ready| i32::try_from(ready).ok()),
         backends: seen.told,
@@ -190,7 +163,8 @@ pub(crate) fn deleting(
 /// Whether all that is missing is that pods take the newest spec, which they do in a moment: they serve the one before,
 /// and nothing is in their way. Nobody is told of that.
 pub(crate) fn is_settling(previous: &ProxyServerStatus, input: &Input<'_>) -> bool {
-    let is_fine = input.problems.is_empty() && input.failures.is_empty() && input.withheld.is_empty();
+    let pass = &input.pass;
+    let is_fine = pass.problems.is_empty() && input.failures.is_empty() && pass.withheld.is_empty();
     summary::is_ready(&previous.conditions) && is_fine && input.summary().are_behind()
 }
 

@@ -140,7 +140,7 @@ impl<'a, K: Server> Subject<'a, K> {
             role: self.role(),
             role_bindings: self.role_bindings(),
             config_maps: self.config_maps(told, accepted),
-            claims: (0..self.outline.addresses.len())
+            claims: (0..self.replicas(told))
                 .filter(|_| self.outline.keeps_leases)
                 .map(|index| self.claim(index))
                 .collect(),
@@ -149,6 +149,11 @@ impl<'a, K: Server> Subject<'a, K> {
             policy: Some(self.policy()),
             budget: (self.outline.addresses.len() > 1).then(|| self.budget()),
         }
+    }
+
+    /// For how many replicas leases are kept.
+    fn replicas(&self, told: &Told) -> usize {
+        self.outline.addresses.len().max(told.kept_replicas)
     }
 
     fn account(&self) -> String {
@@ -186,8 +191,9 @@ impl<'a, K: Server> Subject<'a, K> {
             rule("", &["configmaps"], &read, &maps),
         ];
         if self.outline.keeps_leases {
-            let names = names::lease_names_config_map(&self.name);
-            rules.push(rule("", &["configmaps"], &["patch"], &[&names]));
+            let (names, leases) =
+                (names::lease_names_config_map(&self.name), names::leases_config_map(&self.name));
+            rules.push(rule("", &["configmaps"], &["patch"], &[&names, &leases]));
         }
         Role { metadata: self.metadata(self.account()), rules: Some(rules) }
     }
@@ -203,7 +209,8 @@ impl<'a, K: Server> Subject<'a, K> {
         bindings
     }
 
-    /// What its pods are told, with the last spec that they took; and where they write the names of their clients.
+    /// What its pods are told, with the last spec that they took; and where they write their leases and the names of their
+    /// clients.
     fn config_maps(&self, told: &Told, accepted: Option<&K>) -> Vec<ConfigMap> {
         let kept = accepted.and_then(accepted::text).map(|text| (names::ACCEPTED_SERVER_FILE, text));
         let entries = told.entries.iter().cloned().chain(kept);
@@ -213,12 +220,16 @@ impl<'a, K: Server> Subject<'a, K> {
             ..ConfigMap::default()
         }];
         if self.outline.keeps_leases {
-            let metadata = self.metadata(names::lease_names_config_map(&self.name));
             // Each pod writes its own entry; those of replicas that are no more are emptied.
-            let gone = (self.outline.addresses.len()..MOST_REPLICAS).map(|index| (index + 1).to_string());
+            let gone = (self.replicas(told)..MOST_REPLICAS).map(|index| (index + 1).to_string());
             let gone: BTreeMap<_, _> = gone.map(|entry| (entry, String::new())).collect();
             let data = (!gone.is_empty()).then_some(gone);
-            maps.push(ConfigMap { metadata, data, ..ConfigMap::default() });
+            let told = [names::lease_names_config_map(&self.name), names::leases_config_map(&self.name)];
+            maps.extend(told.map(|name| ConfigMap {
+                metadata: self.metadata(name),
+                data: data.clone(),
+                ..ConfigMap::default()
+            }));
         }
         maps
     }

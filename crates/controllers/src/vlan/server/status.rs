@@ -1,11 +1,11 @@
 //! A server's status, computed from what the spec asks for, what the applier could do, and what the pods are and say.
-//! Pure: the time is an argument. `Ready` is true when every replica answers, and a client that comes now would be served.
+//! Pure: the time is an argument. `Ready` is true when every replica answers and is reached on its network, and a client that
+//! comes now would be served.
 
 use causeway_api::{
-    ServerReplica,
+    ServerReplica, ServerStatus as _,
     conditions::{self as api, ConditionType, Reason, Status},
 };
-use causeway_ir::Problem;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
 
@@ -13,11 +13,9 @@ use super::{Outline, Server, State, Told, observe::Observed};
 use crate::{
     framework::{apply::Error, events::Note, finding::Finding},
     vlan::{
-        addresses::Withheld,
         fleet::{
             replica::Replica,
-            summary::{self, Summary, Words},
-            update::Waiting,
+            summary::{self, Pass, Summary, Words},
         },
         proxy::desired::deployment_name,
     },
@@ -38,26 +36,16 @@ const WORDS: Words = Words { one: "server", idle: "does not answer", images: "sp
 pub(crate) struct Input<'a, K> {
     /// The object.
     pub(crate) object: &'a K,
-    /// What is wrong with it.
-    pub(crate) problems: &'a [Problem],
+    /// What this pass has found out.
+    pub(crate) pass: Pass<'a>,
     /// What its children are made of: of an earlier spec while the newest has problems.
     pub(crate) outline: Option<&'a Outline>,
     /// Children that could not be brought to that.
     pub(crate) failures: Vec<&'a Error>,
-    /// Deployments that are changed later, one after another.
-    pub(crate) held: &'a [String],
-    /// Why what the operator brings is not in every pod yet.
-    pub(crate) waiting: Option<&'a Waiting>,
-    /// Images that can't be had, in words.
-    pub(crate) image_troubles: &'a [String],
-    /// Addresses that no pod gets.
-    pub(crate) withheld: &'a [Withheld],
     /// What to say of an attachment that does not exist.
     pub(crate) missing_attachment: Option<String>,
     /// What the operator tells the pods.
     pub(crate) told: &'a Told,
-    /// The generation of the last spec that the pods took.
-    pub(crate) accepted: Option<i64>,
     /// Its surroundings.
     pub(crate) observed: &'a Observed,
 }
@@ -97,16 +85,16 @@ pub(crate) fn next<K: Server>(previous: &K::Status, input: &Input<'_, K>, now: &
         deployment_name: observed.deployments.first().map(|first| first.name.clone()),
         service_name: observed.service_ip.as_ref().map(|_| name.clone()),
         service_ip: observed.service_ip.clone(),
-        accepted_generation: input.accepted,
+        accepted_generation: input.pass.accepted,
     };
     K::status_of(common, &reports(&summary))
 }
 
 /// Whether all that is missing is that pods take the newest spec, which they do in a moment.
 pub(crate) fn is_settling<K: Server>(previous: &K::Status, input: &Input<'_, K>) -> bool {
-    let is_fine = input.problems.is_empty()
+    let is_fine = input.pass.problems.is_empty()
         && input.failures.is_empty()
-        && input.withheld.is_empty()
+        && input.pass.withheld.is_empty()
         && input.told.refusal.is_none()
         && input.missing_attachment.is_none();
     summary::is_ready(previous.conditions()) && is_fine && input.summary().are_behind()
@@ -125,19 +113,7 @@ impl<K: Server> Input<'_, K> {
             let deployment = (index, deployment_name(&name, index));
             Replica::new(deployment, Some(address.to_string()), &observed.pods, &observed.reports)
         });
-        Summary {
-            words: WORDS,
-            generation: self.generation(),
-            accepted: self.accepted,
-            problems: self.problems,
-            replicas: replicas.collect(),
-            deployments: &observed.deployments,
-            pods: &observed.pods,
-            held: self.held,
-            waiting: self.waiting,
-            image_troubles: self.image_troubles,
-            withheld: self.withheld,
-        }
+        Summary::new(WORDS, self.generation(), self.pass, observed, replicas)
     }
 
     /// `NetworkAttached`: every server has its address on the isolated network.
@@ -148,7 +124,8 @@ impl<K: Server> Input<'_, K> {
             Some(_) => "look at the pod's Events and at the NetworkAttachmentDefinition",
             None => "name a NetworkAttachmentDefinition in spec.networkConfig.networkAttachmentName",
         };
-        if let Some(wrong) = summary.withheld().or_else(absent).or_else(|| summary.unattached(remedy)) {
+        let wrong = summary.withheld().or_else(absent).or_else(|| summary.unattached(remedy));
+        if let Some(wrong) = wrong.or_else(|| summary.unreached()) {
             return wrong;
         }
         if summary.replicas.is_empty() {

@@ -1,4 +1,4 @@
-//! Bodies in chunks. Extensions and trailers are read with care and go no further.
+//! Bodies in chunks. Extensions are read with care and go no further; so do trailers, unless they are asked for.
 
 use super::bytes::{is_token, is_value};
 use crate::http::fault::Fault;
@@ -36,17 +36,26 @@ pub(crate) struct Decoder {
     /// Of the chunk, what is left.
     left: u64,
     extras: u32,
+    trailers: Option<Vec<u8>>,
 }
 
 impl Default for Decoder {
     fn default() -> Self {
-        Self { state: State::Size { digits: 0 }, left: 0, extras: 0 }
+        Self { state: State::Size { digits: 0 }, left: 0, extras: 0, trailers: None }
     }
 }
 
 impl Decoder {
     pub(crate) fn is_done(&self) -> bool {
         self.state == State::Done
+    }
+
+    pub(super) fn keep_trailers(&mut self) {
+        self.trailers = Some(Vec::new());
+    }
+
+    pub(super) fn trailers(&mut self) -> Option<Vec<u8>> {
+        self.trailers.take().filter(|lines| lines.len() > 2)
     }
 
     /// Takes bytes up to the end of one run of data: how many they are, and the data among them, which are the last.
@@ -75,6 +84,13 @@ impl Decoder {
     /// One byte that is not data.
     fn step(&mut self, byte: u8) -> Result<(), Fault> {
         const BAD: Fault = Fault::bad("a chunk is not framed as it should be");
+        let after_data = !matches!(
+            self.state,
+            State::Size { .. } | State::Extension | State::SizeEnd | State::DataCr | State::DataLf
+        );
+        if after_data && let Some(trailers) = &mut self.trailers {
+            trailers.push(byte);
+        }
         self.state = match (self.state, byte) {
             (State::Size { digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') if digits < DIGITS => {
                 let digit = (byte as char).to_digit(16).ok_or(BAD)?;
@@ -151,6 +167,22 @@ mod tests {
             assert_eq!(&body[taken..], b"GET / next", "pieces of {piece}");
         }
         assert_eq!(read(b"0\r\n\r", 1).unwrap(), None);
+    }
+
+    #[test]
+    fn trailers_are_kept_for_who_asks() {
+        for (body, expected) in [
+            (&b"1\r\nx\r\n0\r\na: b\r\nc: d\r\n\r\n"[..], Some(&b"a: b\r\nc: d\r\n\r\n"[..])),
+            (b"1\r\nx\r\n0\r\n\r\n", None),
+        ] {
+            let mut decoder = Decoder::default();
+            decoder.keep_trailers();
+            let mut taken = 0;
+            while !decoder.is_done() {
+                taken += decoder.take(&body[taken..]).unwrap().0;
+            }
+            assert_eq!(decoder.trailers().as_deref(), expected);
+        }
     }
 
     #[test]

@@ -109,7 +109,10 @@ impl<'a> Fields<'a> {
 }
 
 /// Sorts a name.
-fn known(name: &[u8]) -> Result<Known, Fault> {
+///
+/// # Errors
+/// If it only looks like one that tells how a message is read.
+pub(crate) fn known(name: &[u8]) -> Result<Known, Fault> {
     let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
     // A server behind may take `_` for `-`, as CGI does: then these would be what they only look like.
     let looks = |other: &[u8]| {
@@ -135,13 +138,14 @@ fn known(name: &[u8]) -> Result<Known, Fault> {
         16 if looks(b"x-forwarded-host") || looks(b"x-forwarded-port") => Known::Forwarded,
         17 if is(b"transfer-encoding") => Known::TransferEncoding,
         17 if looks(b"transfer-encoding") => return Err(Fault::bad("a name looks like Transfer-Encoding")),
-        17 if looks(b"x-forwarded-proto") => Known::Forwarded,
+        17 if looks(b"x-forwarded-proto") || looks(b"ssl-client-verify") => Known::Forwarded,
         18 if looks(b"x-forwarded-scheme")
             || looks(b"x-forwarded-server")
             || looks(b"x-forwarded-prefix") =>
         {
             Known::Forwarded
         }
+        23 if looks(b"x-forwarded-client-cert") => Known::Forwarded,
         _ => Known::Other,
     })
 }

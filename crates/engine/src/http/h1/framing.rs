@@ -18,7 +18,7 @@ pub(crate) enum Framing {
 
 impl Framing {
     /// What the fields of a message say; `None` if nothing. One field says it, in one way, or the message is refused.
-    pub(super) fn of(fields: Fields<'_>) -> Result<Option<Self>, Fault> {
+    pub(crate) fn of(fields: Fields<'_>) -> Result<Option<Self>, Fault> {
         let mut found = None;
         for (known, _, value) in fields.iter() {
             let framing = match known {
@@ -46,6 +46,21 @@ pub(crate) enum Body {
 }
 
 impl Body {
+    /// Keeps the trailers, for a reader who has a use for them.
+    pub(crate) fn keep_trailers(&mut self) {
+        if let Self::Chunked(decoder) = self {
+            decoder.keep_trailers();
+        }
+    }
+
+    /// The lines of the trailers, with the empty one at the end; nothing if there are none or they were not kept.
+    pub(crate) fn trailers(&mut self) -> Option<Vec<u8>> {
+        match self {
+            Self::Chunked(decoder) => decoder.trailers(),
+            _ => None,
+        }
+    }
+
     pub(crate) fn new(framing: Framing) -> Self {
         match framing {
             Framing::None => Self::Length(0),

@@ -1,7 +1,7 @@
 //! The head of a request.
 
 use super::Version;
-use super::bytes::{is_target, is_token};
+use super::bytes::{is_target, is_token, list};
 use super::connection_options::ConnectionOptions;
 use super::fields::{Field, Fields, Known};
 use super::framing::Framing;
@@ -56,12 +56,44 @@ impl<'a> Request<'a> {
         Ok(request)
     }
 
+    /// Of the parts that a stream of HTTP/2 has; `upgrade` is the protocol that it changes to.
+    ///
+    /// # Errors
+    /// If the client expects what can't be done.
+    pub(crate) fn of_stream(
+        method: &'a str,
+        target: Target<'a>,
+        fields: Fields<'a>,
+        framing: Framing,
+        upgrade: Option<&'a [u8]>,
+    ) -> Result<Self, Fault> {
+        let mut request = Self {
+            method,
+            target,
+            version: Version::Http2,
+            fields,
+            framing,
+            keep_alive: true,
+            expects_continue: false,
+            upgrade: None,
+            names_fields: false,
+        };
+        request.read_connection()?;
+        request.upgrade = upgrade;
+        Ok(request)
+    }
+
+    /// Whether the client takes what comes after a body.
+    pub(crate) fn takes_trailers(&self) -> bool {
+        self.fields.get("te").is_some_and(|value| list(&value).any(|te| te.eq_ignore_ascii_case(b"trailers")))
+    }
+
     fn read_connection(&mut self) -> Result<(), Fault> {
         let mut options = ConnectionOptions::default();
         for (known, _, value) in self.fields.iter() {
             match known {
                 Known::Connection => options.read(value),
-                Known::Expect if self.version == Version::Http11 => {
+                Known::Expect if self.version != Version::Http10 => {
                     if !value.eq_ignore_ascii_case(b"100-continue") {
                         return Err(Fault::new(417, "only 100-continue can be expected"));
                     }

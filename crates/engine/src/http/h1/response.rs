@@ -53,6 +53,26 @@ impl<'a> Response<'a> {
         })
     }
 
+    /// Of the parts that a stream of HTTP/2 has; `lines` are its fields.
+    ///
+    /// # Errors
+    /// If it is no proper answer.
+    pub(crate) fn of_stream(
+        status: u16,
+        reason: &'a [u8],
+        lines: &'a [u8],
+        index: &'a mut Vec<Field>,
+        to_head: bool,
+    ) -> Result<Self, Fault> {
+        let fields = Fields::parse(lines, 0, index)?;
+        let framing = match status {
+            100..200 | 204 | 304 => Framing::None,
+            _ if to_head => Framing::None,
+            _ => Framing::of(fields)?.unwrap_or(Framing::UntilClose),
+        };
+        Ok(Self { status, reason, fields, framing, keep_alive: true, upgrade: None, names_fields: false })
+    }
+
     /// Whether `Connection` names this field.
     pub(crate) fn is_named(&self, name: &[u8]) -> bool {
         self.names_fields && ConnectionOptions::name(&self.fields, name)

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use rustls::HandshakeKind;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::{PATIENCE, Running};
@@ -41,7 +42,17 @@ pub(crate) struct HttpBackend {
     pub(crate) address: SocketAddr,
     asked: Arc<Mutex<Vec<Asked>>>,
     connections: Arc<Mutex<usize>>,
+    greeted: Arc<Mutex<Vec<Greeted>>>,
     task: tokio::task::JoinHandle<()>,
+}
+
+/// A TLS client as the server saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Greeted {
+    pub(crate) server_name: Option<String>,
+    pub(crate) protocol: Option<String>,
+    pub(crate) certificates: usize,
+    pub(crate) resumed: bool,
 }
 
 impl HttpBackend {
@@ -52,26 +63,51 @@ impl HttpBackend {
 
     /// Answers with these bytes; no bytes close the connection.
     pub(crate) async fn answering(answer: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        Self::start(None, answer).await
+    }
+
+    /// Answers everything with a name, in TLS.
+    pub(crate) async fn secured(name: &'static str, config: Arc<rustls::ServerConfig>) -> Self {
+        Self::start(Some(config.into()), move |_| ok(name)).await
+    }
+
+    pub(crate) async fn start(
+        tls: Option<tokio_rustls::TlsAcceptor>,
+        answer: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let answer: Answer = Arc::new(answer);
         let asked = Arc::new(Mutex::new(Vec::new()));
         let connections = Arc::new(Mutex::new(0));
-        let (kept, counted) = (Arc::clone(&asked), Arc::clone(&connections));
+        let greeted = Arc::new(Mutex::new(Vec::new()));
+        let (kept, counted, met) = (Arc::clone(&asked), Arc::clone(&connections), Arc::clone(&greeted));
         let task = tokio::spawn(async move {
             let mut serving = tokio::task::JoinSet::new();
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 *counted.lock().unwrap() += 1;
-                serving.spawn(serve(stream, Arc::clone(&kept), Arc::clone(&answer)));
+                let (kept, answer, met, tls) =
+                    (Arc::clone(&kept), Arc::clone(&answer), Arc::clone(&met), tls.clone());
+                serving.spawn(async move {
+                    let Some(tls) = tls else { return serve(stream, kept, answer).await };
+                    let Ok(stream) = tls.accept(stream).await else { return };
+                    met.lock().unwrap().push(Greeted::of(stream.get_ref().1));
+                    serve(stream, kept, answer).await;
+                });
             }
         });
-        Self { address, asked, connections, task }
+        Self { address, asked, connections, greeted, task }
     }
 
     /// What it was asked so far.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
+    }
+
+    /// The TLS clients that it shook hands with.
+    pub(crate) fn greeted(&self) -> Vec<Greeted> {
+        self.greeted.lock().unwrap().clone()
     }
 
     /// How many connections it took.
@@ -86,7 +122,23 @@ impl Drop for HttpBackend {
     }
 }
 
-async fn serve(mut stream: TcpStream, kept: Arc<Mutex<Vec<Asked>>>, answer: Answer) {
+impl Greeted {
+    fn of(session: &rustls::ServerConnection) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self {
+            server_name: session.server_name().map(str::to_owned),
+            protocol: session.alpn_protocol().map(text),
+            certificates: session.peer_certificates().map_or(0, <[_]>::len),
+            resumed: session.handshake_kind() == Some(HandshakeKind::Resumed),
+        }
+    }
+}
+
+async fn serve(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    kept: Arc<Mutex<Vec<Asked>>>,
+    answer: Answer,
+) {
     let mut bytes = Vec::new();
     loop {
         let Some(asked) = read_message(&mut stream, &mut bytes).await else { return };
@@ -104,7 +156,7 @@ pub(crate) fn ok(body: &str) -> Vec<u8> {
 }
 
 /// Reads one message, with a body by length or in chunks; the rest stays in `bytes`.
-async fn read_message(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<Asked> {
+async fn read_message(stream: &mut (impl AsyncRead + Unpin), bytes: &mut Vec<u8>) -> Option<Asked> {
     let end = loop {
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
             break end + 4;
@@ -143,7 +195,7 @@ async fn read_message(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<Ask
     Some(Asked { head, body })
 }
 
-async fn more(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<()> {
+async fn more(stream: &mut (impl AsyncRead + Unpin), bytes: &mut Vec<u8>) -> Option<()> {
     let mut buffer = [0; 4096];
     let count = stream.read(&mut buffer).await.ok().filter(|count| *count > 0)?;
     bytes.extend_from_slice(&buffer[..count]);
@@ -153,7 +205,7 @@ async fn more(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<()> {
 /// A client's connection.
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
-    bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Client {

@@ -10,9 +10,11 @@ use tokio::sync::watch;
 use tokio_rustls::client::TlsStream;
 
 use super::backend::{HttpBackend, get, ok, status};
+use super::streams::{StreamClient, post};
 use crate::support::{Backend, PATIENCE, Running, hello, name};
 
 struct Made {
+    pem: String,
     certificate: Arc<Certificate>,
     der: CertificateDer<'static>,
 }
@@ -22,7 +24,7 @@ fn made(names: &[&str]) -> Made {
     let made = rcgen::generate_simple_self_signed(names).unwrap();
     let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
     let certificate = Certificate::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
-    Made { certificate: Arc::new(certificate), der: made.cert.der().clone() }
+    Made { pem: chain, certificate: Arc::new(certificate), der: made.cert.der().clone() }
 }
 
 fn given(pairs: &[(&str, &Made)]) -> Arc<Certificates> {
@@ -35,6 +37,16 @@ async fn connect(
     server: &str,
     trusted: &[&Made],
 ) -> std::io::Result<TlsStream<TcpStream>> {
+    connect_for(running, server, trusted, &[b"http/1.1"]).await
+}
+
+/// The same with a choice of protocols.
+async fn connect_for(
+    running: &Running,
+    server: &str,
+    trusted: &[&Made],
+    protocols: &[&[u8]],
+) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = rustls::RootCertStore::empty();
     for made in trusted {
         roots.add(made.der.clone()).unwrap();
@@ -45,7 +57,7 @@ async fn connect(
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
     let server = ServerName::try_from(server.to_owned()).unwrap();
     connector.connect(server, running.connect("in").await).await
@@ -108,7 +120,7 @@ async fn tls_ends_here_by_server_name_beside_tls_that_is_passed_on() {
     let first = hello("passed.test");
     assert_eq!(running.ask("in", &first).await, [b"passed", first.as_slice()].concat());
     assert!(connect(&running, "c.test", &[&a]).await.is_err());
-    assert_eq!(running.ask("in", b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").await, b"");
+    assert_eq!(running.ask("in", b"\r\n").await, b"");
 
     // Another certificate: new clients see it, and those that are there notice nothing.
     certificates_tx.send_replace(given(&[("a", &renewed), ("b", &b)]));
@@ -137,6 +149,88 @@ async fn a_certificate_that_nobody_gave_is_told_and_fails_no_other() {
         connect(&running, "x.b.test", &[&b]).await.is_err()
     })
     .await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_choose_http_2_in_their_handshake() {
+    let backend = HttpBackend::answering(|asked| ok(&String::from_utf8_lossy(&asked.body))).await;
+    let a = made(&["a.test"]);
+    let (_certificates_tx, certificates_rx) = watch::channel(given(&[("a", &a), ("b", &a)]));
+    let plan = plan(backend.address, backend.address);
+    let running = Running::with_certificates(plan, AccessLog::Off, certificates_rx).await;
+    let stream = connect_for(&running, "a.test", &[&a], &[b"h2", b"http/1.1"]).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let client = StreamClient::over(stream).await;
+    let large = "x".repeat(500_000);
+    for body in ["hello", &large] {
+        let answer = client.ask(post("a.test", "/"), body).await.unwrap();
+        assert_eq!((answer.status, answer.body == body), (200, true));
+    }
+    assert_eq!(backend.asked()[0].values("x-forwarded-proto"), ["https"]);
+    // Without a word of theirs it is HTTP/1.1, and who asks for something else is told.
+    let mut old = connect_for(&running, "a.test", &[&a], &[]).await.unwrap();
+    assert_eq!(old.get_ref().1.alpn_protocol(), None);
+    assert!(ask(&mut old, &get("a.test", "/"), "\r\n\r\n").await.starts_with("HTTP/1.1 200"));
+    assert!(connect_for(&running, "a.test", &[&a], &[b"spdy/3"]).await.is_err());
+    running.stop().await;
+}
+
+/// What curl says, if there is one that speaks HTTP/2.
+async fn curl(args: Vec<String>) -> Option<String> {
+    let run = |args: Vec<String>| {
+        let output = std::process::Command::new("curl").args(args).output().ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    tokio::task::spawn_blocking(move || {
+        run(vec!["--version".into()]).filter(|version| version.contains("HTTP2")).and_then(|_| run(args))
+    })
+    .await
+    .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn curl_speaks_http_2_in_tls_and_in_clear_text() {
+    let backend = HttpBackend::answering(|asked| ok(&asked.body.len().to_string())).await;
+    let a = made(&["a.test"]);
+    let (_certificates_tx, certificates_rx) = watch::channel(given(&[("a", &a), ("b", &a)]));
+    let mut both = plan(backend.address, backend.address);
+    let clear: causeway_ir::Plan =
+        serde_saphyr::from_str(&super::backend::all_to(&[backend.address])).unwrap();
+    let mut clear = clear.listeners.into_iter().next().unwrap();
+    clear.name = name("clear");
+    both.listeners.push(clear);
+    let running = Running::with_certificates(both, AccessLog::Off, certificates_rx).await;
+    let directory = tempfile::tempdir().unwrap();
+    let (trusted, large) = (directory.path().join("ca.pem"), directory.path().join("large"));
+    std::fs::write(&trusted, &a.pem).unwrap();
+    std::fs::write(&large, "x".repeat(3_000_000)).unwrap();
+    let args = |url: &str, listener: &str, more: &[&str]| -> Vec<String> {
+        let mut args = vec!["--silent", "--show-error", "--max-time", "20", "--noproxy", "*", "--connect-to"];
+        let to = format!("::{}", running.address(listener));
+        let (trusted, large) = (trusted.display().to_string(), format!("@{}", large.display()));
+        args.extend([
+            &*to,
+            "--cacert",
+            &trusted,
+            "--data-binary",
+            &large,
+            "--write-out",
+            " %{http_version} %{http_code}",
+        ]);
+        args.extend(more);
+        args.push(url);
+        args.into_iter().map(str::to_owned).collect()
+    };
+    let Some(said) = curl(args("https://a.test/", "in", &["--http2"])).await else {
+        eprintln!("skipped: there is no curl with HTTP/2");
+        return running.stop().await;
+    };
+    assert_eq!(said, "3000000 2 200");
+    let said = curl(args("http://a.test/", "clear", &["--http2-prior-knowledge"])).await;
+    assert_eq!(said.as_deref(), Some("3000000 2 200"));
+    let said = curl(args("https://a.test/", "in", &["--http1.1"])).await;
+    assert_eq!(said.as_deref(), Some("3000000 1.1 200"));
     running.stop().await;
 }
 

@@ -90,6 +90,14 @@ fn says_what_is_wrong_and_where() {
             "views[0].zones[0].records[0].name",
             "in the zone b.lab.test",
         ),
+        (
+            format!(
+                "{BIND}, views: [{{name: a, zones: [{{domain: lab.test}}, {{domain: b.lab.test, open: true}}]}}]"
+            ),
+            "views[0].zones[1].open",
+            "within zones[0], whose names are asked nowhere else",
+        ),
+        (zone("open: true, nameServer: ns.lab.test"), "views[0].zones[0].nameServer", "leave nameServer out"),
         (upstream("{address: '10.0.0.2:5353'}"), "forward.upstreams[0].address", "this server itself"),
         (upstream("{address: '127.0.0.1:53'}"), "forward.upstreams[0].address", "this server itself"),
         (upstream("{address: '10.0.0.9:0'}"), "forward.upstreams[0].address", "10.0.0.9:0 can't be asked"),

@@ -23,6 +23,9 @@ pub(super) fn check(
     }
     if let Some(Err(message)) = zone.name_server.as_ref().map(|name| exact(name)) {
         add(format!("{path}.nameServer"), message);
+    } else if zone.open && zone.name_server.is_some() {
+        let message = "an open zone is somebody else's, who names its servers: leave nameServer out";
+        add(format!("{path}.nameServer"), message.to_owned());
     }
     for (field, ttl) in [("ttl", zone.ttl), ("negativeTtl", zone.negative_ttl)] {
         let shown = duration::format(ttl);
@@ -83,6 +86,6 @@ fn exact(name: &str) -> Result<(), String> {
 }
 
 /// Whether a name is the domain or below it.
-fn is_in(name: &str, domain: &str) -> bool {
+pub(super) fn is_in(name: &str, domain: &str) -> bool {
     name == domain || name.strip_suffix(domain).is_some_and(|front| front.ends_with('.'))
 }

@@ -1,16 +1,18 @@
 //! Whether a route may attach to a proxy, on which ports, and which of its references may be used. What a route may not do
 //! is said in the words of the Gateway API, for its status.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use causeway_api::{ProxyServer, RouteKind, RouteNamespaces, RoutesFrom, SuppliedRoute, SuppliedTarget};
 use k8s_openapi::api::core::v1::Service;
 use kube::core::{Selector, SelectorExt as _};
 
-use super::route::{BackendRef, ParentRef, Route};
-use crate::endpoints::{self, PortRef, Protocol};
-use crate::grants::{self, Grants, Users};
+use super::route::Route;
+use crate::endpoints::Protocol;
+use crate::grants::{Grants, Users};
 use crate::proxy::valid::Valid;
+use crate::references::{BackendRef, ParentRef, Verdict, check_backend};
 
 /// What has to be known besides the proxy and its routes.
 pub struct World<'a> {
@@ -42,28 +44,6 @@ pub struct Parent {
     pub accepted: Verdict,
     /// `ResolvedRefs`.
     pub resolved: Verdict,
-}
-
-/// A condition of the Gateway API.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
-    /// Whether it holds.
-    pub holds: bool,
-    /// Why, for programs.
-    pub reason: &'static str,
-    /// Why, for people.
-    pub message: String,
-}
-
-impl Verdict {
-    fn yes(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { holds: true, reason, message: message.into() }
-    }
-
-    /// One that does not hold.
-    pub fn no(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { holds: false, reason, message: message.into() }
-    }
 }
 
 /// Attaches a route to a proxy that at least one of its references names.
@@ -210,30 +190,9 @@ fn check_reference(
     namespace: &str,
     world: &World<'_>,
 ) -> Option<Verdict> {
-    let name = &reference.name;
-    if !reference.is_service() {
-        let kind = reference.kind.as_deref().unwrap_or_default();
-        return Some(Verdict::no("InvalidKind", format!("{kind} {name} is no Service: name one")));
-    }
     let users =
         Users { group: "gateway.networking.k8s.io", kind: route.kind.as_str(), namespace: &route.namespace };
-    if world.grants.is_some_and(|grants| !grants.permit(users, namespace, name)) {
-        let advice = grants::advice(users, namespace, &[name.as_str()].into());
-        return Some(Verdict::no("RefNotPermitted", advice));
-    }
-    let not_found = |message: String| Some(Verdict::no("BackendNotFound", message));
-    let Some(service) = (world.service)(namespace, name) else {
-        return not_found(format!(
-            "there is no Service {namespace}/{name}: create it, or correct the reference"
-        ));
-    };
-    let Some(port) = reference.port.filter(|port| *port > 0) else {
-        return not_found(format!("the reference to Service {namespace}/{name} has no port: write one"));
-    };
-    if endpoints::find_port(&service, Protocol::Tcp, PortRef::Number(port)).is_none() {
-        return not_found(format!(
-            "Service {namespace}/{name} has no TCP port {port}: correct the reference"
-        ));
-    }
-    None
+    check_backend(users, reference, namespace, Protocol::Tcp, world.grants, || {
+        (world.service)(namespace, &reference.name).map(Cow::Owned)
+    })
 }

@@ -3,7 +3,9 @@
 use causeway_api::{RouteKind, names};
 use kube::ResourceExt;
 use kube::core::DynamicObject;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+
+use crate::references::{BackendRef, ParentRef};
 
 /// The part of a route that matters.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,47 +26,6 @@ pub struct Route {
     pub hostnames: Vec<String>,
     /// Where connections go, by rule.
     pub rules: Vec<Vec<BackendRef>>,
-}
-
-/// What a route wants to attach to.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ParentRef {
-    /// Group; the Gateway API's if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub group: Option<String>,
-    /// Kind; Gateway if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
-    /// Namespace; the route's own if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    /// Name.
-    pub name: String,
-    /// Name of a port, as the Service in front of a proxy has it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub section_name: Option<String>,
-    /// Number of a port.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub port: Option<u16>,
-}
-
-/// Where connections of a route go.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct BackendRef {
-    /// Group; the core group if left out.
-    pub group: Option<String>,
-    /// Kind; Service if left out.
-    pub kind: Option<String>,
-    /// Namespace; the route's own if left out.
-    pub namespace: Option<String>,
-    /// Name.
-    pub name: String,
-    /// The Service's port.
-    pub port: Option<u16>,
-    /// Share of the connections; 1 if left out.
-    pub weight: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -118,13 +79,5 @@ impl ParentRef {
             && self.kind.as_deref() == Some("ProxyServer")
             && self.name == proxy
             && self.namespace.as_deref().unwrap_or(route) == namespace
-    }
-}
-
-impl BackendRef {
-    /// Whether it is a Service, the only kind that there are endpoints of.
-    pub fn is_service(&self) -> bool {
-        self.group.as_deref().unwrap_or_default().is_empty()
-            && self.kind.as_deref().unwrap_or("Service") == "Service"
     }
 }

@@ -21,18 +21,38 @@ const SWITCH: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
 const PORT: u16 = 9;
 const WAIT: Duration = Duration::from_secs(1);
 
+/// What became of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Somebody answered, be it with a refusal.
+    Answered,
+    /// Who should answer is there, by its answer to ARP, and nothing else of it comes.
+    Dropped,
+    /// Nobody is there.
+    Silence,
+}
+
 /// Looks whether packets pass from a pod to this machine, and to another server that is on the network here.
 pub(super) fn examine(from: &Vantage, neighbour: Option<IpAddr>) -> Vec<Finding> {
-    let drops = |to: Ipv4Addr| from.work(|| is_dropped(to)).unwrap_or(false);
     let mut found = Vec::new();
-    if drops(MACHINE_ADDRESS) {
-        found.push(of_cable(&rules()));
+    match from.work(|| reach(MACHINE_ADDRESS.into())) {
+        Ok(Reach::Dropped) => found.push(of_cable(&rules())),
+        Ok(_) => {}
+        Err(error) => {
+            return vec![Finding::unchecked(format!(
+                "whether a firewall filters the network was not tried: the network namespace of pod {} can't be entered from \
+                 here ({error})",
+                from.pod
+            ))];
+        }
     }
-    let is_asked = fs::read_to_string(SWITCH).is_ok_and(|text| text.trim() == "1");
-    if let (true, Some(IpAddr::V4(to)), Some(bridge)) = (is_asked, neighbour, from.bridge())
-        && drops(to)
-    {
-        found.push(of_bridge(&bridge, &rules()));
+    let Some(to) = neighbour else { return found };
+    let rules = rules();
+    let is_asked = fs::read_to_string(SWITCH).is_ok_and(|text| text.trim() == "1") && may_drop(&rules);
+    match (from.work(|| reach(to)), from.bridge()) {
+        (Ok(Reach::Dropped), Some(bridge)) if is_asked => found.push(of_bridge(&bridge, &rules)),
+        (Ok(Reach::Dropped | Reach::Silence), on) => found.push(of_network(to, &from.pod, on.as_deref())),
+        (Ok(Reach::Answered) | Err(_), _) => {}
     }
     found
 }
@@ -43,15 +63,19 @@ fn rules() -> String {
     printed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
 }
 
-/// Whether a neighbour is there, by its answer to ARP, and nothing else of it comes.
-async fn is_dropped(to: Ipv4Addr) -> bool {
+/// Tries to reach a neighbour.
+async fn reach(to: IpAddr) -> Reach {
     let is_silent = match timeout(WAIT, TcpStream::connect((to, PORT))).await {
         Ok(Err(error)) => error.kind() != ErrorKind::ConnectionRefused,
         Ok(Ok(_)) => false,
         Err(_) => true,
     };
     let neighbours = fs::read_to_string("/proc/thread-self/net/arp").unwrap_or_default();
-    is_silent && is_neighbour(&neighbours, to)
+    match to {
+        _ if !is_silent => Reach::Answered,
+        IpAddr::V4(to) if is_neighbour(&neighbours, to) => Reach::Dropped,
+        _ => Reach::Silence,
+    }
 }
 
 /// Whether the kernel's table has a card for an address.
@@ -59,6 +83,11 @@ fn is_neighbour(table: &str, address: Ipv4Addr) -> bool {
     let mut lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let address = address.to_string();
     lines.any(|fields| fields.first() == Some(&address.as_str()) && fields.get(2) == Some(&"0x2"))
+}
+
+/// Whether there is a rule that drops anything; where nobody prints the rules there may be.
+fn may_drop(rules: &str) -> bool {
+    rules.is_empty() || rules.lines().any(|line| line.contains("DROP") || line.contains("REJECT"))
 }
 
 fn has(rules: &str, wanted: &str) -> bool {
@@ -94,6 +123,18 @@ fn of_bridge(bridge: &str, rules: &str) -> Finding {
     )
 }
 
+/// What passes between servers of the network, dropped by something else.
+fn of_network(to: IpAddr, pod: &str, bridge: Option<&str>) -> Finding {
+    let over = bridge.map_or_else(|| "the network".to_owned(), |bridge| format!("bridge {bridge}"));
+    Finding::bad(
+        format!(
+            "{to}, another server of this Infra, is not reached from pod {pod}: something drops what passes over {over}"
+        ),
+        "see what filters it: `nft list ruleset` (tables of the families bridge and netdev), `ebtables -L`, and `bridge -d \
+         link` (ports that are isolated)",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,6 +151,12 @@ mod tests {
             let said = format!("{:?}", of_bridge("lab0", rules));
             assert!(words.iter().all(|word| said.contains(word)), "{said}");
         }
+    }
+
+    #[test]
+    fn rules_that_take_everything_are_not_the_cause() {
+        assert!(!may_drop("-P INPUT ACCEPT\n-P FORWARD ACCEPT\n-P OUTPUT ACCEPT\n"));
+        assert!(may_drop("-P FORWARD DROP\n") && may_drop("-A FORWARD -i lab0 -j REJECT\n") && may_drop(""));
     }
 
     #[test]

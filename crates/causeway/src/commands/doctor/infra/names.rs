@@ -55,10 +55,10 @@ impl Names {
                 let side = format!("on the network (from pod {})", vantage.pod);
                 match vantage.work(|| asked(self.server, isolated, &side)) {
                     Ok(answers) => found.extend(answers),
-                    Err(error) => found.push(Finding::skipped(format!("names on the network: {error}"))),
+                    Err(error) => found.push(Finding::unchecked(format!("names on the network: {error}"))),
                 }
             }
-            None => found.push(Finding::skipped(
+            None => found.push(Finding::unchecked(
                 "names were not asked for on the isolated network: `causeway doctor` does that as root, on the machine of \
                  `causeway up`",
             )),
@@ -68,7 +68,7 @@ impl Names {
                 let answers = asked(service, pods, "for pods").await;
                 let is_out_of_reach = |finding: &Finding| !is_one_machine && finding.is_bad();
                 if answers.iter().any(is_out_of_reach) {
-                    found.push(Finding::skipped(format!("{service} can't be asked from here")));
+                    found.push(Finding::unchecked(format!("{service} can't be asked from here")));
                 } else {
                     found.extend(answers);
                 }
@@ -84,7 +84,7 @@ async fn internal(client: &Client, valid: &Valid) -> Result<Vec<IpAddr>, Finding
     let Some(Internal::Service(reference)) = &valid.internal else { return Ok(Vec::new()) };
     let api: Api<Service> = Api::namespaced(client.clone(), &reference.namespace);
     let service =
-        api.get_opt(&reference.name).await.map_err(|error| Finding::skipped(refusal::words(&error)))?;
+        api.get_opt(&reference.name).await.map_err(|error| Finding::unchecked(refusal::words(&error)))?;
     let Some(service) = service else {
         return Err(Finding::bad(
             format!("there is no Service {reference}, which pods should be led to"),

@@ -21,12 +21,12 @@ const MOST_NAMES: usize = 2048;
 /// A name that no route can have: `.invalid` is reserved.
 const UNKNOWN_NAME: &str = "nobody.causeway-doctor.invalid";
 
-/// Connections to each address that answers from here.
+/// Connections to each address that answers from here, which may be inside the isolated network.
 pub(super) async fn probes(
     proxy: &ProxyServer,
     status: &ProxyServerStatus,
     translation: &Translation,
-    place: Place,
+    (place, is_inside): (Place, bool),
 ) -> Vec<Finding> {
     let addresses = addresses(status);
     if addresses.is_empty() {
@@ -47,7 +47,7 @@ pub(super) async fn probes(
     for (address, listener, connected) in tried {
         match connected {
             Ok(_) => open.push((address, listener)),
-            Err(failure) => found.push(unreachable(proxy, address, &failure, place)),
+            Err(failure) => found.push(unreachable(proxy, address, &failure, (place, is_inside))),
         }
     }
     if !open.is_empty() {
@@ -78,16 +78,18 @@ fn at_once(proxy: &ProxyServer) -> usize {
     fewest.unwrap_or(AT_ONCE).clamp(1, AT_ONCE)
 }
 
-fn unreachable(proxy: &ProxyServer, address: SocketAddr, failure: &Failure, place: Place) -> Finding {
+fn unreachable(
+    proxy: &ProxyServer,
+    address: SocketAddr,
+    failure: &Failure,
+    (place, is_inside): (Place, bool),
+) -> Finding {
     let said = format!("{address} can't be reached from here ({failure})");
     match place {
-        Place::Cluster => Finding::skipped(said),
-        // Root has tried it from a pod.
-        Place::OneMachine if !rustix::process::geteuid().is_root() && is_isolated(proxy, address) => {
-            Finding::skipped(format!(
-                "{said}; as root, `causeway doctor` tries it from inside the isolated network"
-            ))
-        }
+        Place::Cluster => Finding::unchecked(said),
+        Place::OneMachine if !is_inside && is_isolated(proxy, address) => Finding::unchecked(format!(
+            "{said}; as root, on the machine of `causeway up`, it is tried from inside the isolated network"
+        )),
         Place::OneMachine => Finding::bad(
             said,
             "the proxy reports that it listens there: look at its log, and whether a firewall is in the way",

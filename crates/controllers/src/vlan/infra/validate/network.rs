@@ -24,10 +24,12 @@ impl Check {
             return None;
         };
         let cidr = cidr.trunc();
-        let gateway = spec.gateway.parse::<IpAddr>().ok().filter(|gateway| cidr.contains(gateway));
-        let Some(gateway) = gateway else {
-            let message =
-                format!("\"{}\" is not an address in {cidr}: write the router's address in it", spec.gateway);
+        let gateway = spec.gateway.parse::<IpAddr>().ok();
+        let Some(gateway) = gateway.filter(|gateway| addresses::is_host(&cidr, *gateway)) else {
+            let message = format!(
+                "\"{}\" is not a host address in {cidr}: write the router's address in it",
+                spec.gateway
+            );
             self.problem(&Component::ALL, "networkConfig.gateway", message);
             return None;
         };

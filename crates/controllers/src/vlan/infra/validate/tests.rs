@@ -111,8 +111,10 @@ fn a_bad_network_makes_every_enabled_component_invalid() {
         (Requested::Invalid, Requested::Invalid, Requested::Disabled)
     );
     infra.spec.network_config.cidr = "192.168.100.0/24".into();
-    infra.spec.network_config.gateway = "192.168.101.1".into();
-    assert_eq!(problems(&infra)[0].0, "spec.networkConfig.gateway");
+    for gateway in ["192.168.101.1", "192.168.100.0", "192.168.100.255"] {
+        infra.spec.network_config.gateway = gateway.into();
+        assert_eq!(problems(&infra)[0].0, "spec.networkConfig.gateway", "{gateway}");
+    }
 }
 
 #[test]

@@ -66,8 +66,8 @@ pub(crate) fn network_attached(input: &Input<'_>, summary: &Summary<'_, ReplicaS
              the machine has"
         }
     };
-    let missing = summary.withheld().or_else(|| summary.unattached(remedy)).or_else(|| summary.silent());
-    missing.unwrap_or_else(|| {
+    let missing = summary.withheld().or_else(|| summary.unattached(remedy)).or_else(|| summary.unreached());
+    missing.or_else(|| summary.silent()).unwrap_or_else(|| {
         Finding::yes(
             Reason::Attached,
             match network.server_ip {

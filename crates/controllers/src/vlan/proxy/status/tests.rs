@@ -45,15 +45,10 @@ fn judge(previous: &ProxyServerStatus, observed: &Observed, problems: &[Problem]
     let desired = desired(&proxy, &Settings::default(), None, None, &Observed::default());
     let input = Input {
         proxy: &proxy,
-        problems,
+        pass: Pass { problems, ..Pass::default() },
         desired: problems.is_empty().then_some(&desired),
         failures: Vec::new(),
         refusals: Vec::new(),
-        held: &[],
-        withheld: &[],
-        waiting: None,
-        image_troubles: &[],
-        accepted: None,
         observed,
     };
     next(previous, &input, &at(10))
@@ -160,15 +155,10 @@ fn a_backend_that_is_not_granted_is_told_and_harms_no_other() {
         let desired = desired(&proxy, &Settings::default(), Some(grants), None, &Observed::default());
         let input = Input {
             proxy: &proxy,
-            problems: &[],
+            pass: Pass::default(),
             desired: Some(&desired),
             failures: Vec::new(),
             refusals: references::refusals(&proxy, Some(grants), |_| false),
-            held: &[],
-            withheld: &[],
-            waiting: None,
-            image_troubles: &[],
-            accepted: None,
             observed: &observed,
         };
         next(&ProxyServerStatus::default(), &input, &at(10))
@@ -217,15 +207,10 @@ fn a_status_stays_small_whatever_the_number_of_backends() {
     let desired = desired(&proxy, &Settings::default(), None, None, &Observed::default());
     let input = Input {
         proxy: &proxy,
-        problems: &[],
+        pass: Pass::default(),
         desired: Some(&desired),
         failures: Vec::new(),
         refusals: Vec::new(),
-        held: &[],
-        withheld: &[],
-        waiting: None,
-        image_troubles: &[],
-        accepted: None,
         observed: &observed,
     };
     let status = next(&ProxyServerStatus::default(), &input, &at(10));
@@ -243,15 +228,10 @@ fn pods_that_are_about_to_take_an_edit_are_no_news() {
         let proxy = fixture::proxy(&json!({}));
         let input = Input {
             proxy: &proxy,
-            problems: &[],
+            pass: Pass::default(),
             desired: None,
             failures: Vec::new(),
             refusals: Vec::new(),
-            held: &[],
-            withheld: &[],
-            waiting: None,
-            image_troubles: &[],
-            accepted: None,
             observed,
         };
         is_settling(previous, &input)
@@ -344,15 +324,10 @@ fn a_failure_elsewhere_concerns_the_backends_and_not_the_proxy() {
         let error = failure(name);
         let input = Input {
             proxy: &proxy,
-            problems: &[],
+            pass: Pass::default(),
             desired: Some(&desired),
             failures: vec![&error],
             refusals: Vec::new(),
-            held: &[],
-            withheld: &[],
-            waiting: None,
-            image_troubles: &[],
-            accepted: None,
             observed: &observed,
         };
         let status = next(&ProxyServerStatus::default(), &input, &at(10));
@@ -367,15 +342,10 @@ fn told(proxy: &ProxyServer, fields: &Value, refusals: &[&str]) -> ProxyServerSt
     let desired = desired(proxy, &Settings::default(), None, None, &Observed::default());
     let input = Input {
         proxy,
-        problems: &[],
+        pass: Pass::default(),
         desired: Some(&desired),
         failures: Vec::new(),
         refusals: refusals.iter().map(|text| (*text).to_owned()).collect(),
-        held: &[],
-        withheld: &[],
-        waiting: None,
-        image_troubles: &[],
-        accepted: None,
         observed: &observed,
     };
     next(&ProxyServerStatus::default(), &input, &at(10))
@@ -410,4 +380,23 @@ fn a_proxy_may_live_of_routes_alone() {
     says(&status, "Ready", "True", "Ready");
     assert_eq!(condition(&status, "Ready").message, "1 proxy serving 2 of 3 routes");
     says(&status, "BackendsResolved", "False", "NoReadyEndpoints");
+}
+
+#[test]
+fn a_proxy_that_neighbours_do_not_reach_is_not_ready() {
+    let proxy = fixture::proxy(&json!({}));
+    let observed = running(vec![report(&json!({}))]);
+    let desired = desired(&proxy, &Settings::default(), None, None, &Observed::default());
+    let input = Input {
+        proxy: &proxy,
+        pass: Pass { unreached: Some("192.168.100.4 is not reached"), ..Pass::default() },
+        desired: Some(&desired),
+        failures: Vec::new(),
+        refusals: Vec::new(),
+        observed: &observed,
+    };
+    let status = next(&ProxyServerStatus::default(), &input, &at(10));
+    says(&status, "Ready", "False", "NotReached");
+    says(&status, "NetworkAttached", "False", "NotReached");
+    assert_eq!(condition(&status, "Ready").message, "192.168.100.4 is not reached");
 }

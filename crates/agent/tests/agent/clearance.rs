@@ -1,99 +1,30 @@
-//! A DHCP server's agent against a real API server in this process: what of a network it takes into use, and when.
-
-#![allow(clippy::unwrap_used, clippy::panic)]
+//! A DHCP server's agent: what of a network it takes into use, and when.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
-use causeway_agent::{Agent, Config, Dhcp, Runner, ServerPod, Snapshot, changes_of};
+use causeway_agent::{Dhcp, ServerPod};
 use causeway_api::{DHCPServer, names};
-use causeway_ir::dhcp::DhcpPlan;
-use causeway_testkit::{Cluster, eventually, soon};
+use causeway_ir::dhcp::{DhcpPlan, Replica};
+use causeway_testkit::{Cluster, eventually};
 use causeway_translate::dhcp::validate;
-use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Client;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
-/// Runs nothing, and says that it does.
-struct Paper(watch::Receiver<Option<Arc<DhcpPlan>>>);
+use crate::paper::Running;
 
-impl Runner for Paper {
-    type Plan = DhcpPlan;
-
-    fn missing(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    async fn snapshot(&self) -> Snapshot<DhcpPlan> {
-        Snapshot { plan: self.0.borrow().clone(), ..Snapshot::default() }
-    }
-
-    fn changes(&self) -> BoxStream<'static, ()> {
-        changes_of(self.0.clone())
-    }
-
-    async fn metrics(&self) -> Option<(&'static str, String)> {
-        None
-    }
-
-    fn drain_limit(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    async fn drain(&self) {}
-}
-
-/// A running agent; gone without a word when dropped.
-struct Running {
-    plans: watch::Receiver<Option<Arc<DhcpPlan>>>,
-    task: JoinHandle<()>,
-}
-
-impl Running {
-    async fn start(client: Client, state: &Path) -> Self {
-        let followed = Dhcp(ServerPod {
-            name: "lab".into(),
-            pod: "lab-0".into(),
-            pod_ip: Ipv4Addr::LOCALHOST.into(),
-            server_ip: [127, 0, 0, 2].into(),
-        });
-        let config = Config {
-            namespace: "default".into(),
-            name: "lab".into(),
-            pod_ip: [127, 0, 0, 1].into(),
-            field_manager: names::server_report_manager("dhcp", "lab-0"),
-            state_dir: Some(state.to_owned()),
-            accepted: None,
-            require_grants: true,
-        };
-        let (agent, plans) = Agent::new(client, followed, config);
-        let health = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let runner = Arc::new(Paper(plans.clone()));
-        let task = tokio::spawn(async move {
-            agent.run_until(runner, health, std::future::pending(), std::future::pending()).await;
-        });
-        Self { plans, task }
-    }
-
-    /// Waits for a plan like this.
-    async fn plan(&self, what: &str, is_it: impl Fn(&DhcpPlan) -> bool) -> Arc<DhcpPlan> {
-        let mut plans = self.plans.clone();
-        let found = plans.wait_for(|plan| plan.as_ref().is_some_and(|plan| is_it(plan)));
-        soon(&format!("a plan {what}"), found).await.unwrap().clone().unwrap()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+/// The agent of the server at this address.
+async fn start(cluster: &Cluster, address: u8, state: &Path) -> Running<DhcpPlan> {
+    let pod = format!("lab-{address}");
+    let followed = Dhcp(ServerPod {
+        name: "lab".into(),
+        pod: pod.clone(),
+        pod_ip: Ipv4Addr::LOCALHOST.into(),
+        server_ip: [127, 0, 0, address].into(),
+    });
+    let report = ("lab", names::server_report_manager("dhcp", &pod));
+    Running::start(cluster.client.clone(), followed, report, state).await
 }
 
 fn server(last: u8, mtu: u16) -> Value {
@@ -134,7 +65,7 @@ async fn what_others_may_have_is_leased_only_when_the_operator_has_looked() {
     let (first, longer) = (server(99, 1500), server(120, 9000));
     apply(&cluster, &first).await;
     tell(&cluster, Some(&first), 1, "").await;
-    let agent = Running::start(cluster.client.clone(), state.path()).await;
+    let agent = start(&cluster, 2, state.path()).await;
     let ends_at = |plan: &DhcpPlan, last: u8| plan.pool.last == Ipv4Addr::new(127, 0, 0, last);
     agent.plan("of the first spec", |plan| ends_at(plan, 99)).await;
 
@@ -161,12 +92,61 @@ async fn what_others_may_have_is_leased_only_when_the_operator_has_looked() {
     // What was let run once runs again, also when the word is lost; not so another object's.
     drop(agent);
     tell(&cluster, None, 3, "").await;
-    let agent = Running::start(cluster.client.clone(), state.path()).await;
+    let agent = start(&cluster, 2, state.path()).await;
     let plan = agent.plan("after a restart", |plan| plan.clients.iter().flatten().count() == 3).await;
     assert!(ends_at(&plan, 120), "{plan:?}");
     let fresh = tempfile::tempdir().unwrap();
-    let stranger = Running::start(cluster.client.clone(), fresh.path()).await;
+    let stranger = start(&cluster, 2, fresh.path()).await;
     tell(&cluster, Some(&longer), 4, "").await;
     let plan = stranger.plan("of a pod without a past", |_| true).await;
     assert_eq!(plan.clients.iter().flatten().count(), 4, "it waited for the word");
+}
+
+/// The same with so many servers, which share the range.
+fn shared(replicas: u8) -> Value {
+    let mut server = server(99, 1500);
+    server["spec"]["replicas"] = replicas.into();
+    server["spec"]["networkConfig"]["additionalServerIPs"] = json!(["127.0.0.3"]);
+    server
+}
+
+#[tokio::test]
+async fn what_another_server_gave_is_nobodys_until_it_is_over() {
+    let cluster = Cluster::start().await;
+    let states = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let (two, one) = (shared(2), shared(1));
+    apply(&cluster, &two).await;
+    tell(&cluster, Some(&two), 1, "").await;
+    let first = start(&cluster, 2, states[0].path()).await;
+    let second = start(&cluster, 3, states[1].path()).await;
+    let part = |index, listens| Some(Replica { index, of: 2, listens });
+    first.plan("of the first", |plan| plan.replica == part(0, false)).await;
+    second.plan("of the second", |plan| plan.replica == part(1, false)).await;
+
+    // One of them is no longer asked for. The operator has not looked yet, so all is as before.
+    apply(&cluster, &one).await;
+    tell(&cluster, Some(&two), 2, "").await;
+    let plan = first.plan("with another client", |plan| plan.clients.iter().flatten().count() == 2).await;
+    assert_eq!(plan.replica, part(0, false));
+    // With its word, the first goes on with its part, and the second, as long as it runs, with its own.
+    let before = json!({"data": {"before": "2 for 3600"}});
+    let maps = cluster.api::<ConfigMap>();
+    maps.patch("lab-dhcp-config", &PatchParams::default(), &Patch::Merge(&before)).await.unwrap();
+    tell(&cluster, Some(&one), 3, "").await;
+    for (agent, index) in [(&first, 0), (&second, 1)] {
+        let plan = agent.plan("with a third client", |plan| plan.clients.iter().flatten().count() == 3).await;
+        assert_eq!(plan.replica, part(index, false));
+    }
+    let seen = || async {
+        let status = cluster.api::<DHCPServer>().get("lab").await.unwrap().status?;
+        let first = status.replicas.into_iter().find(|report| report.name == "lab-2")?;
+        first.observed_generation
+    };
+    eventually("the first has taken the edit", || async { seen().await == Some(2) }).await;
+    drop(second);
+
+    // All of the range is its own when the time is over.
+    let over = json!({"data": {"before": null}});
+    maps.patch("lab-dhcp-config", &PatchParams::default(), &Patch::Merge(&over)).await.unwrap();
+    first.plan("of a server that is alone", |plan| plan.replica.is_none()).await;
 }

@@ -1,18 +1,13 @@
-//! An agent against a real API server in this process: what it gives its runner to run, and when it goes on with what it
-//! knew.
-
-#![allow(clippy::unwrap_used, clippy::panic)]
+//! A proxy's agent: what it gives its runner to run, and when it goes on with what it knew.
 
 use std::net::Ipv4Addr;
+use std::ops::Deref;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
-use causeway_agent::{Agent, Config, Proxy, Runner, Snapshot, changes_of};
+use causeway_agent::Proxy;
 use causeway_api::{Engine, ProxyServer, Supply, names};
 use causeway_ir::Plan;
 use causeway_testkit::{Cluster, eventually, soon};
-use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -21,47 +16,20 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+
+use crate::paper;
 
 const NAMESPACE: &str = "default";
 
-/// Runs nothing, and says that it does.
-struct Paper(watch::Receiver<Option<Arc<Plan>>>);
+/// A running agent of a proxy.
+struct Running(paper::Running<Plan>);
 
-impl Runner for Paper {
-    type Plan = Plan;
+impl Deref for Running {
+    type Target = paper::Running<Plan>;
 
-    fn missing(&self) -> Vec<String> {
-        if self.0.borrow().is_some() { Vec::new() } else { vec!["there is no plan".into()] }
+    fn deref(&self) -> &Self::Target {
+        &self.0
     }
-
-    async fn snapshot(&self) -> Snapshot<Plan> {
-        Snapshot { plan: self.0.borrow().clone(), ..Snapshot::default() }
-    }
-
-    fn changes(&self) -> BoxStream<'static, ()> {
-        changes_of(self.0.clone())
-    }
-
-    async fn metrics(&self) -> Option<(&'static str, String)> {
-        None
-    }
-
-    fn drain_limit(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    async fn drain(&self) {}
-}
-
-/// A running agent; gone without a word when dropped, like a killed process.
-struct Running {
-    plans: watch::Receiver<Option<Arc<Plan>>>,
-    health: std::net::SocketAddr,
-    stop: CancellationToken,
-    task: JoinHandle<()>,
 }
 
 impl Running {
@@ -74,31 +42,8 @@ impl Running {
             engine: Engine::Native,
             follow_log_level: Box::new(|_| {}),
         };
-        let config = Config {
-            namespace: NAMESPACE.into(),
-            name: "edge".into(),
-            pod_ip: [127, 0, 0, 1].into(),
-            field_manager: names::report_manager("edge-0"),
-            state_dir: Some(state.to_owned()),
-            accepted: Some(state.join("accepted.json")),
-            require_grants: true,
-        };
-        let (agent, plans) = Agent::new(client, followed, config);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let health = listener.local_addr().unwrap();
-        let stop = CancellationToken::new();
-        let (stopped, runner) = (stop.clone(), Arc::new(Paper(plans.clone())));
-        let task = tokio::spawn(async move {
-            agent.run_until(runner, listener, stopped.cancelled(), std::future::pending()).await;
-        });
-        Self { plans, health, stop, task }
-    }
-
-    /// Waits for a plan like this.
-    async fn plan(&self, what: &str, is_it: impl Fn(&Plan) -> bool) {
-        let mut plans = self.plans.clone();
-        let found = plans.wait_for(|plan| plan.as_ref().is_some_and(|plan| is_it(plan)));
-        drop(soon(&format!("a plan {what}"), found).await.unwrap());
+        let report = ("edge", names::report_manager("edge-0"));
+        Self(paper::Running::start(client, followed, report, state).await)
     }
 
     fn has_plan(&self) -> bool {
@@ -122,12 +67,6 @@ impl Running {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         answer
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
@@ -277,7 +216,7 @@ async fn follows_the_object_and_its_endpoints_and_reports() {
     world.report("of the new spec", |report| report["observedGeneration"] == 2).await;
 
     agent.stop.cancel();
-    soon("the end of the agent", &mut agent.task).await.unwrap();
+    soon("the end of the agent", &mut agent.0.task).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,170 @@
+//! The servers behind the gateways: one thread around one epoll. What a request says does not matter to them; each has
+//! one answer.
+
+mod speech;
+
+use std::io;
+use std::net::SocketAddrV4;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command};
+
+use anyhow::Context;
+
+use super::setting::{LARGE, LARGE_BODY, MESSAGES, SMALL, SMALL_BODY};
+use crate::compare::net::{self, EventFlags, Poller};
+use speech::Speech;
+
+const ACCEPTS: usize = 64;
+const BUFFER: usize = 64 << 10;
+
+/// The process with these servers.
+pub(crate) struct Backend(Child);
+
+impl Backend {
+    /// Starts it on the cores of this process.
+    pub(crate) fn start() -> anyhow::Result<Self> {
+        let own = std::env::current_exe().context("can't find this program's own file")?;
+        Ok(Self(Command::new(own).arg("http-backend").spawn().context("can't start the backend")?))
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        // It holds nothing worth an orderly end.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+struct Listener {
+    socket: OwnedFd,
+    /// What it says to every request; without it, messages by HTTP/2.
+    answer: Option<Vec<u8>>,
+}
+
+struct Connection {
+    socket: OwnedFd,
+    /// Its listener.
+    of: usize,
+    speech: Speech,
+    /// What the socket did not take.
+    unsent: Vec<u8>,
+}
+
+/// Serves until the process is ended.
+pub(crate) fn serve() -> anyhow::Result<()> {
+    let mut poller = Poller::new()?;
+    let mut listeners = Vec::new();
+    for (address, answer) in addresses() {
+        let socket = net::listen(address).with_context(|| format!("can't listen on {address}"))?;
+        poller.add(&socket, listeners.len(), EventFlags::IN)?;
+        listeners.push(Listener { socket, answer });
+    }
+    let mut connections: Vec<Option<Connection>> = Vec::new();
+    let mut free = Vec::new();
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        for place in 0..poller.wait(None)? {
+            let (number, _) = poller.event(place);
+            let Some(listener) = listeners.get(number) else {
+                let slot = number - listeners.len();
+                let Some(connection) = &mut connections[slot] else { continue };
+                if !connection.step(&listeners, &mut buffer).unwrap_or(false) {
+                    connections[slot] = None;
+                    free.push(slot);
+                }
+                continue;
+            };
+            for _ in 0..ACCEPTS {
+                let Ok(socket) = net::accept(&listener.socket) else { break };
+                let slot = free.pop().unwrap_or_else(|| {
+                    connections.push(None);
+                    connections.len() - 1
+                });
+                let both = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
+                poller.add(&socket, listeners.len() + slot, both)?;
+                let speech = if listener.answer.is_some() { Speech::first() } else { Speech::second() };
+                let mut connection = Connection { socket, of: number, speech, unsent: Vec::new() };
+                // The request is often there already.
+                if connection.step(&listeners, &mut buffer).unwrap_or(false) {
+                    connections[slot] = Some(connection);
+                } else {
+                    free.push(slot);
+                }
+            }
+        }
+    }
+}
+
+/// Every address and its answer.
+fn addresses() -> impl Iterator<Item = (SocketAddrV4, Option<Vec<u8>>)> {
+    let small = SMALL.into_iter().enumerate();
+    let small = small.map(|(place, address)| (address, Some(answer(b'0' + place as u8, SMALL_BODY))));
+    small.chain([(LARGE, Some(answer(b'0', LARGE_BODY))), (MESSAGES, None)])
+}
+
+/// A whole answer, whose body begins with a byte that tells who answered.
+fn answer(first: u8, length: usize) -> Vec<u8> {
+    let mut answer =
+        format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\r\n")
+            .into_bytes();
+    answer.push(first);
+    answer.resize(answer.len() + length - 1, b'x');
+    answer
+}
+
+impl Connection {
+    /// Goes on as far as it can; `false` when it is over.
+    fn step(&mut self, listeners: &[Listener], buffer: &mut [u8]) -> anyhow::Result<bool> {
+        if !self.unsent.is_empty() {
+            let sent = send(&self.socket, &self.unsent)?;
+            self.unsent.drain(..sent);
+        }
+        loop {
+            let count = match net::receive(&self.socket, buffer) {
+                Ok(0) => return Ok(false),
+                Ok(count) => count,
+                Err(error) if net::is_early(&error) => return Ok(true),
+                Err(error) => return Err(error.into()),
+            };
+            let answer = listeners[self.of].answer.as_deref().unwrap_or_default();
+            let said = self.speech.hear(&buffer[..count], answer)?;
+            let sent = if self.unsent.is_empty() { send(&self.socket, said)? } else { 0 };
+            self.unsent.extend_from_slice(&said[sent..]);
+            self.speech.said();
+            // Less than there was room for was all there is, and more will be told.
+            if count < buffer.len() {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// What the socket takes now.
+fn send(socket: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
+    if bytes.is_empty() {
+        return Ok(0);
+    }
+    match net::send(socket, bytes) {
+        Err(error) if net::is_early(&error) => Ok(0),
+        sent => sent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_has_the_length_that_it_says() {
+        let answer = answer(b'3', 16);
+        let text = String::from_utf8(answer).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.ends_with("Content-Length: 16"));
+        assert_eq!(body, format!("3{}", "x".repeat(15)));
+    }
+}

@@ -1,0 +1,24 @@
+//! HTTP/2 on both sides, framed by the `h2` crate. Heads become the lines that HTTP/1.1 would have: whatever decides on a
+//! request, or changes one, sees the same whichever way it came.
+
+mod flow;
+mod guard;
+pub(crate) mod head;
+mod incoming;
+mod pipe;
+mod trunk;
+pub(crate) mod websocket;
+
+pub(crate) use flow::{Inflow, Outflow};
+pub(crate) use incoming::serve;
+pub(crate) use trunk::{Pulse, Share, Trunk};
+
+/// What a client begins with, up to where a reader of HTTP/1.1 takes it for a head.
+pub(crate) const PREFACE_HEAD: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
+/// The protocol as TLS calls it.
+pub(crate) const ALPN: &[u8] = b"h2";
+
+/// What a peer may send on a stream before it is asked for more.
+const STREAM_WINDOW: u32 = 64 << 10;
+/// Bytes of a stream that wait for the socket, at most.
+const SEND_BUFFER: usize = 32 << 10;

@@ -1,0 +1,66 @@
+//! What is asked of the requests of a route before they go on.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use causeway_ir::http::Policies as Planned;
+use ipnet::IpNet;
+
+use super::common::Common;
+use super::h1::framing::Framing;
+use super::pages::Pages;
+use super::persistence::Persistence;
+use super::rates::Rate;
+use crate::clock;
+use crate::table::RouteShared;
+
+/// What is asked of the requests of a route, compiled.
+#[derive(Default)]
+pub(crate) struct Policies {
+    allowed: Box<[IpNet]>,
+    rate: Option<Rate>,
+    pub(crate) body_limit: Option<u64>,
+    pub(crate) pages: Option<Arc<Pages>>,
+    pub(crate) persistence: Option<Persistence>,
+}
+
+/// Why a request does not go on.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) status: u16,
+    /// Lines for the answer.
+    pub(crate) lines: Vec<u8>,
+}
+
+impl Policies {
+    pub(crate) fn compile(planned: &Planned, common: &Common) -> Self {
+        Self {
+            allowed: planned.allowed_clients.clone().into(),
+            rate: planned.rate_limit.as_ref().map(Rate::compile),
+            body_limit: planned.body_limit.map(causeway_ir::Size::bytes),
+            pages: Pages::compile(&planned.error_pages).or_else(|| common.pages.clone()),
+            persistence: planned
+                .persistence
+                .as_ref()
+                .map(|planned| Persistence::compile(planned, &common.sessions)),
+        }
+    }
+
+    /// Why a request of this client, with a body of this kind, does not go on; nothing if it does.
+    pub(crate) fn refusal(&self, shared: &RouteShared, client: IpAddr, framing: Framing) -> Option<Refused> {
+        let refused = |status: u16| Some(Refused { status, lines: Vec::new() });
+        let client = client.to_canonical();
+        if !(self.allowed.is_empty() || self.allowed.iter().any(|network| network.contains(&client))) {
+            return refused(403);
+        }
+        if let Some(rate) = self.rate
+            && let Err(seconds) = shared.rates().admit(client, clock::woken(), rate)
+        {
+            return Some(Refused { status: 429, lines: format!("retry-after: {seconds}\r\n").into_bytes() });
+        }
+        match (self.body_limit, framing) {
+            (Some(limit), Framing::Length(length)) if length > limit => refused(413),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! How an endpoint is reached: by a connection that is there, or by a new one. The one place that says which version of
+//! HTTP is spoken on it.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use causeway_ir::HttpVersion;
+use tokio::time::timeout;
+
+use super::buffer::send;
+use super::h2::{Share, Trunk};
+use crate::clock;
+use crate::cluster::{Cluster, Endpoint, State};
+use crate::tcp::{Carries, Upstream, is_local};
+use crate::worker::Worker;
+
+/// What a request is sent over.
+pub(crate) enum Server {
+    H1(Upstream),
+    H2(Share),
+}
+
+/// Where a connection leads to.
+#[derive(Clone, Copy)]
+pub(crate) struct To<'a> {
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) state: &'a State,
+    pub(crate) endpoint: &'a Arc<Endpoint>,
+    /// Whom it must prove to be, if the request says so.
+    pub(crate) server_name: Option<&'a str>,
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unreached {
+    #[error(transparent)]
+    Failed(io::Error),
+    #[error("it took too long")]
+    TimedOut,
+    #[error("another request just failed to connect")]
+    Elsewhere,
+}
+
+impl Unreached {
+    /// The status that answers a request.
+    pub(crate) fn status(&self) -> u16 {
+        match self {
+            Self::Failed(_) | Self::Elsewhere => 502,
+            Self::TimedOut => 504,
+        }
+    }
+
+    /// Whether the endpoint is to blame; nothing if that has been settled already.
+    pub(crate) fn blames_endpoint(&self) -> Option<bool> {
+        match self {
+            Self::Failed(error) => Some(!is_local(error)),
+            Self::TimedOut => Some(true),
+            Self::Elsewhere => None,
+        }
+    }
+}
+
+/// A connection that is there. `limit`: the milliseconds that it may have said nothing for, if the request can't be sent
+/// twice.
+pub(crate) async fn pooled(
+    worker: &Worker,
+    state: &State,
+    endpoint: &Arc<Endpoint>,
+    server_name: Option<&str>,
+    limit: Option<u64>,
+) -> Option<Server> {
+    let version = state.settings.http_version;
+    if version != HttpVersion::Http1 {
+        while let Some(share) = worker.pool.join(endpoint, server_name) {
+            let alive = match limit {
+                Some(limit) => share.is_alive(limit).await,
+                None => true,
+            };
+            if alive {
+                return Some(Server::H2(share));
+            }
+        }
+    }
+    if version == HttpVersion::Http2 {
+        return None;
+    }
+    worker.pool.take(endpoint, server_name, limit.unwrap_or(u64::MAX)).map(Server::H1)
+}
+
+/// A new connection, or one that somebody else opens at this moment and that has room; whether it is new. `first` goes
+/// before everything, on a connection that nobody else uses.
+///
+/// # Errors
+/// If there is none.
+pub(crate) async fn connect(
+    worker: &Rc<Worker>,
+    to: To<'_>,
+    first: Option<&[u8]>,
+) -> Result<(Server, bool), Unreached> {
+    let To { cluster, state, endpoint, server_name } = to;
+    let settings = &state.settings;
+    // Who is not sure to speak HTTP/2 is not waited for: each HTTP/1.1 connection has one request.
+    let opener = if settings.http_version == HttpVersion::Http2 && first.is_none() {
+        loop {
+            match worker.pool.opener(endpoint) {
+                Ok(opener) => break Some(opener),
+                Err(opening) => {
+                    let succeeded = opening.outcome().await;
+                    clock::wake();
+                    if let Some(share) = worker.pool.join(endpoint, server_name) {
+                        return Ok((Server::H2(share), false));
+                    }
+                    if !succeeded {
+                        return Err(Unreached::Elsewhere);
+                    }
+                }
+            }
+        }
+    } else {
+        None
+    };
+    let connecting = async {
+        let upstream = Upstream::reach(cluster, state, endpoint, Carries::Requests(server_name)).await?;
+        upstream.socket().send_without_delay();
+        if let Some(first) = first {
+            send(&upstream, first, &[]).await?;
+        }
+        if !speaks_h2(settings.http_version, &upstream) {
+            return Ok(Connected::H1(upstream));
+        }
+        upstream.socket().keep_alive(&settings.keepalive);
+        let secure = upstream.is_secure();
+        Ok(Connected::H2(Trunk::open(upstream, secure, worker).await?))
+    };
+    let connected = timeout(settings.connect_timeout, connecting).await;
+    clock::wake();
+    match connected {
+        Ok(Ok(Connected::H1(upstream))) => Ok((Server::H1(upstream), true)),
+        Ok(Ok(Connected::H2(trunk))) => {
+            let share =
+                trunk.share().ok_or_else(|| Unreached::Failed(io::ErrorKind::ConnectionReset.into()))?;
+            match opener {
+                Some(opener) => opener.succeed(trunk),
+                None if first.is_none() => worker.pool.add(endpoint, trunk),
+                None => {}
+            }
+            Ok((Server::H2(share), true))
+        }
+        Ok(Err(error)) => Err(Unreached::Failed(error)),
+        Err(_) => Err(Unreached::TimedOut),
+    }
+}
+
+enum Connected {
+    H1(Upstream),
+    H2(Rc<Trunk>),
+}
+
+/// Whether HTTP/2 is spoken on a connection to an endpoint.
+fn speaks_h2(version: HttpVersion, upstream: &Upstream) -> bool {
+    match version {
+        HttpVersion::Http1 => false,
+        HttpVersion::Http2 => true,
+        HttpVersion::Auto => upstream.agreed_on_h2(),
+    }
+}

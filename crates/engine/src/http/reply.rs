@@ -1,0 +1,106 @@
+//! The way back to a client, whichever protocol it speaks. Heads are given as the lines of HTTP/1.1.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use causeway_ir::Keepalive;
+use tokio::time::timeout;
+
+use super::buffer::{Buffers, send};
+use super::h1::framing::Framing;
+use super::h2::{Outflow, head};
+use super::sink::Sink;
+use super::source::Piece;
+use crate::tcp::Downstream;
+
+/// How long a client may take for what it is sent at a time.
+pub(crate) const SLOW_READ: Duration = Duration::from_mins(1);
+
+#[derive(Clone, Copy)]
+pub(crate) enum Reply<'a> {
+    H1(&'a Downstream),
+    H2 {
+        flow: &'a RefCell<Outflow>,
+        /// The address that the client connected to.
+        local: Option<SocketAddr>,
+    },
+}
+
+impl<'a> Reply<'a> {
+    /// The address that the client connected to.
+    pub(crate) fn local_address(self) -> Option<SocketAddr> {
+        match self {
+            Self::H1(stream) => stream.socket().local_address(),
+            Self::H2 { local, .. } => local,
+        }
+    }
+
+    /// Has the kernel ask whether the client is there. A connection with streams cares for itself.
+    pub(crate) fn keep_alive(self, keepalive: &Keepalive) {
+        if let Self::H1(stream) = self {
+            stream.socket().keep_alive(keepalive);
+        }
+    }
+
+    /// Waits until the client has given its stream up. Who speaks HTTP/1.1 is watched where its requests come from.
+    pub(crate) fn poll_gone(self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::H1(_) => Poll::Pending,
+            Self::H2 { flow, .. } => flow.borrow_mut().poll_gone(cx),
+        }
+    }
+
+    /// Sends a head before the one that counts.
+    pub(crate) async fn interim(self, out: &[u8], buffers: &Buffers) -> io::Result<()> {
+        match self {
+            Self::H1(stream) => timeout(SLOW_READ, send(stream, out, &[])).await?,
+            Self::H2 { flow, .. } => {
+                let (head, _) = head::response(out, &mut buffers.index()).ok_or(NONSENSE)?;
+                flow.borrow_mut().interim(head)
+            }
+        }
+    }
+
+    /// Begins an answer with its head; `framing` is how the body follows, `ended`: there is none.
+    pub(crate) fn begin(
+        self,
+        out: Vec<u8>,
+        framing: Framing,
+        ended: bool,
+        buffers: &Buffers,
+    ) -> io::Result<Sink<'a, Downstream>> {
+        match self {
+            Self::H1(stream) => Ok(Sink::h1(stream, out, framing)),
+            Self::H2 { flow, .. } => {
+                let read = head::response(&out, &mut buffers.index());
+                buffers.give_back_head(out);
+                flow.borrow_mut().begin(read.ok_or(NONSENSE)?.0, ended)?;
+                Ok(Sink::H2(flow))
+            }
+        }
+    }
+
+    /// Sends an answer that is complete, with its body.
+    pub(crate) async fn whole(self, out: &[u8], buffers: &Buffers) -> io::Result<()> {
+        match self {
+            Self::H1(stream) => send(stream, out, &[]).await,
+            Self::H2 { flow, .. } => {
+                let (head, length) = head::response(out, &mut buffers.index()).ok_or(NONSENSE)?;
+                let body = &out[length..];
+                flow.borrow_mut().begin(head, body.is_empty())?;
+                if body.is_empty() {
+                    return Ok(());
+                }
+                let mut sink = Sink::<Downstream>::H2(flow);
+                timeout(SLOW_READ, sink.push(Piece::Owned(Bytes::copy_from_slice(body)), true)).await?
+            }
+        }
+    }
+}
+
+/// What was written here is read here.
+const NONSENSE: io::ErrorKind = io::ErrorKind::InvalidData;
