@@ -1,16 +1,18 @@
 //! The Gateway API's definitions, from the types of the `gateway-api` crate. Its derive leaves out short names,
-//! columns, list types and the defaults that routes rely on; they are put back here.
+//! columns, list types, the defaults that routes rely on and what is not allowed; they are put back here.
 
+use gateway_api::backendtlspolicies::BackendTlsPolicy;
+use gateway_api::experimental::gateways::Gateway;
+use gateway_api::experimental::grpcroutes::GrpcRoute;
+use gateway_api::experimental::httproutes::HttpRoute;
+use gateway_api::experimental::listenersets::ListenerSet;
+use gateway_api::experimental::tlsroutes::TlsRoute;
 use gateway_api::experimental::{tcproutes::TcpRoute, udproutes::UdpRoute};
 use gateway_api::gatewayclasses::GatewayClass;
-use gateway_api::gateways::Gateway;
-use gateway_api::grpcroutes::GrpcRoute;
-use gateway_api::httproutes::HttpRoute;
 use gateway_api::referencegrants::ReferenceGrant;
-use gateway_api::tlsroutes::TlsRoute;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceColumnDefinition, CustomResourceDefinition, CustomResourceDefinitionVersion, JSON,
-    JSONSchemaProps, JSONSchemaPropsOrArray,
+    JSONSchemaProps, JSONSchemaPropsOrArray, ValidationRule,
 };
 use kube::CustomResourceExt as _;
 use serde_json::{Value, json};
@@ -50,6 +52,12 @@ pub(crate) fn crds() -> Vec<CustomResourceDefinition> {
         versions(finish(TcpRoute::crd(), &[], &[]), &["v1", "v1alpha2"]),
         versions(finish(UdpRoute::crd(), &[], &[]), &["v1", "v1alpha2"]),
         versions(finish(ReferenceGrant::crd(), &["refgrant"], &[]), &["v1", "v1beta1"]),
+        finish(
+            ListenerSet::crd(),
+            &["lset"],
+            &[("Accepted", "string", ".status.conditions[?(@.type==\"Accepted\")].status")],
+        ),
+        finish(BackendTlsPolicy::crd(), &["btlspolicy"], &[]),
     ]
 }
 
@@ -120,7 +128,98 @@ fn keys(field: &str) -> Option<&'static [&'static str]> {
     }
 }
 
+/// How many items a list of this name has at most.
+fn most(field: &str) -> Option<i64> {
+    match field {
+        "listeners" | "matches" => Some(64),
+        "parentRefs" => Some(32),
+        "backendRefs" | "filters" | "headers" | "hostnames" | "queryParams" | "rules" => Some(16),
+        _ => None,
+    }
+}
+
+/// What is not allowed of the listeners of a spec, each with what to do.
+const OF_LISTENERS: [(&str, &str); 4] = [
+    (
+        "self.all(l, !(l.protocol in ['HTTP', 'TCP', 'UDP']) || !has(l.tls))",
+        "leave tls out with HTTP, TCP and UDP",
+    ),
+    (
+        "self.all(l, l.protocol != 'HTTPS' || !has(l.tls) || !has(l.tls.mode) || l.tls.mode == 'Terminate')",
+        "TLS ends here with HTTPS: write mode Terminate, or use protocol TLS",
+    ),
+    (
+        "self.all(l, !(l.protocol in ['TCP', 'UDP']) || !has(l.hostname) || l.hostname == '')",
+        "leave hostname out with TCP and UDP, which have none",
+    ),
+    (
+        "self.all(a, self.exists_one(b, a.port == b.port && a.protocol == b.protocol && (has(a.hostname) && has(b.hostname) \
+         ? a.hostname == b.hostname : !has(a.hostname) && !has(b.hostname))))",
+        "two listeners have the same port, protocol and hostname: change one of them",
+    ),
+];
+
+/// What is not allowed of a rule of an HTTPRoute.
+const OF_RULES: [(&str, &str); 2] = [
+    (
+        "!has(self.filters) || !has(self.backendRefs) || self.backendRefs.size() == 0 || \
+         !self.filters.exists(f, has(f.requestRedirect))",
+        "a rule that redirects leads nowhere else: leave backendRefs out",
+    ),
+    (
+        "!has(self.filters) || !(self.filters.exists(f, has(f.requestRedirect)) && \
+         self.filters.exists(f, has(f.urlRewrite)))",
+        "a rule redirects or rewrites, not both: leave one filter out",
+    ),
+];
+
+fn rules(of: &[(&str, &str)]) -> Vec<ValidationRule> {
+    let rule = |&(rule, message): &(&str, &str)| ValidationRule {
+        rule: rule.to_owned(),
+        message: Some(message.to_owned()),
+        ..ValidationRule::default()
+    };
+    of.iter().map(rule).collect()
+}
+
+/// Whether a schema has a field of this name.
+fn has(schema: &JSONSchemaProps, field: &str) -> bool {
+    schema.properties.as_ref().is_some_and(|properties| properties.contains_key(field))
+}
+
+/// What is allowed of a field of this name.
+fn restrain(schema: &mut JSONSchemaProps, field: &str) {
+    match (field, schema.type_.as_deref()) {
+        ("port" | "number", Some("integer")) => {
+            schema.minimum = Some(1.0);
+            schema.maximum = Some(65535.0);
+        }
+        ("weight", Some("integer")) => {
+            schema.minimum = Some(0.0);
+            schema.maximum = Some(1_000_000.0);
+        }
+        ("hostname", Some("string")) => {
+            schema.max_length = Some(253);
+            schema.pattern = Some(
+                r"^$|^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$".to_owned(),
+            );
+        }
+        // As upstream has it: rules that compare two of them are bounded by it.
+        ("protocol", Some("string")) => schema.max_length = Some(255),
+        (_, Some("array")) => schema.max_items = schema.max_items.or(most(field)),
+        _ => {}
+    }
+    let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items else { return };
+    if field == "rules" && has(items, "filters") && has(items, "timeouts") {
+        items.x_kubernetes_validations = Some(rules(&OF_RULES));
+    }
+    if field == "listeners" && has(items, "protocol") && has(items, "tls") {
+        schema.x_kubernetes_validations = Some(rules(&OF_LISTENERS));
+    }
+}
+
 fn amend(schema: &mut JSONSchemaProps, field: &str) {
+    restrain(schema, field);
     let item = match &mut schema.items {
         Some(JSONSchemaPropsOrArray::Schema(items)) => {
             let known = |key: &&str| items.properties.as_ref().is_some_and(|p| p.contains_key(*key));

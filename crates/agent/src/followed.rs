@@ -5,9 +5,10 @@ use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use causeway_api::SuppliedRoute;
+use causeway_api::{SuppliedRoute, Supply};
 use causeway_ir::Problem;
 use causeway_translate::services::{ServiceRef, Services};
+use k8s_openapi::ByteString;
 use kube::Resource;
 use kube::core::NamespaceResourceScope;
 use serde::Serialize;
@@ -97,6 +98,10 @@ pub struct Needs {
     pub addresses: Vec<IpAddr>,
     /// ConfigMaps of the object's namespace whose entries are in the plan.
     pub config_maps: BTreeSet<String>,
+    /// Secrets of the object's namespace with what the plan names.
+    pub secrets: BTreeSet<String>,
+    /// Parts of the plan that the operator supplies, by their digests.
+    pub parts: Vec<String>,
 }
 
 /// What is known of a plan's needs.
@@ -112,10 +117,16 @@ pub struct Surroundings {
     pub interfaces: BTreeMap<IpAddr, String>,
     /// The ConfigMaps that there are, by name.
     pub config_maps: BTreeMap<String, Entries>,
+    /// The Secrets that there are, by name.
+    pub secrets: BTreeMap<String, Arc<SecretEntries>>,
+    /// The parts of the plan that there are, by digest.
+    pub parts: BTreeMap<String, Arc<Supply>>,
 }
 
 /// The entries of a ConfigMap.
 pub type Entries = BTreeMap<String, String>;
+/// The entries of a Secret.
+pub type SecretEntries = BTreeMap<String, ByteString>;
 
 /// What the agent knows of its object and of the plan that it runs for it.
 #[derive(Debug)]

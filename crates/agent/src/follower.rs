@@ -9,16 +9,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_base::report::chain;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Client, Resource, ResourceExt};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::agent::Config;
-use crate::config_maps::ConfigMaps;
 use crate::feed::{Feed, Which};
 use crate::followed::{Followed, Needs, State, Surroundings};
 use crate::known::{Bare, Known};
 use crate::links::Links;
+use crate::named::Named;
 use crate::namespaces::Namespaces;
 use crate::saved::{self, Saved, StateFile};
 use crate::version::{Version, text};
@@ -35,7 +36,8 @@ pub(crate) struct Follower<F: Followed> {
     followed: Arc<F>,
     object: Feed<F::Object>,
     namespaces: Namespaces,
-    config_maps: ConfigMaps,
+    config_maps: Named<ConfigMap>,
+    secrets: Named<Secret>,
     require_grants: bool,
     file: Option<StateFile<F::Object>>,
     accepted: Option<PathBuf>,
@@ -88,7 +90,8 @@ impl<F: Followed> Follower<F> {
         Self {
             followed,
             object,
-            config_maps: ConfigMaps::new(client.clone(), namespace, Arc::clone(&changed)),
+            config_maps: Named::new(client.clone(), namespace, Arc::clone(&changed)),
+            secrets: Named::new(client.clone(), namespace, Arc::clone(&changed)),
             namespaces: Namespaces::new(
                 client,
                 (&kind, namespace, name),
@@ -129,7 +132,10 @@ impl<F: Followed> Follower<F> {
 
     /// Something that will be decided by time alone.
     fn is_waiting(&self) -> bool {
-        self.newest.is_none() || self.namespaces.are_incomplete() || self.config_maps.are_incomplete()
+        self.newest.is_none()
+            || self.namespaces.are_incomplete()
+            || self.config_maps.are_incomplete()
+            || self.secrets.are_incomplete()
     }
 
     fn has_same_addresses(&self) -> bool {
@@ -226,6 +232,12 @@ impl<F: Followed> Follower<F> {
             .flat_map(|version| version.needs.config_maps.iter().cloned())
             .collect();
         self.config_maps.follow(&config_maps);
+        let secrets: BTreeSet<_> = versions
+            .into_iter()
+            .flatten()
+            .flat_map(|version| version.needs.secrets.iter().cloned())
+            .collect();
+        self.secrets.follow(&secrets);
     }
 
     /// What to run while the newest version can't be: `refused` is why; without it the API server is silent, or the operator.
@@ -265,12 +277,15 @@ impl<F: Followed> Follower<F> {
             Ok(checked) => checked,
             Err(why) => return Tried::Refused(why.clone()),
         };
-        let are_pending = self.namespaces.are_pending() || self.config_maps.are_pending();
+        let are_pending =
+            self.namespaces.are_pending() || self.config_maps.are_pending() || self.secrets.are_pending();
         if self.object.is_complete() && are_pending {
             return Tried::Waits;
         }
         let (mut known, unread) = self.namespaces.read(&version.needs.services, &self.known);
-        known.config_maps = self.config_maps.read(&version.needs.config_maps, &self.known);
+        known.config_maps = self.config_maps.read(&version.needs.config_maps, &self.known.config_maps);
+        known.secrets = self.secrets.read(&version.needs.secrets, &self.known.secrets);
+        known.parts = self.namespaces.parts(&version.needs.parts, &self.known);
         let here = here(&version.needs);
         let surroundings = Surroundings {
             services: known.services(self.require_grants, unread),
@@ -282,6 +297,8 @@ impl<F: Followed> Follower<F> {
                 .iter()
                 .map(|(name, map)| (name.clone(), (**map).clone()))
                 .collect(),
+            secrets: known.secrets.clone(),
+            parts: known.parts.clone(),
         };
         let running = self.plan_tx.borrow().clone();
         if is_new && !self.followed.is_cleared(checked, &surroundings, running.as_deref()) {

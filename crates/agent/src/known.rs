@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use causeway_api::{SuppliedRoute, SuppliedTarget, Supply, SupplySpec};
+use causeway_api::{PlanPart, SuppliedRoute, SuppliedTarget, Supply, SupplySpec};
 use causeway_translate::endpoints;
 use causeway_translate::services::{Given, ServiceRef, Services, bare_service, bare_slice};
 use k8s_openapi::api::core::v1::Service;
@@ -12,7 +12,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 
-use crate::followed::Entries;
+use crate::followed::{Entries, SecretEntries};
 
 /// Everything.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +23,10 @@ pub(crate) struct Known {
     pub(crate) supplies: Vec<Arc<Supply>>,
     /// ConfigMaps that were read.
     pub(crate) config_maps: BTreeMap<String, Arc<Entries>>,
+    /// Secrets that were read.
+    pub(crate) secrets: BTreeMap<String, Arc<SecretEntries>>,
+    /// Parts of the plan, by digest.
+    pub(crate) parts: BTreeMap<String, Arc<Supply>>,
 }
 
 /// The objects of one namespace, each kind by name.
@@ -40,6 +44,10 @@ pub(crate) struct Bare {
     supplies: Vec<SupplySpec>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     config_maps: BTreeMap<String, Entries>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    secrets: BTreeMap<String, SecretEntries>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<PlanPart>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -77,6 +85,8 @@ impl Known {
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         are_same(&self.supplies, &other.supplies)
             && self.config_maps == other.config_maps
+            && self.secrets == other.secrets
+            && self.parts.keys().eq(other.parts.keys())
             && self.namespaces.len() == other.namespaces.len()
             && self
                 .namespaces
@@ -116,6 +126,12 @@ impl Known {
                 .iter()
                 .map(|(name, map)| (name.clone(), Entries::clone(map)))
                 .collect(),
+            secrets: self
+                .secrets
+                .iter()
+                .map(|(name, secret)| (name.clone(), SecretEntries::clone(secret)))
+                .collect(),
+            parts: self.parts.values().filter_map(|supply| supply.spec.plan.clone()).collect(),
         }
     }
 }
@@ -127,10 +143,16 @@ impl From<Bare> for Known {
             slices: bare.slices.into_iter().map(Arc::new).collect(),
         };
         let supply = |spec: SupplySpec| Arc::new(Supply { spec, ..Supply::default() });
+        let part = |part: PlanPart| {
+            let digest = part.digest.clone();
+            (digest, supply(SupplySpec { plan: Some(part), ..SupplySpec::default() }))
+        };
         Self {
             namespaces: bare.namespaces.into_iter().map(|(name, bare)| (name, full(bare))).collect(),
             supplies: bare.supplies.into_iter().map(supply).collect(),
             config_maps: bare.config_maps.into_iter().map(|(name, map)| (name, Arc::new(map))).collect(),
+            secrets: bare.secrets.into_iter().map(|(name, secret)| (name, Arc::new(secret))).collect(),
+            parts: bare.parts.into_iter().map(part).collect(),
         }
     }
 }

@@ -96,7 +96,8 @@ impl Namespaces {
     /// What is supplied: its parts count only together, and until they are together, what was there before.
     fn supplies(&self, last: &Known) -> Vec<Arc<Supply>> {
         let mut sets: BTreeMap<i32, Vec<Arc<Supply>>> = BTreeMap::new();
-        for supply in self.supplied.iter().flat_map(Feed::objects) {
+        let supplied = self.supplied.iter().flat_map(Feed::objects);
+        for supply in supplied.filter(|supply| supply.spec.plan.is_none()) {
             sets.entry(supply.spec.parts).or_default().push(supply);
         }
         let newest = |set: &[Arc<Supply>]| {
@@ -110,6 +111,22 @@ impl Namespaces {
         };
         set.sort_by_key(|supply| supply.spec.part);
         set
+    }
+
+    /// Those of these parts of a plan that there are, by digest. None of them ever changes, so one that was known before and
+    /// is gone by now is still good.
+    pub(crate) fn parts(&self, wanted: &[String], last: &Known) -> BTreeMap<String, Arc<Supply>> {
+        if wanted.is_empty() {
+            return BTreeMap::new();
+        }
+        let digest = |supply: Arc<Supply>| Some((supply.spec.plan.as_ref()?.digest.clone(), supply));
+        let mut there: BTreeMap<String, Arc<Supply>> =
+            self.supplied.iter().flat_map(Feed::objects).filter_map(digest).collect();
+        let part = |name: &String| {
+            let part = last.parts.get(name).map(Arc::clone).or_else(|| there.remove(name))?;
+            Some((name.clone(), part))
+        };
+        wanted.iter().collect::<BTreeSet<_>>().into_iter().filter_map(part).collect()
     }
 
     /// Whether the operator's word is known, or can't be had.

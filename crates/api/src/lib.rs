@@ -15,6 +15,7 @@ mod dns_server;
 mod domain_claim;
 mod gateway_hostname_request;
 mod gateway_parameters;
+mod gateway_plan;
 mod hostname_grant;
 mod infra;
 mod intercept_request;
@@ -50,6 +51,7 @@ pub use gateway_parameters::{
     ExternalTrafficPolicy, GatewayParameters, GatewayParametersSpec, GatewayParametersStatus,
     GatewayServiceType,
 };
+pub use gateway_plan::{GatewayPlan, GatewayPlanSpec, GatewayPlanStatus, GatewayReplica};
 pub use hostname_grant::{HostnameGrant, HostnameGrantSpec, HostnameGrantStatus};
 pub use infra::{
     BackendOverride, ComponentStatus, DhcpComponent, DnsComponent, ExtraEntry, Infra, InfraComponents,
@@ -68,7 +70,7 @@ pub use proxy_server::{
 pub use server_replica::{LeaseCounts, ServerReplica};
 pub use server_status::ServerStatus;
 pub use structural::structural;
-pub use supply::{RouteKind, SuppliedRoute, SuppliedService, SuppliedTarget, Supply, SupplySpec};
+pub use supply::{PlanPart, RouteKind, SuppliedRoute, SuppliedService, SuppliedTarget, Supply, SupplySpec};
 pub use workstation::{Workstation, WorkstationSpec, WorkstationStatus};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -90,6 +92,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         HostnameGrant::crd(),
         GatewayParameters::crd(),
         Supply::crd(),
+        GatewayPlan::crd(),
         AddressClaim::crd(),
     ];
     all.iter_mut().for_each(structural);

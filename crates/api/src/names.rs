@@ -39,6 +39,12 @@ pub const APP_IMAGE_CHECK: &str = "image-check";
 pub const APP_DNS: &str = "dns-server";
 /// Value of [`LABEL_APP`] on pods of a `DHCPServer`.
 pub const APP_DHCP: &str = "dhcp-server";
+/// Value of [`LABEL_APP`] on pods of a Gateway.
+pub const APP_GATEWAY: &str = "gateway";
+/// Gateway API: the Gateway that an object was made for.
+pub const LABEL_GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
+/// The class of Gateways that is there from the start.
+pub const GATEWAY_CLASS: &str = "causeway";
 
 /// Digest of the desired state that an object was made from.
 pub const ANNOTATION_SPEC_HASH: &str = "causeway.dev/spec-hash";
@@ -141,6 +147,11 @@ pub fn own_image(version: &str) -> String {
 /// The field manager that a pod of a server writes its own entry of the status as; `role` is `dns` or `dhcp`.
 pub fn server_report_manager(role: &str, pod: &str) -> String {
     field_manager(&format!("{role}-{pod}"))
+}
+
+/// The field manager that a pod of a Gateway writes its own entry of the plan's status as.
+pub fn gateway_report_manager(pod: &str) -> String {
+    field_manager(&format!("gateway-{pod}"))
 }
 
 /// The field manager that a replica of a proxy writes its own entry of the status as.

@@ -39,6 +39,19 @@ pub struct SupplySpec {
     /// Routes that are attached to the object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<SuppliedRoute>,
+    /// A part of the plan of a Gateway; the GatewayPlan says which of them count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanPart>,
+}
+
+/// A part of a plan, which never changes: another text is another part.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanPart {
+    /// Of the text; by it the GatewayPlan names the part.
+    pub digest: String,
+    /// Lines of the plan, as JSON.
+    pub text: String,
 }
 
 /// A Service of another namespace.

@@ -12,9 +12,8 @@ fn definitions() -> Vec<Value> {
 
 /// The kinds that people write; the rest is between the operator and its pods.
 fn written() -> Vec<Value> {
-    let is_ours = |crd: &Value| {
-        crd["spec"]["names"]["kind"] == "Supply" || crd["spec"]["names"]["kind"] == "AddressClaim"
-    };
+    let ours = ["Supply", "GatewayPlan", "AddressClaim"];
+    let is_ours = |crd: &Value| ours.iter().any(|kind| crd["spec"]["names"]["kind"] == *kind);
     definitions().into_iter().filter(|crd| !is_ours(crd)).collect()
 }
 
@@ -61,6 +60,7 @@ fn kinds_have_their_names() {
         ("HostnameGrant", "hostnamegrants", "", "Namespaced"),
         ("GatewayParameters", "gatewayparameters", "gwparams", "Namespaced"),
         ("Supply", "supplies", "", "Namespaced"),
+        ("GatewayPlan", "gatewayplans", "", "Namespaced"),
         ("AddressClaim", "addressclaims", "", "Namespaced"),
     ]
     .map(|(kind, plural, short, scope)| {

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    clean, completions, demo, dhcp, dns, doctor, down, echo, engine, infra, leases, logs, operator, proxy,
-    routes, status, tunnel, up, version, xds,
+    clean, completions, demo, dhcp, dns, doctor, down, echo, engine, gateway, infra, leases, logs, operator,
+    proxy, routes, status, tunnel, up, version, xds,
 };
 
 /// The subcommand that is the shim of a pod's process. The node starts it, so it is not in the help.
@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Tunnel(tunnel::Args),
     /// Run one proxy of a ProxyServer, as its pods do.
     Proxy(proxy::Args),
+    /// Run one pod of a Gateway, or serve Gateway API resources from files without Kubernetes.
+    Gateway(gateway::Args),
     /// Show where each port and name of a proxy leads, and how it is there.
     Routes(routes::Args),
     /// Show the life of a tunnel proxy.
@@ -86,6 +88,7 @@ impl Command {
             Self::Leases(args) => leases::run(args).await,
             Self::Tunnel(args) => tunnel::run(args).await,
             Self::Proxy(args) => proxy::run(args).await,
+            Self::Gateway(args) => gateway::run(args).await,
             Self::Routes(args) => routes::run(args).await,
             Self::Logs(args) => logs::run(args).await,
             Self::Doctor(args) => Box::pin(doctor::run(args)).await,

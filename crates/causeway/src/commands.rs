@@ -9,6 +9,7 @@ pub(crate) mod doctor;
 pub(crate) mod down;
 pub(crate) mod echo;
 pub(crate) mod engine;
+pub(crate) mod gateway;
 pub(crate) mod infra;
 pub(crate) mod leases;
 pub(crate) mod logs;

@@ -10,6 +10,7 @@ pub mod health;
 pub(crate) mod kinds;
 pub mod leader;
 pub mod metrics;
+pub(crate) mod overseer;
 pub(crate) mod report;
 pub mod runner;
 pub mod scope;

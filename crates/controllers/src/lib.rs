@@ -6,6 +6,7 @@
 
 pub mod containers;
 pub mod framework;
+pub mod gateway;
 mod grants;
 pub mod operator;
 mod pod_template;

@@ -17,6 +17,7 @@ use crate::{
         metrics::Metrics,
         runner::{self, Runner},
     },
+    gateway,
     vlan::{dhcp, dns, infra, proxy, supply},
 };
 
@@ -31,6 +32,8 @@ pub struct Config {
     pub runner: runner::Config,
     /// What ProxyServers get where they leave it open.
     pub proxy: proxy::Settings,
+    /// What Gateways get where they leave it open.
+    pub gateway: gateway::Settings,
     /// The container runtime for networks and tunnels.
     pub containers: Containers,
 }
@@ -58,6 +61,7 @@ impl Config {
             identity: identity.to_owned(),
             runner: runner::Config::default(),
             proxy: proxy::Settings::default(),
+            gateway: gateway::Settings::default(),
             containers: Containers::default(),
         }
     }
@@ -96,6 +100,11 @@ impl Operator {
         runner.register(dns::Controller::new(client.clone(), config.proxy.clone(), &config.identity));
         runner.register(dhcp::Controller::new(client.clone(), config.proxy.clone(), &config.identity));
         runner.register(supply::Controller::new(client.clone(), config.proxy.require_grants));
+        runner.oversee(gateway::Controller::new(
+            client.clone(),
+            config.gateway.clone(),
+            config.proxy.clone(),
+        ));
         let containers = &config.containers;
         let runtime = ContainerRuntime::new(containers.choice.clone(), containers.instance.clone());
         runner.register(network::Controller::new(client.clone(), runtime.clone(), &config.identity));

@@ -1,16 +1,16 @@
 //! The crossing from an isolated VLAN to the pod network.
 
 mod accepted;
-mod access;
+pub(crate) mod access;
 mod addresses;
 pub(crate) mod claims;
 pub(crate) mod dhcp;
 pub(crate) mod dns;
-mod fleet;
+pub(crate) mod fleet;
 pub mod infra;
 mod neighbours;
 mod network;
-mod pod;
+pub(crate) mod pod;
 pub mod proxy;
 mod server;
 pub(crate) mod supply;

@@ -3,10 +3,11 @@
 //! back.
 
 mod address_events;
+mod balancer;
 mod resolvers;
 mod translate;
 
-use std::{error::Error, fmt::Debug, sync::Arc, time::Duration};
+use std::{error::Error, fmt::Debug, net::IpAddr, sync::Arc, time::Duration};
 
 use causeway_ir::Plan;
 use futures::StreamExt;
@@ -35,13 +36,14 @@ const DEBOUNCE: Duration = Duration::from_millis(20);
 const LOOK: Duration = Duration::from_secs(10);
 
 /// Publishes plans until `shutdown`, and records Events for the listeners that are reported to fail. While the API cannot
-/// be asked the last plan stays.
+/// be asked the last plan stays. Services of type LoadBalancer are also on `listen_on`, if there is such an address.
 ///
 /// # Cancellation
 /// Nothing is left behind when it is dropped.
 pub async fn run(
     client: Client,
     node: &str,
+    listen_on: Option<IpAddr>,
     plan_tx: watch::Sender<Option<Arc<Plan>>>,
     listeners_rx: watch::Receiver<Listeners>,
     shutdown: CancellationToken,
@@ -53,8 +55,9 @@ pub async fn run(
         () = shutdown.cancelled() => {}
         () = follow(client.clone(), services_writer, &changed) => {}
         () = follow(client.clone(), slices_writer, &changed) => {}
-        () = publish(&services, &slices, &changed, &plan_tx) => {}
-        () = address_events::run(Recorder::new(client, "services", node), &services, listeners_rx) => {}
+        () = publish(&services, &slices, listen_on, &changed, &plan_tx) => {}
+        () = balancer::run(&client, &services, listen_on) => {}
+        () = address_events::run(Recorder::new(client.clone(), "services", node), &services, listeners_rx) => {}
     }
 }
 
@@ -80,6 +83,7 @@ where
 async fn publish(
     services: &Store<Service>,
     slices: &Store<EndpointSlice>,
+    listen_on: Option<IpAddr>,
     changed: &Notify,
     plan_tx: &watch::Sender<Option<Arc<Plan>>>,
 ) {
@@ -88,7 +92,7 @@ async fn publish(
         return;
     }
     loop {
-        let mut plan = translate(&services.state(), &slices.state());
+        let mut plan = translate(&services.state(), &slices.state(), listen_on);
         resolvers::add(&mut plan);
         plan_tx.send_if_modified(|last| {
             if last.as_deref() == Some(&plan) {

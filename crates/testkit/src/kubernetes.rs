@@ -290,6 +290,11 @@ impl Kubernetes {
         in_namespace(&self.site.hub(), program)
     }
 
+    /// A command that runs in the network namespace of the first node, from which Services are reached.
+    pub fn on_node(&self, program: &str) -> Command {
+        in_namespace(&self.site.node(1), program)
+    }
+
     fn kubectl_command(&self, kubeconfig: &Path, arguments: &[&str]) -> anyhow::Result<String> {
         run(self.command("kubectl").arg("--kubeconfig").arg(kubeconfig).args(arguments))
     }

@@ -7,6 +7,7 @@ pub mod dhcp;
 pub mod dns;
 pub mod endpoints;
 pub mod gateway;
+pub mod gateway_pod;
 pub mod grants;
 mod naming;
 pub mod proxy;

@@ -15,14 +15,15 @@ const CAUSEWAY: &[&str] = &[
     "dhcpservers",
     "dnsservers",
     "gatewayhostnamerequests",
+    "gatewayparameters",
     "infras",
     "proxyservers",
     "workstations",
 ];
 /// Takes the traffic of others in the namespace: for its administrators.
 const INTERCEPTS: &[&str] = &["interceptrequests"];
-/// What restrains a namespace, or reaches the host: only seen from within it.
-const RESTRAINTS: &[&str] = &["addressclaims", "containernetworks", "hostnamegrants"];
+/// What restrains a namespace, reaches the host, or is between the operator and its pods: only seen from within it.
+const RESTRAINTS: &[&str] = &["addressclaims", "containernetworks", "gatewayplans", "hostnamegrants"];
 
 /// Bootstrap ClusterRoles and ClusterRoleBindings, each labelled `kubernetes.io/bootstrapping: rbac-defaults`.
 pub(crate) fn default_roles() -> Vec<Value> {
@@ -171,8 +172,17 @@ fn edit_rules() -> Vec<Value> {
     ]
 }
 
-const GATEWAY: &[&str] =
-    &["gateways", "grpcroutes", "httproutes", "referencegrants", "tcproutes", "tlsroutes", "udproutes"];
+const GATEWAY: &[&str] = &[
+    "backendtlspolicies",
+    "gateways",
+    "grpcroutes",
+    "httproutes",
+    "listenersets",
+    "referencegrants",
+    "tcproutes",
+    "tlsroutes",
+    "udproutes",
+];
 
 fn view_rules() -> Vec<Value> {
     vec![

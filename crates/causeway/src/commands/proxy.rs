@@ -3,8 +3,8 @@
 
 mod envoy;
 mod handover;
+mod relay;
 mod runner;
-mod serve;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -23,9 +23,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use envoy::Envoy;
 use handover::{Doors, Found};
-use runner::{Carrier, Native};
+use runner::Carrier;
 
-use crate::parts::{logging, server_pod, unix_socket};
+use crate::parts::native::Native;
+use crate::parts::{logging, pod_ports, server_pod, unix_socket};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -120,7 +121,7 @@ impl Args {
 /// Where Envoy fetches its configuration, where it shows its state, and where its workers say that they run.
 async fn meet_envoy(args: &Args) -> anyhow::Result<(Socket, Address, Option<PathBuf>)> {
     let Some(dir) = &args.socket_dir else {
-        let socket = serve::bind(Ipv4Addr::LOCALHOST.into(), args.xds_port, "--xds-port").await?;
+        let socket = pod_ports::bind(Ipv4Addr::LOCALHOST.into(), args.xds_port, "--xds-port").await?;
         let admin = Address::Tcp((Ipv4Addr::LOCALHOST, args.admin_port).into());
         return Ok((Socket::Tcp(socket), admin, None));
     };
@@ -129,15 +130,15 @@ async fn meet_envoy(args: &Args) -> anyhow::Result<(Socket, Address, Option<Path
     for (port, flag, path) in
         [(args.xds_port, "--xds-port", xds), (args.admin_port, "--admin-port", admin.clone())]
     {
-        let listener = serve::bind(serve::loopback(args.pod_ip), port, flag).await?;
-        tokio::spawn(serve::relay(listener, path));
+        let listener = pod_ports::bind(pod_ports::loopback(args.pod_ip), port, flag).await?;
+        tokio::spawn(relay::relay(listener, path));
     }
     Ok((Socket::Unix(socket), Address::Unix(admin), Some(dir.join(ANSWERS_SOCKET))))
 }
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = server_pod::client().await.context("without Kubernetes use `causeway engine`")?;
-    let health = serve::bind_pod(args.pod_ip, args.health_port, "--health-port")?;
+    let health = pod_ports::bind_pod(args.pod_ip, args.health_port, "--health-port")?;
     let (level_tx, level_rx) = watch::channel(None); // object → Envoy
     let (agent, plan_rx) = Agent::new(client, args.followed(level_tx), args.config());
     let doors = Doors::new(&args.proxy_name, args.server_ip).map(Arc::new);
@@ -157,8 +158,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
                 session_key: None,
             };
             let native = Native::start(plan_rx, &options, std::mem::take(&mut found.sockets))?;
-            let admin = serve::bind(serve::loopback(args.pod_ip), args.admin_port, "--admin-port").await?;
-            tokio::spawn(serve::admin(admin, native.handle()));
+            let admin =
+                pod_ports::bind(pod_ports::loopback(args.pod_ip), args.admin_port, "--admin-port").await?;
+            tokio::spawn(pod_ports::admin(admin, native.handle()));
             Carrier::Native(native)
         }
         // Envoy has an admin interface of its own, and shares ports by itself.

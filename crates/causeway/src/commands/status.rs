@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use causeway_api::ContainerNetworkTunnelProxy;
+use causeway_translate::gateway::CONTROLLER_NAME;
 use kube::api::{Api, DynamicObject, ListParams};
-use kube::core::ApiResource;
+use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, Resource as _, ResourceExt};
 
 use serde::Serialize;
@@ -37,11 +38,12 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (mut resources, mut unread) = (Vec::new(), Vec::new());
     let mut is_one_read = false;
     for crd in causeway_api::crds() {
-        // A kind without a status is between the operator and its pods.
-        if crd.spec.versions.iter().all(|version| version.subresources.is_none()) {
+        let names = &crd.spec.names;
+        // A kind without a status is between the operator and its pods; those of Gateways are told by these.
+        let is_told = crd.spec.versions.iter().any(|version| version.subresources.is_some());
+        if !is_told || OF_GATEWAYS.contains(&names.kind.as_str()) {
             continue;
         }
-        let names = &crd.spec.names;
         let resource = ApiResource {
             group: crd.spec.group.clone(),
             version: causeway_api::names::VERSION.to_owned(),
@@ -58,7 +60,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         match api.list(&ListParams::default()).await {
             Ok(list) => {
                 is_one_read = true;
-                resources.extend(list.iter().map(|object| Row::of(&names.kind, object)));
+                resources.extend(list.iter().map(|object| Row::of(&names.kind, object, "Ready")));
             }
             Err(kube::Error::Api(status)) if status.code == 404 => {
                 bail!(
@@ -81,6 +83,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     for refusal in &unread {
         output::note(format_args!("causeway: not shown: {refusal}"));
     }
+    resources.extend(gateways(&client, args.namespace.as_deref()).await);
     add_figures(&client, &mut resources).await;
     let waiting = resources.iter().filter(|row| !row.is_ready()).count();
     let operator = operator_lease::trouble(&client).await;
@@ -101,6 +104,34 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         bail!("{waiting} of {} resources are not ready", status.resources.len());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Kinds that say nothing of themselves: a Gateway does.
+const OF_GATEWAYS: [&str; 2] = ["GatewayPlan", "GatewayParameters"];
+
+/// The Gateways of classes that are ours; none where the cluster does not know them, or they may not be seen.
+async fn gateways(client: &Client, namespace: Option<&str>) -> Vec<Row> {
+    let resource = |kind: &str, plural: &str| {
+        let gvk = GroupVersionKind::gvk("gateway.networking.k8s.io", "v1", kind);
+        ApiResource::from_gvk_with_plural(&gvk, plural)
+    };
+    let (class, gateway) = (resource("GatewayClass", "gatewayclasses"), resource("Gateway", "gateways"));
+    let all = ListParams::default();
+    let classes = Api::<DynamicObject>::all_with(client.clone(), &class).list(&all).await;
+    let ours: Vec<String> = classes
+        .into_iter()
+        .flat_map(|list| list.items)
+        .filter(|class| class.data["spec"]["controllerName"] == CONTROLLER_NAME)
+        .map(|class| class.name_any())
+        .collect();
+    let api: Api<DynamicObject> = match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &gateway),
+        None => Api::all_with(client.clone(), &gateway),
+    };
+    let found = api.list(&all).await.into_iter().flat_map(|list| list.items);
+    let is_ours =
+        |object: &DynamicObject| ours.iter().any(|class| object.data["spec"]["gatewayClassName"] == *class);
+    found.filter(is_ours).map(|object| Row::of("Gateway", &object, "Programmed")).collect()
 }
 
 /// Adds what tunnels carry, where that can be had.
@@ -147,9 +178,10 @@ struct Row {
 }
 
 impl Row {
-    fn of(kind: &str, object: &DynamicObject) -> Self {
+    /// By the condition that says whether it is ready.
+    fn of(kind: &str, object: &DynamicObject, condition: &str) -> Self {
         let conditions = object.data["status"]["conditions"].as_array();
-        let ready = conditions.into_iter().flatten().find(|c| c["type"] == "Ready");
+        let ready = conditions.into_iter().flatten().find(|c| c["type"] == condition);
         let text = |field: &str| Some(ready?[field].as_str().unwrap_or_default().to_owned());
         let row = Self {
             kind: kind.to_owned(),
@@ -160,7 +192,9 @@ impl Row {
             message: text("message").unwrap_or_default(),
             carries: None,
         };
-        let seen = object.data["status"]["observedGeneration"].as_i64();
+        let seen = object.data["status"]["observedGeneration"]
+            .as_i64()
+            .or_else(|| ready.and_then(|ready| ready["observedGeneration"].as_i64()));
         match (seen, object.metadata.generation) {
             (Some(seen), Some(newest)) if seen < newest => Self {
                 ready: Some("Unknown".to_owned()),
@@ -223,7 +257,7 @@ mod tests {
         let condition = json!({"status": {"conditions": [
             {"type": "Ready", "status": "False", "reason": "InvalidSpec", "message": "spec.cidr: write a CIDR"}]}});
         let resources = [("x", condition), ("longer-name", json!({}))];
-        let resources = resources.map(|(name, data)| Row::of("Infra", &object(name, data))).into();
+        let resources = resources.map(|(name, data)| Row::of("Infra", &object(name, data), "Ready")).into();
         let operator = Some("no operator is at work".to_owned());
         let text = Status { ready: false, operator, unread: Vec::new(), resources }.text(Paint::Plain);
         assert!(text.starts_with("no operator is at work\nKIND"), "{text}");
@@ -243,7 +277,7 @@ mod tests {
                 {"type": "Ready", "status": "True", "reason": "Ready", "message": "all well"}]},
         }))
         .unwrap();
-        let row = Row::of("Infra", &object);
+        let row = Row::of("Infra", &object, "Ready");
         assert!(!row.is_ready() && row.reason == "Stale", "{row:?}");
     }
 }

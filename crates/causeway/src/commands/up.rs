@@ -6,14 +6,14 @@ mod node;
 mod services;
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use causeway_api::{Engine, names};
+use causeway_api::{Engine, GatewayServiceType, names};
 use causeway_apiserver::{Server, Storage};
 use causeway_base::well_known::MACHINE_ADDRESS;
 use causeway_controllers::containers::tunnel::OnStop;
@@ -49,6 +49,10 @@ pub(crate) struct Args {
     /// Serve the API alone, without running pods.
     #[arg(long)]
     no_node: bool,
+    /// Address of this machine for Services of type LoadBalancer, so that they are reached from outside; Gateways are of that
+    /// type then. Without, nothing but loopback is listened on.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "no_services")]
+    listen_on: Option<IpAddr>,
     /// Don't make the addresses of Services work.
     #[arg(long)]
     no_services: bool,
@@ -110,8 +114,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let services = if args.no_services { Services::Off } else { Services::probe() };
     if services == Services::On {
-        let (client, stop) = (server.client(), shutdown.clone());
-        tasks.spawn(async move { ("services", services::run(client, &node::name(), stop).await) });
+        let (client, stop, listen_on) = (server.client(), shutdown.clone(), args.listen_on);
+        tasks.spawn(async move { ("services", services::run(client, &node::name(), listen_on, stop).await) });
     }
     // Standard output belongs to the command, if there is one.
     let output = if args.command.is_empty() { Output::Stdout } else { Output::Stderr };
@@ -159,6 +163,9 @@ fn start_operator(
     config.proxy.engine = Engine::Native;
     config.proxy.manager_image = own_program::image();
     config.proxy.require_grants = args.grants.require_grants;
+    if args.listen_on.is_some() {
+        config.gateway.service_type = GatewayServiceType::LoadBalancer;
+    }
     config.containers = data_dir::containers(dir, args.container_runtime.choice())?;
     args.container_runtime.record(dir)?;
     if args.in_memory {

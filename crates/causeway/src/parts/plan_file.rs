@@ -15,8 +15,8 @@ use serde::de::DeserializeOwned;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Interval;
 
-use self::lines::Lines;
-pub(crate) use self::shape::parse;
+pub(crate) use self::lines::Lines;
+pub(crate) use self::shape::{options, parse};
 pub(crate) use self::text::{Stamp, of_file, stamp};
 use super::output;
 use super::termination::Termination;

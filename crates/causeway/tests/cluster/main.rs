@@ -7,6 +7,7 @@
 mod addresses;
 mod cli;
 mod drain;
+mod gateways;
 mod infra;
 mod leases;
 mod load;

@@ -17,7 +17,10 @@ use futures::future::join_all;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy},
+    api::{
+        ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions,
+        PropagationPolicy,
+    },
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -130,6 +133,14 @@ impl Owner {
         })
     }
 
+    /// The same for an object of a kind that is known as this cluster serves it.
+    pub(crate) fn of_dynamic(object: &DynamicObject, resource: &ApiResource) -> Option<Self> {
+        Some(Self {
+            reference: object.controller_owner_ref(resource)?,
+            namespace: object.metadata.namespace.clone(),
+        })
+    }
+
     /// Whether an object of `namespace` can't refer to the owner: references do not cross namespaces.
     fn is_remote(&self, namespace: &str) -> bool {
         self.namespace.as_deref().is_some_and(|own| own != namespace)
@@ -224,6 +235,16 @@ impl Report {
         self.results.iter().filter_map(|(_, _, result)| result.as_ref().err())
     }
 
+    /// Leaves out the object of this kind and name: what became of it is somebody else's to say.
+    pub(crate) fn forgive(&mut self, kind: ChildKind, name: &str) {
+        self.results.retain(|(k, n, _)| *k != kind || n != name);
+    }
+
+    /// This and another pass, as one.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.results.extend(other.results);
+    }
+
     /// True when the pass had nothing to do.
     pub fn is_empty(&self) -> bool {
         self.results.is_empty()
@@ -275,12 +296,12 @@ impl Applier {
     }
 
     /// Applies every object of `wanted` and removes every other object of the owner, except those named in `keep`.
-    pub async fn converge<'a>(
-        &'a self,
-        owner: &'a Owner,
-        wanted: &'a [Wanted],
+    pub async fn converge(
+        &self,
+        owner: &Owner,
+        wanted: &[Wanted],
         keep: &[(ChildKind, String)],
-        children: &'a Children,
+        children: &Children,
     ) -> Report {
         let orphans: Vec<_> = children
             .owned_by(owner.uid())
@@ -297,20 +318,26 @@ impl Applier {
                 !is_wanted && !keep.iter().any(|(k, n)| k == kind && *n == name)
             })
             .collect();
-        // A binding is refused unless its role is there, and grants no more than its binder has.
-        let (last, first): (Vec<_>, Vec<_>) = wanted.iter().partition(|wanted| wanted.kind == ROLE_BINDING);
-        let apply_all = |wanted: Vec<&'a Wanted>| {
-            join_all(wanted.into_iter().map(|wanted| async move {
-                let live = children.get(wanted.kind, wanted.namespace(owner), &wanted.name);
-                (wanted.kind, wanted.name.clone(), self.apply(owner, wanted, live).await)
-            }))
-        };
         let deleted = join_all(orphans.into_iter().map(|(kind, object)| async move {
             (kind, object.name_any(), self.delete(kind, &object).await)
         }));
-        let (mut results, deleted) = futures::join!(apply_all(first), deleted);
-        results.extend(apply_all(last).await);
-        results.extend(deleted);
+        let (mut report, deleted) = futures::join!(self.apply_all(owner, wanted, children), deleted);
+        report.results.extend(deleted);
+        report
+    }
+
+    /// Applies every object of `wanted` and removes nothing.
+    pub(crate) async fn apply_all(&self, owner: &Owner, wanted: &[Wanted], children: &Children) -> Report {
+        // A binding is refused unless its role is there, and grants no more than its binder has.
+        let (last, first): (Vec<_>, Vec<_>) = wanted.iter().partition(|wanted| wanted.kind == ROLE_BINDING);
+        let mut results = Vec::with_capacity(wanted.len());
+        for group in [first, last] {
+            let applied = group.into_iter().map(|wanted| async move {
+                let live = children.get(wanted.kind, wanted.namespace(owner), &wanted.name);
+                (wanted.kind, wanted.name.clone(), self.apply(owner, wanted, live).await)
+            });
+            results.extend(join_all(applied).await);
+        }
         Report { results }
     }
 

@@ -74,7 +74,8 @@ pub struct Children {
 struct Cache {
     kind: ChildKind,
     store: reflector::Store<DynamicObject>,
-    /// Whether it has had its first list. The store's own word for that wakes only the last of those who wait.
+    /// Whether it has had its first list, said again with every list. The store's own word for that wakes only the last of
+    /// those who wait.
     filled_rx: watch::Receiver<bool>,
     served: Served,
 }
@@ -158,6 +159,17 @@ impl Children {
             }
         }
         true
+    }
+
+    /// Yields whenever a kind was listed: a watch yields neither what went while it was broken, nor that its kind is defined
+    /// by now.
+    pub fn lists(&self) -> impl Stream<Item = ()> + Send + use<> {
+        stream::select_all(self.caches.iter().map(|cache| {
+            stream::unfold(cache.filled_rx.clone(), async |mut filled_rx| {
+                filled_rx.changed().await.ok().map(|()| ((), filled_rx))
+            })
+            .boxed()
+        }))
     }
 
     /// Every cached object that was made for the owner with this uid: it is its controller, or, in another namespace,

@@ -109,6 +109,16 @@ pub enum Error {
         /// What the API server answered.
         source: kube::Error,
     },
+    /// What something refers to could not be read.
+    #[error("failed to read {kind} {name}")]
+    ReadContent {
+        /// Its kind.
+        kind: &'static str,
+        /// Its namespace and name.
+        name: String,
+        /// What the API server answered.
+        source: kube::Error,
+    },
     /// The finalizer could not be added or removed.
     #[error("failed to change the finalizers")]
     Finalizer {
@@ -153,6 +163,7 @@ impl Error {
             Self::Objects { source, .. } => source.category(),
             Self::Runtime { .. } => Category::Unavailable,
             Self::ListRemote { source, .. }
+            | Self::ReadContent { source, .. }
             | Self::Finalizer { source }
             | Self::LookUpPod { source, .. }
             | Self::ClaimAddress { source, .. }

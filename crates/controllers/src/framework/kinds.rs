@@ -25,6 +25,17 @@ pub(crate) const ROLE: ChildKind = rbac("Role", "roles");
 pub(crate) const ROLE_BINDING: ChildKind = rbac("RoleBinding", "rolebindings");
 pub(crate) const NAMESPACE: ChildKind = core("Namespace", "namespaces");
 pub(crate) const SUPPLY: ChildKind = own("Supply", "supplies");
+pub(crate) const SECRET: ChildKind = core("Secret", "secrets");
+pub(crate) const GATEWAY_PLAN: ChildKind = own("GatewayPlan", "gatewayplans");
+pub(crate) const GATEWAY_PARAMETERS: ChildKind = own("GatewayParameters", "gatewayparameters");
+pub(crate) const GATEWAY_CLASS: ChildKind = gateway("GatewayClass", "gatewayclasses", &["v1beta1"]);
+pub(crate) const GATEWAY: ChildKind = gateway("Gateway", "gateways", &["v1beta1"]);
+pub(crate) const LISTENER_SET: ChildKind = gateway("ListenerSet", "listenersets", &[]);
+pub(crate) const HTTP_ROUTE: ChildKind = gateway("HTTPRoute", "httproutes", &["v1beta1"]);
+pub(crate) const GRPC_ROUTE: ChildKind = gateway("GRPCRoute", "grpcroutes", &["v1alpha2"]);
+pub(crate) const UDP_ROUTE: ChildKind = gateway("UDPRoute", "udproutes", &["v1alpha2"]);
+pub(crate) const BACKEND_TLS_POLICY: ChildKind =
+    gateway("BackendTLSPolicy", "backendtlspolicies", &["v1alpha3"]);
 pub(crate) const DHCP_SERVER: ChildKind = own("DHCPServer", "dhcpservers");
 pub(crate) const DNS_SERVER: ChildKind = own("DNSServer", "dnsservers");
 pub(crate) const ADDRESS_CLAIM: ChildKind = own("AddressClaim", "addressclaims");

@@ -34,11 +34,12 @@ use crate::framework::{
     error::{Category, Error, Retry},
     health::Health,
     metrics::Metrics,
+    overseer::{self, Overseer},
     scope::{Kind, Scope},
 };
 
 /// How long reconciles that run may go on after a stop.
-const STOP_GRACE: Duration = Duration::from_secs(3);
+pub(super) const STOP_GRACE: Duration = Duration::from_secs(3);
 /// How long a controller may take to let go of what it holds.
 const END_GRACE: Duration = Duration::from_secs(5);
 
@@ -163,6 +164,17 @@ impl Runner {
             run.until(client.clone(), stop)
                 .instrument(tracing::info_span!("run", controller = R::NAME))
                 .boxed()
+        }));
+    }
+
+    /// Adds a controller that has no object of its own.
+    pub(crate) fn oversee<O: Overseer>(&mut self, overseer: O) {
+        let overseer = Arc::new(overseer);
+        let (client, config) = (self.client.clone(), self.config.clone());
+        let (metrics, health) = (self.metrics.clone(), self.health.clone());
+        self.controllers.push(Box::new(move |stop| {
+            let (metrics, health) = (metrics.clone(), health.clone());
+            overseer::run(overseer.clone(), client.clone(), config.clone(), metrics, health, stop)
         }));
     }
 

@@ -5,6 +5,7 @@
 mod applier;
 mod cluster;
 mod cluster_scoped;
+mod gateway;
 mod grants;
 mod infra;
 mod leader;

@@ -22,8 +22,8 @@ const UDP_IDLE: Period = Period::from_secs(60);
 /// Long-lived connections stay.
 const TCP_IDLE: Period = Period::from_secs(24 * 3600);
 
-/// The plan of these Services.
-pub(crate) fn translate<S, E>(services: &[S], slices: &[E]) -> Plan
+/// The plan of these Services. Those of type LoadBalancer are also on `listen_on`, the first that wants a port there.
+pub(crate) fn translate<S, E>(services: &[S], slices: &[E], listen_on: Option<IpAddr>) -> Plan
 where
     S: Deref<Target = Service>,
     E: Deref<Target = EndpointSlice>,
@@ -51,7 +51,7 @@ where
                 continue;
             };
             let before = plan.listeners.len();
-            for address in addresses(service, port) {
+            for address in addresses(service, port, listen_on) {
                 if bound.insert((protocol, address)) {
                     plan.listeners.extend(listener(&namespace, &name, address, protocol, &cluster));
                 }
@@ -70,8 +70,9 @@ pub(super) fn service_of(listener: &str) -> Option<(&str, &str)> {
     Some((namespace, rest.split_once('@')?.0))
 }
 
-/// Where a port of a Service is reached: each of its own addresses, and loopback for a node port.
-fn addresses(service: &Service, port: &ServicePort) -> Vec<SocketAddr> {
+/// Where a port of a Service is reached: each of its own addresses, loopback for a node port, and what stands for a load
+/// balancer.
+fn addresses(service: &Service, port: &ServicePort, listen_on: Option<IpAddr>) -> Vec<SocketAddr> {
     let Some(spec) = &service.spec else { return Vec::new() };
     if spec.type_.as_deref() == Some("ExternalName") {
         return Vec::new();
@@ -84,6 +85,8 @@ fn addresses(service: &Service, port: &ServicePort) -> Vec<SocketAddr> {
         .collect();
     let node = port.node_port.and_then(number).filter(|_| !found.is_empty());
     found.extend(node.map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)));
+    let outside = listen_on.filter(|_| spec.type_.as_deref() == Some("LoadBalancer"));
+    found.extend(outside.and_then(|address| Some(SocketAddr::new(address, number(port.port)?))));
     found
 }
 

@@ -19,7 +19,7 @@ use crate::parts::own_program;
 
 /// The subcommands that pods of Causeway's own image may run: data planes, whose arguments and objects say what they
 /// carry and no more. All others act for whoever runs this machine.
-const IN_PODS: [&str; 5] = ["proxy", "dns", "dhcp", "echo", "version"];
+const IN_PODS: [&str; 6] = ["proxy", "gateway", "dns", "dhcp", "echo", "version"];
 
 pub(super) async fn start(
     tasks: &mut JoinSet<Task>,

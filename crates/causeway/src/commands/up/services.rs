@@ -1,7 +1,7 @@
 //! The addresses of Services on this machine: an engine in this process runs the plan that the node makes of them.
 
 use std::fmt;
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
 
 use causeway_base::well_known::{API_SERVER_ADDRESS, SERVICE_NETWORK, SERVICE_PREFIX};
@@ -46,13 +46,18 @@ impl fmt::Display for Services {
     }
 }
 
-/// Makes Services work until `shutdown`.
-pub(super) async fn run(client: kube::Client, node: &str, shutdown: CancellationToken) -> anyhow::Result<()> {
+/// Makes Services work until `shutdown`; those of type LoadBalancer also on `listen_on`.
+pub(super) async fn run(
+    client: kube::Client,
+    node: &str,
+    listen_on: Option<IpAddr>,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
     let (plan_tx, plan_rx) = watch::channel(None); // node → engine
     let (listeners_tx, listeners_rx) = watch::channel(Listeners::new()); // engine → node
     let engine = Engine::start(plan_rx, &Options::default())?;
     tokio::select! {
-        () = services::run(client, node, plan_tx, listeners_rx, shutdown.clone()) => {}
+        () = services::run(client, node, listen_on, plan_tx, listeners_rx, shutdown.clone()) => {}
         () = report(engine.handle(), &listeners_tx) => {}
     }
     if tokio::time::timeout(DRAIN, engine.shutdown()).await.is_err() {

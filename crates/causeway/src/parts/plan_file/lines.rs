@@ -6,7 +6,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
 /// The lines of every field of a document.
-pub(super) struct Lines(Option<Spanned<Node>>);
+pub(crate) struct Lines(Option<Spanned<Node>>);
 
 /// A value of a document, as far as it leads to others.
 enum Node {
@@ -16,12 +16,12 @@ enum Node {
 }
 
 impl Lines {
-    pub(super) fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str) -> Self {
         Self(serde_saphyr::from_str_with_options(text, super::shape::options()).ok())
     }
 
     /// The line of a field like `listeners[0].bind`, or of what it would be in if it is not written.
-    pub(super) fn line(&self, path: &str) -> Option<u64> {
+    pub(crate) fn line(&self, path: &str) -> Option<u64> {
         let mut at = self.0.as_ref()?;
         let mut line = None;
         for step in path.split(['.', '[']) {

@@ -51,7 +51,7 @@ fn json<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     serde_json::from_str(text)
 }
 
-pub(super) fn options() -> serde_saphyr::Options {
+pub(crate) fn options() -> serde_saphyr::Options {
     let mut options = serde_saphyr::Options::default();
     // The parser's budget is for documents of strangers; a plan of 100,000 routes is beyond it.
     options.budget = None;

@@ -23,7 +23,7 @@ fn slice(service: &str, ports: Value, endpoints: Value) -> Arc<EndpointSlice> {
 
 /// Translates, and makes sure that the engine would take it.
 fn run(services: &[Arc<Service>], slices: &[Arc<EndpointSlice>]) -> Plan {
-    let plan = translate(services, slices);
+    let plan = translate(services, slices, None);
     assert_eq!(plan.validate(), []);
     plan
 }
@@ -110,4 +110,25 @@ fn not_ready_addresses_are_used_when_the_service_publishes_them() {
     let not_ready = json!([{"addresses": ["127.0.0.1"], "conditions": {"ready": false}}]);
     let plan = run(&[service("web", spec)], &[slice("web", json!([{"port": 8080}]), not_ready)]);
     assert!(plan.clusters[0].endpoints[0].ready);
+}
+
+#[test]
+fn a_load_balancer_is_what_the_machine_listens_on() {
+    let of_type = |name: &str, address: &str, type_: &str| {
+        let ports = json!([{"port": 8080, "nodePort": 30080}]);
+        service(name, json!({"clusterIP": address, "clusterIPs": [address], "type": type_, "ports": ports}))
+    };
+    let services = [of_type("a", "127.96.0.5", "LoadBalancer"), of_type("b", "127.96.0.6", "NodePort")];
+    let outside: IpAddr = "192.0.2.7".parse().unwrap();
+    let plan = translate(&services, &[] as &[Arc<EndpointSlice>], Some(outside));
+    let of_first: Vec<_> = binds(&plan).into_iter().take(3).collect();
+    assert_eq!(of_first, ["127.96.0.5:8080", "127.0.0.1:30080", "192.0.2.7:8080"]);
+    assert_eq!(binds(&plan).iter().filter(|bind| bind.starts_with("192.0.2.7")).count(), 1);
+    let two = [of_type("a", "127.96.0.5", "LoadBalancer"), of_type("b", "127.96.0.6", "LoadBalancer")];
+    let plan = translate(&two, &[] as &[Arc<EndpointSlice>], Some(outside));
+    assert_eq!(
+        binds(&plan).iter().filter(|bind| bind.starts_with("192.0.2.7")).count(),
+        1,
+        "the first has it"
+    );
 }

@@ -1,0 +1,191 @@
+//! `causeway gateway --files`: no Kubernetes at all.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+use causeway_testkit::kubectl::finish;
+use causeway_testkit::port;
+use causeway_testkit::server::{program, signal};
+
+use crate::backend::{Authority, backend, curl};
+use crate::load::Load;
+
+/// A gateway that runs. Killed if it is dropped.
+struct Gateway {
+    child: Child,
+    lines: std::sync::Arc<std::sync::Mutex<Vec<String>>>,
+}
+
+impl Gateway {
+    fn start(dir: &Path) -> Self {
+        let mut child = Command::new(program())
+            .args(["gateway", "--files"])
+            .arg(dir)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = std::sync::Arc::<std::sync::Mutex<Vec<String>>>::default();
+        let (stderr, said) = (BufReader::new(child.stderr.take().unwrap()), lines.clone());
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                said.lock().unwrap().push(line);
+            }
+        });
+        Self { child, lines }
+    }
+
+    fn says(&self, word: &str) {
+        eventually(word, PATIENCE, || self.lines.lock().unwrap().iter().any(|line| line.contains(word)));
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn gateway(http: u16, https: u16) -> String {
+    format!(
+        "apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {{name: web}}
+spec:
+  gatewayClassName: causeway
+  listeners:
+  - {{name: http, port: {http}, protocol: HTTP}}
+  - {{name: https, port: {https}, protocol: HTTPS, tls: {{certificateRefs: [{{name: site}}]}}}}
+"
+    )
+}
+
+/// A route, and an EndpointSlice that needs no Service.
+fn route(name: &str, port: u16) -> String {
+    format!(
+        "apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{name: shop}}
+spec:
+  parentRefs: [{{name: web}}]
+  rules: [{{backendRefs: [{{name: {name}, port: {port}}}]}}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: {name}}}
+addressType: IPv4
+ports: [{{port: {port}}}]
+endpoints: [{{addresses: [127.0.0.1]}}]
+"
+    )
+}
+
+fn status(dir: &Path, object: &str) -> String {
+    std::fs::read_to_string(dir.join("status").join(format!("{object}.yaml"))).unwrap_or_default()
+}
+
+#[test]
+fn serves_files_follows_them_and_writes_statuses_beside_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let (http, https) = (port::free(), port::free());
+    let (one, other) = (backend("one"), backend("other"));
+    let authority = Authority::new();
+    std::fs::write(dir.join("gateway.yaml"), gateway(http, https)).unwrap();
+    std::fs::write(dir.join("route.yaml"), route("one", one)).unwrap();
+    std::fs::write(dir.join("secret.yaml"), authority.secret("site", "localhost", 7)).unwrap();
+    let mut running = Gateway::start(dir);
+    let url = format!("http://127.0.0.1:{http}/");
+    eventually("it answers", PATIENCE, || curl(&[&url]).starts_with("one "));
+    let ca = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(ca.path(), authority.pem()).unwrap();
+    let secure = format!("https://localhost:{https}/");
+    eventually("it answers with TLS", PATIENCE, || {
+        curl(&["--cacert", ca.path().to_str().unwrap(), &secure]).starts_with("one ")
+    });
+    eventually("the statuses are there", PATIENCE, || {
+        let gateway = status(dir, "gateway.default.web");
+        gateway.contains("Programmed")
+            && gateway.contains("127.0.0.1")
+            && status(dir, "httproute.default.shop").contains("Accepted")
+    });
+
+    // An edit under load.
+    let load = Load::start(vec![url.clone()], &["one ", "other "]);
+    std::fs::write(dir.join("route.yaml"), route("other", other)).unwrap();
+    eventually("it leads elsewhere", PATIENCE, || curl(&[&url]).starts_with("other "));
+    let bad = load.end();
+    assert!(bad.is_empty(), "{} requests failed: {:?}", bad.len(), bad.first());
+
+    // Files that make no sense: told with file and line, and what ran goes on.
+    std::fs::write(dir.join("route.yaml"), route("other", other) + "---\nkind: [broken\n").unwrap();
+    running.says("route.yaml:");
+    assert!(curl(&[&url]).starts_with("other "));
+    std::fs::write(dir.join("more.yaml"), "# nothing yet\n---\napiVersion: v1\nkind: Service\n").unwrap();
+    running.says("more.yaml:3: metadata.name is missing");
+
+    // A route whose target is gone says so in its status.
+    let lost = route("other", other).replace("name: other, port", "name: nowhere, port");
+    std::fs::write(dir.join("route.yaml"), lost).unwrap();
+    eventually("the status says it", PATIENCE, || {
+        status(dir, "httproute.default.shop").contains("BackendNotFound")
+    });
+    assert_eq!(curl(&[&url]).lines().last(), Some("500"));
+
+    signal(running.child.id(), "TERM");
+    assert!(running.child.wait().unwrap().success());
+}
+
+#[test]
+fn a_port_that_is_taken_is_said_and_the_rest_is_served() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (http, https) = (port::free(), taken.local_addr().unwrap().port());
+    let one = backend("one");
+    std::fs::write(dir.join("all.yaml"), gateway(http, https) + "---\n" + &route("one", one)).unwrap();
+    let authority = Authority::new();
+    std::fs::write(dir.join("secret.yaml"), authority.secret("site", "localhost", 7)).unwrap();
+    let running = Gateway::start(dir);
+    running.says("another process listens there");
+    eventually("the other port answers", PATIENCE, || {
+        curl(&[&format!("http://127.0.0.1:{http}/")]).starts_with("one ")
+    });
+    eventually("the status says it", PATIENCE, || {
+        status(dir, "gateway.default.web").contains("another process listens there")
+    });
+    drop(taken);
+    eventually("it is taken once it is free", PATIENCE, || {
+        !status(dir, "gateway.default.web").contains("another process listens there")
+    });
+}
+
+#[test]
+fn a_check_says_what_is_wrong_and_runs_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let check = || finish(Command::new(program()).args(["gateway", "--check", "--files"]).arg(dir.path()));
+    let both = gateway(8080, 8443);
+    let good = both.lines().filter(|line| !line.contains("https")).map(|line| format!("{line}\n"));
+    let good = good.collect::<String>() + "---\n" + &route("one", 9000);
+    std::fs::write(dir.path().join("all.yaml"), &good).unwrap();
+    let ran = check();
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    std::fs::write(
+        dir.path().join("all.yaml"),
+        good.replace("parentRefs: [{name: web}]", "parentRefs: [{name: no}]"),
+    )
+    .unwrap();
+    std::fs::write(
+        dir.path().join("bad.yaml"),
+        "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: x}\nspec:\n  rules: 7\n",
+    )
+    .unwrap();
+    let said = check();
+    assert_ne!(said.code, Some(0));
+    assert!(said.stderr.contains("bad.yaml:5: spec.rules"), "{}", said.stderr);
+    assert!(!dir.path().join("status").exists());
+}

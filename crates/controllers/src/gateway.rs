@@ -1,0 +1,278 @@
+//! Class `causeway` of Gateway API. One reconciler looks at all objects together: what they mean is one picture, computed by
+//! a pure function ([`causeway_translate::gateway`]), so that no two statuses contradict each other, and whatever something
+//! refers to, its change is seen. Each Gateway becomes pods with the plan of the picture, and a Service.
+
+mod child;
+mod contents;
+mod desired;
+mod make;
+mod observe;
+mod settings;
+mod standing;
+mod status;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use causeway_api::names;
+use causeway_base::lock::lock;
+use causeway_translate::{
+    endpoints,
+    gateway::{CONTROLLER_NAME, Picture, World, kinds::ObjectRef},
+    services::ServiceRef,
+};
+use jiff::Timestamp;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DynamicObject, PostParams},
+};
+use serde_json::json;
+
+pub use self::settings::Settings;
+use self::{contents::Contents, make::Maker, observe::Readings, standing::Standing, status::Statuses};
+use crate::{
+    framework::{
+        apply::{self, Owner, Report},
+        children::{ChildKind, Children, is_kind, typed},
+        error::Error,
+        kinds::{
+            BACKEND_TLS_POLICY, DEPLOYMENT, ENDPOINT_SLICE, GATEWAY, GATEWAY_CLASS, GATEWAY_PARAMETERS,
+            GATEWAY_PLAN, GRPC_ROUTE, HTTP_ROUTE, LISTENER_SET, NAMESPACE, POD, POD_DISRUPTION_BUDGET, ROLE,
+            ROLE_BINDING, SECRET, SERVICE, SERVICE_ACCOUNT, SUPPLY, TCP_ROUTE, TLS_ROUTE, UDP_ROUTE,
+        },
+        overseer::{Changes, Overseer},
+    },
+    grants::REFERENCE_GRANT,
+    vlan::{fleet::reports::Reports, proxy},
+};
+
+const FIELD_MANAGER: &str = "causeway-gateway";
+/// How often a picture is made again for what it refers to: what is read may refer to more.
+const MOST_ROUNDS: usize = 3;
+/// When it is looked again at what others decide and no watch may show.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
+/// Reconciles everything of class `causeway`.
+pub(crate) struct Controller {
+    client: Client,
+    updates_at_once: usize,
+    readings: Mutex<Readings>,
+    contents: Contents,
+    maker: Maker,
+    reports: Reports,
+    statuses: Statuses,
+    /// Services that the last picture was made of.
+    uses: Mutex<BTreeSet<ServiceRef>>,
+    /// Whether the class was looked for: who removes it later wants it gone.
+    has_class: AtomicBool,
+}
+
+impl Controller {
+    /// A controller that makes pods by these settings.
+    pub(crate) fn new(client: Client, settings: Settings, pods: proxy::Settings) -> Self {
+        Self {
+            updates_at_once: pods.updates_at_once,
+            readings: Mutex::default(),
+            contents: Contents::default(),
+            maker: Maker::new(client.clone(), FIELD_MANAGER, settings, pods),
+            reports: Reports::new(client.clone(), names::gateway_report_manager),
+            statuses: Statuses::new(client.clone()),
+            uses: Mutex::default(),
+            has_class: AtomicBool::new(false),
+            client,
+        }
+    }
+
+    /// Makes the class that every cluster should have, if there is none of its name.
+    async fn make_class(&self, children: &Children) -> Result<(), Error> {
+        let Some(resource) = children.served(GATEWAY_CLASS) else { return Ok(()) };
+        if self.has_class.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if children.get(GATEWAY_CLASS, "", names::GATEWAY_CLASS).is_none() {
+            let class = DynamicObject::new(names::GATEWAY_CLASS, &resource)
+                .data(json!({ "spec": { "controllerName": CONTROLLER_NAME } }));
+            let api = Api::<DynamicObject>::all_with(self.client.clone(), &resource);
+            match api
+                .create(
+                    &PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() },
+                    &class,
+                )
+                .await
+            {
+                Ok(_) => {}
+                Err(kube::Error::Api(answer)) if answer.code == 409 => {}
+                Err(source) => {
+                    let (kind, name) = ("GatewayClass", names::GATEWAY_CLASS.to_owned());
+                    let source = Box::new(apply::Error::Apply { kind, name, source });
+                    return Err(Error::Objects { failed: 1, total: 1, source });
+                }
+            }
+        }
+        self.has_class.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The world, and the picture of it with all that it refers to.
+    async fn picture(&self, children: &Children, standings: &Standings) -> Result<Picture, Error> {
+        let mut world = lock(&self.readings).world(children);
+        world.observed = standings
+            .iter()
+            .map(|(at, (_, standing))| (at.clone(), standing.observed(&self.maker.unusable(at))))
+            .collect();
+        self.contents.fill(&mut world).await;
+        let mut picture = picture(&world);
+        for _ in 0..MOST_ROUNDS {
+            if !self.contents.follow(&self.client, &picture.references).await? {
+                break;
+            }
+            self.contents.fill(&mut world).await;
+            picture = self::picture(&world);
+        }
+        lock(&self.uses).clone_from(&picture.references.services);
+        Ok(picture)
+    }
+
+    /// Makes the objects of every Gateway of ours, and removes those of all others.
+    async fn make(&self, picture: &Picture, children: &Children, standings: &Standings) -> Vec<Report> {
+        let Some(resource) = children.served(GATEWAY) else { return Vec::new() };
+        let made: HashSet<String> = [GATEWAY_PLAN, DEPLOYMENT, SERVICE]
+            .into_iter()
+            .flat_map(|kind| children.all(kind))
+            .filter_map(|object| object.labels().get(names::LABEL_INVENTORY).cloned())
+            .collect();
+        let mut updating = standings.values().filter(|(_, standing)| standing.is_rolling()).count();
+        let mut reports = Vec::new();
+        for (at, (object, standing)) in standings {
+            let Some(owner) = Owner::of_dynamic(object, &resource) else { continue };
+            // What it has goes with it.
+            if object.metadata.deletion_timestamp.is_some() {
+                continue;
+            }
+            match picture.gateways.get(at).filter(|gateway| gateway.accepted) {
+                Some(gateway) => {
+                    let may_update = standing.is_rolling() || updating < self.updates_at_once;
+                    let is_next = !standing.is_rolling() && self.maker.wants_update(gateway, standing);
+                    updating += usize::from(may_update && is_next);
+                    reports.push(self.maker.make(at, gateway, &owner, standing, children, may_update).await);
+                }
+                None if made.contains(owner.uid()) => reports.push(self.maker.remove(&owner, children).await),
+                None => {}
+            }
+        }
+        self.maker.retain(|at| picture.gateways.contains_key(at));
+        reports
+    }
+
+    /// Removes the words of pods that are gone.
+    async fn forget_pods(&self, standings: &Standings) -> Result<(), Error> {
+        for (_, standing) in standings.values() {
+            if let Some(plan) = &standing.plan {
+                let reported = standing.reports().iter().map(|report| report.name.as_str());
+                self.reports.remove_stale(plan, reported, &standing.pods()).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Every Gateway, ours or not, and how what was made for it stands.
+type Standings = BTreeMap<ObjectRef, (std::sync::Arc<DynamicObject>, Standing)>;
+
+fn standings(children: &Children) -> Standings {
+    let gateways = children.all(GATEWAY).into_iter();
+    gateways
+        .map(|object| {
+            let at = ObjectRef::new(object.namespace().unwrap_or_default(), object.name_any());
+            let standing = Standing::read(children, &at);
+            (at, (object, standing))
+        })
+        .collect()
+}
+
+fn picture(world: &World) -> Picture {
+    causeway_translate::gateway::picture(world, Timestamp::now())
+}
+
+impl Overseer for Controller {
+    const NAME: &'static str = "gateway";
+    const CHILDREN: &'static [ChildKind] = &[
+        SERVICE_ACCOUNT,
+        ROLE,
+        ROLE_BINDING,
+        SECRET,
+        SUPPLY,
+        GATEWAY_PLAN,
+        DEPLOYMENT,
+        POD,
+        POD_DISRUPTION_BUDGET,
+    ];
+    const READS: &'static [ChildKind] = &[
+        GATEWAY_CLASS,
+        GATEWAY,
+        LISTENER_SET,
+        HTTP_ROUTE,
+        GRPC_ROUTE,
+        TLS_ROUTE,
+        TCP_ROUTE,
+        UDP_ROUTE,
+        REFERENCE_GRANT,
+        BACKEND_TLS_POLICY,
+        GATEWAY_PARAMETERS,
+        SERVICE,
+        ENDPOINT_SLICE,
+        NAMESPACE,
+    ];
+
+    fn changes(&self, client: &Client) -> Vec<Changes> {
+        self.contents.watch(client)
+    }
+
+    /// Of the Services of a cluster few are behind a Gateway.
+    fn is_concerned(&self, object: &DynamicObject) -> bool {
+        let is_used = |namespace: &str, name: &str| {
+            let at = ServiceRef { namespace: namespace.to_owned(), name: name.to_owned() };
+            lock(&self.uses).contains(&at)
+        };
+        if is_kind(object, SERVICE) {
+            let is_made = object.labels().contains_key(names::LABEL_GATEWAY_NAME);
+            return is_made || is_used(&object.namespace().unwrap_or_default(), &object.name_any());
+        }
+        if is_kind(object, ENDPOINT_SLICE) {
+            let slice: Option<EndpointSlice> = typed(object);
+            return slice
+                .as_ref()
+                .and_then(endpoints::service_of)
+                .is_some_and(|(at, name)| is_used(at, name));
+        }
+        // The pods, accounts and supplies of other kinds are none of ours.
+        let of_proxies =
+            [SERVICE_ACCOUNT, ROLE, ROLE_BINDING, SUPPLY, DEPLOYMENT, POD, POD_DISRUPTION_BUDGET];
+        let is_child = of_proxies.iter().any(|kind| is_kind(object, *kind));
+        let owner = object.labels().get(names::LABEL_OWNER_KIND).map(String::as_str);
+        !is_child || matches!(owner, Some("Gateway" | "GatewayPlan"))
+    }
+
+    async fn reconcile(&self, children: &Children) -> Result<Option<Duration>, Error> {
+        self.make_class(children).await?;
+        let standings = standings(children);
+        let picture = self.picture(children, &standings).await?;
+        let reports = self.make(&picture, children, &standings).await;
+        let forgotten = self.forget_pods(&standings).await;
+        // Whatever became of the objects: what is true of routes does not wait for them.
+        self.statuses.write(&picture, children).await?;
+        forgotten?;
+        for report in reports {
+            report.into_result()?;
+        }
+        let again = if self.maker.take_news() { Duration::ZERO } else { LOOK_AGAIN };
+        Ok((!picture.gateways.is_empty()).then_some(again))
+    }
+}

@@ -1,0 +1,162 @@
+//! What is in the Secrets and ConfigMaps that something refers to. Of all others only the metadata is seen, and no key of
+//! anybody else is ever asked for: a watch of metadata tells when one of them is another, and then it alone is read.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+    sync::Arc,
+    time::Duration,
+};
+
+use causeway_base::lock::lock;
+use causeway_translate::gateway::{
+    World,
+    certificates::{Authorities, KeyPair},
+    kinds::ObjectRef,
+    picture::References,
+};
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::{
+    Api, Client, Resource, ResourceExt as _,
+    core::{NamespaceResourceScope, PartialObjectMeta},
+    runtime::{WatchStreamExt as _, reflector, watcher},
+};
+use serde::de::DeserializeOwned;
+use tokio::sync::Mutex;
+
+use crate::framework::{children::pace, error::Error, overseer::Changes};
+
+/// How long the first list may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What was read of both kinds.
+#[derive(Default)]
+pub(crate) struct Contents {
+    secrets: Glance<Secret, KeyPair>,
+    config_maps: Glance<ConfigMap, Authorities>,
+}
+
+impl Contents {
+    /// The watches, which have to be polled.
+    pub(crate) fn watch(&self, client: &Client) -> Vec<Changes> {
+        vec![self.secrets.watch(client), self.config_maps.watch(client)]
+    }
+
+    /// Puts what was read last into a world.
+    pub(crate) async fn fill(&self, world: &mut World) {
+        world.secrets = self.secrets.known().await;
+        world.config_maps = self.config_maps.known().await;
+    }
+
+    /// Reads what is referred to and not known as it is now; true if that made a difference.
+    ///
+    /// # Errors
+    /// When something can't be read.
+    pub(crate) async fn follow(&self, client: &Client, wanted: &References) -> Result<bool, Error> {
+        let secrets = self.secrets.follow(client, &wanted.secrets, KeyPair::read).await?;
+        let config_maps = self.config_maps.follow(client, &wanted.config_maps, Authorities::read).await?;
+        Ok(secrets || config_maps)
+    }
+}
+
+type Store<K> = reflector::Store<PartialObjectMeta<K>>;
+
+/// The metadata of all objects of a kind, and what is in some.
+struct Glance<K: Resource<DynamicType = ()> + 'static, T> {
+    /// Made anew for each term.
+    store: std::sync::Mutex<Option<Store<K>>>,
+    /// Those that something refers to.
+    wanted: Arc<std::sync::Mutex<BTreeSet<ObjectRef>>>,
+    /// By the version that was read.
+    known: Mutex<BTreeMap<ObjectRef, (String, Arc<T>)>>,
+}
+
+impl<K: Resource<DynamicType = ()> + 'static, T> Default for Glance<K, T> {
+    fn default() -> Self {
+        Self { store: std::sync::Mutex::default(), wanted: Arc::default(), known: Mutex::default() }
+    }
+}
+
+impl<K, T: PartialEq> Glance<K, T>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static,
+{
+    fn watch(&self, client: &Client) -> Changes {
+        let (store, writer) = reflector::store::<PartialObjectMeta<K>>();
+        *lock(&self.store) = Some(store);
+        let api = Api::<PartialObjectMeta<K>>::all(client.clone());
+        let wanted = Arc::clone(&self.wanted);
+        watcher(api, watcher::Config::default())
+            .backoff(pace())
+            .modify(|object| {
+                object.metadata.managed_fields = None;
+                object.metadata.annotations = None;
+                object.metadata.labels = None;
+            })
+            .reflect(writer)
+            .touched_objects()
+            .filter_map(move |item| {
+                let at = |object: &PartialObjectMeta<K>| {
+                    ObjectRef::new(object.namespace().unwrap_or_default(), object.name_any())
+                };
+                let is_wanted = item.as_ref().is_ok_and(|object| lock(&wanted).contains(&at(object)));
+                std::future::ready((is_wanted || item.is_err()).then(|| item.map(drop)))
+            })
+            .boxed()
+    }
+
+    async fn known(&self) -> BTreeMap<ObjectRef, Arc<T>> {
+        let known = self.known.lock().await;
+        known.iter().map(|(at, (_, content))| (at.clone(), Arc::clone(content))).collect()
+    }
+
+    async fn follow(
+        &self,
+        client: &Client,
+        wanted: &BTreeSet<ObjectRef>,
+        read: fn(&K) -> T,
+    ) -> Result<bool, Error> {
+        let store = lock(&self.store).clone();
+        let kind = if K::kind(&()) == "Secret" { "Secret" } else { "ConfigMap" };
+        let not_synced = Error::NotSynced { kind, seconds: PATIENCE.as_secs() };
+        let Some(store) = store else { return Err(not_synced) };
+        match tokio::time::timeout(PATIENCE, store.wait_until_ready()).await {
+            Ok(Ok(())) => {}
+            _ => return Err(not_synced),
+        }
+        lock(&self.wanted).clone_from(wanted);
+        let mut known = self.known.lock().await;
+        let mut differs = false;
+        known.retain(|at, _| wanted.contains(at));
+        for at in wanted {
+            let version = store
+                .get(&reflector::ObjectRef::new(&at.name).within(&at.namespace))
+                .and_then(|object| object.metadata.resource_version.clone());
+            let Some(version) = version else {
+                differs |= known.remove(at).is_some();
+                continue;
+            };
+            if known.get(at).is_some_and(|(read, _)| *read == version) {
+                continue;
+            }
+            let found = Api::<K>::namespaced(client.clone(), &at.namespace).get_opt(&at.name).await;
+            let found = found.map_err(|source| Error::ReadContent { kind, name: at.to_string(), source })?;
+            let Some(found) = found else {
+                differs |= known.remove(at).is_some();
+                continue;
+            };
+            let content = Arc::new(read(&found));
+            differs |= known.get(at).is_none_or(|(_, before)| *before != content);
+            // What the watch has seen: if the object is newer by now, it is read once more.
+            known.insert(at.clone(), (version, content));
+        }
+        Ok(differs)
+    }
+}

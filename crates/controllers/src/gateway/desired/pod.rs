@@ -1,0 +1,134 @@
+//! The Deployment of a Gateway's pods: the next one is ready before the last one goes, and one after another.
+
+use std::collections::BTreeMap;
+
+use causeway_api::names;
+use causeway_translate::{
+    endpoints::Protocol,
+    gateway_pod::{HEALTH_PORT, target_port},
+};
+use k8s_openapi::{
+    api::{
+        apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment},
+        core::v1::{
+            Container, ContainerPort, EmptyDirVolumeSource, PodSpec, PodTemplateSpec,
+            TopologySpreadConstraint, Volume,
+        },
+    },
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{LabelSelector, ObjectMeta},
+        util::intstr::IntOrString,
+    },
+};
+
+use super::Subject;
+use crate::{
+    pod_template,
+    vlan::pod::{self as parts, STATE_DIR, STATE_VOLUME, confined, mount, resources},
+};
+
+/// What a pod may take to end: the drain of its plan, and some seconds.
+const TERMINATION_SECONDS: i64 = 45;
+
+/// The Deployment.
+pub(super) fn deployment(subject: &Subject<'_>, name: &str) -> Deployment {
+    let mut labels = subject.labels();
+    labels.insert(names::LABEL_MANAGED_BY.to_owned(), names::MANAGED_BY.to_owned());
+    let mut annotations = subject.picture.annotations.clone();
+    annotations.extend(scraped());
+    let metadata =
+        ObjectMeta { labels: Some(labels), annotations: Some(annotations), ..ObjectMeta::default() };
+    let mut template = PodTemplateSpec { metadata: Some(metadata), spec: Some(pod(subject, name)) };
+    pod_template::complete(&mut template, &subject.effective.pod_template);
+    // Two pods can't have the same port of a node, and there may be no other node.
+    let (surge, away) = if subject.effective.host_ports { (0, 1) } else { (1, 0) };
+    Deployment {
+        metadata: subject.metadata(name),
+        spec: Some(DeploymentSpec {
+            replicas: Some(subject.effective.replicas),
+            strategy: Some(DeploymentStrategy {
+                type_: Some("RollingUpdate".to_owned()),
+                rolling_update: Some(RollingUpdateDeployment {
+                    max_surge: Some(IntOrString::Int(surge)),
+                    max_unavailable: Some(IntOrString::Int(away)),
+                }),
+            }),
+            selector: selects(subject.selector()),
+            template,
+            ..DeploymentSpec::default()
+        }),
+        ..Deployment::default()
+    }
+}
+
+fn pod(subject: &Subject<'_>, name: &str) -> PodSpec {
+    PodSpec {
+        service_account_name: Some(name.to_owned()),
+        enable_service_links: Some(false),
+        topology_spread_constraints: Some(vec![TopologySpreadConstraint {
+            max_skew: 1,
+            topology_key: "kubernetes.io/hostname".to_owned(),
+            when_unsatisfiable: "ScheduleAnyway".to_owned(),
+            label_selector: Some(selects(subject.selector())),
+            ..TopologySpreadConstraint::default()
+        }]),
+        termination_grace_period_seconds: Some(TERMINATION_SECONDS),
+        security_context: Some(parts::unprivileged()),
+        // In memory: the last certificates are in it, for a process that starts again while nobody can be asked.
+        volumes: Some(vec![Volume {
+            name: STATE_VOLUME.to_owned(),
+            empty_dir: Some(EmptyDirVolumeSource {
+                medium: Some("Memory".to_owned()),
+                size_limit: Some(Quantity("64Mi".to_owned())),
+            }),
+            ..Volume::default()
+        }]),
+        containers: vec![container(subject, name)],
+        ..PodSpec::default()
+    }
+}
+
+fn container(subject: &Subject<'_>, name: &str) -> Container {
+    let mut args = vec!["gateway".to_owned()];
+    let mut flag = |flag: &str, value: &str| args.extend([format!("--{flag}"), value.to_owned()]);
+    flag("namespace", &subject.at.namespace);
+    flag("plan-name", name);
+    flag("state-dir", STATE_DIR);
+    let mut ports = vec![ContainerPort {
+        name: Some("health".to_owned()),
+        container_port: i32::from(HEALTH_PORT),
+        ..ContainerPort::default()
+    }];
+    if subject.effective.host_ports {
+        ports.extend(subject.picture.ports.iter().map(|port| ContainerPort {
+            container_port: i32::from(target_port(port.number)),
+            host_port: Some(i32::from(port.number)),
+            protocol: (port.protocol == Protocol::Udp).then(|| "UDP".to_owned()),
+            ..ContainerPort::default()
+        }));
+    }
+    Container {
+        name: "gateway".to_owned(),
+        image: Some(subject.effective.image.clone()),
+        args: Some(args),
+        working_dir: Some(STATE_DIR.to_owned()),
+        env: Some(parts::environment()),
+        ports: Some(ports),
+        resources: Some(resources("20m", "48Mi", "1Gi")),
+        security_context: Some(confined()),
+        volume_mounts: Some(vec![mount(STATE_VOLUME, STATE_DIR, false)]),
+        ..parts::probed()
+    }
+}
+
+/// Where a Prometheus that goes by annotations finds the metrics.
+fn scraped() -> [(String, String); 3] {
+    let port = HEALTH_PORT.to_string();
+    [("scrape", "true"), ("port", &port), ("path", "/metrics")]
+        .map(|(key, value)| (format!("prometheus.io/{key}"), value.to_owned()))
+}
+
+fn selects(labels: BTreeMap<String, String>) -> LabelSelector {
+    LabelSelector { match_labels: Some(labels), ..LabelSelector::default() }
+}

@@ -1,0 +1,401 @@
+//! Gateways: what the operator makes of them, and what it says. The pods are played by the test.
+
+use std::time::Duration;
+
+use causeway_api::{GatewayPlan, Supply};
+use causeway_testkit::eventually;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Pod, Secret, Service, ServiceAccount},
+    rbac::v1::Role,
+};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, ResourceExt,
+    api::{
+        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+        PostParams,
+    },
+};
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+
+const GROUP: &str = "gateway.networking.k8s.io";
+
+fn api(cluster: &Cluster, kind: &str) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, "v1", kind));
+    if kind == "GatewayClass" {
+        return Api::all_with(
+            cluster.client.clone(),
+            &ApiResource { plural: "gatewayclasses".into(), ..resource },
+        );
+    }
+    Api::namespaced_with(cluster.client.clone(), "default", &resource)
+}
+
+async fn create(cluster: &Cluster, kind: &str, name: &str, spec: Value) {
+    let object = json!({
+        "apiVersion": format!("{GROUP}/v1"), "kind": kind, "metadata": {"name": name}, "spec": spec,
+    });
+    let object: DynamicObject = serde_json::from_value(object).unwrap();
+    api(cluster, kind).create(&PostParams::default(), &object).await.unwrap();
+}
+
+async fn gateway(cluster: &Cluster, name: &str, listeners: Value) {
+    create(cluster, "Gateway", name, json!({"gatewayClassName": "causeway", "listeners": listeners})).await;
+}
+
+fn http(port: u16) -> Value {
+    json!([{"name": "http", "port": port, "protocol": "HTTP"}])
+}
+
+async fn route(cluster: &Cluster, name: &str, gateway: &str, service: &str) {
+    let spec = json!({
+        "parentRefs": [{"name": gateway}], "rules": [{"backendRefs": [{"name": service, "port": 80}]}],
+    });
+    create(cluster, "HTTPRoute", name, spec).await;
+}
+
+async fn service(cluster: &Cluster, name: &str) {
+    let service = json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}});
+    let service: Service = serde_json::from_value(service).unwrap();
+    cluster.api::<Service>().create(&PostParams::default(), &service).await.unwrap();
+}
+
+/// A condition of an object: status and reason. `at` is a pointer to the object of the status that has it.
+async fn condition(
+    cluster: &Cluster,
+    kind: &str,
+    name: &str,
+    at: &str,
+    condition: &str,
+) -> Option<(String, String)> {
+    let object = api(cluster, kind).get_opt(name).await.unwrap()?;
+    let all = object.data.pointer(&format!("/status{at}/conditions"))?.as_array()?.clone();
+    let found = all.into_iter().find(|found| found["type"] == condition)?;
+    let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
+    Some((text("status"), text("reason")))
+}
+
+async fn says(cluster: &Cluster, kind: &str, name: &str, at: &str, wanted: (&str, &str, &str)) {
+    let (type_, status, reason) = wanted;
+    eventually(&format!("{kind} {name} {at}: {type_} {status} {reason}"), || async {
+        condition(cluster, kind, name, at, type_).await == Some((status.to_owned(), reason.to_owned()))
+    })
+    .await;
+}
+
+/// Says what the only pod of a Gateway would say once it runs its newest plan.
+async fn serve(cluster: &Cluster, plan: &str) {
+    let api = cluster.api::<GatewayPlan>();
+    let pod = format!("{plan}-pod");
+    if cluster.api::<Pod>().get_opt(&pod).await.unwrap().is_none() {
+        let labels = json!({
+            "app": "gateway", "causeway.dev/owner-name": plan, "causeway.dev/owner-kind": "Gateway",
+            "app.kubernetes.io/managed-by": "causeway",
+        });
+        let object: Pod = serde_json::from_value(json!({
+            "metadata": {"name": pod, "labels": labels},
+            "spec": {"containers": [{"name": "gateway", "image": "x"}]},
+        }))
+        .unwrap();
+        cluster.api::<Pod>().create(&PostParams::default(), &object).await.unwrap();
+    }
+    let found = api.get(plan).await.unwrap();
+    let entry = json!({
+        "apiVersion": "causeway.dev/v1alpha1", "kind": "GatewayPlan", "metadata": {"name": plan},
+        "status": {"replicas": [{
+            "name": pod, "serving": true, "gatewayGeneration": found.spec.gateway_generation,
+            "runningGeneration": found.metadata.generation,
+        }]},
+    });
+    let params = PatchParams::apply(&format!("causeway-gateway-{pod}")).force();
+    api.patch_status(plan, &params, &Patch::Apply(&entry)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_gateway_becomes_pods_a_service_and_a_plan_and_is_programmed_when_they_serve() {
+    let cluster = Cluster::start().await;
+    let operator = cluster.whole();
+    says(&cluster, "GatewayClass", "causeway", "", ("Accepted", "True", "Accepted")).await;
+    service(&cluster, "shop").await;
+    gateway(&cluster, "web", http(8080)).await;
+    route(&cluster, "shop", "web", "shop").await;
+    says(&cluster, "Gateway", "web", "", ("Accepted", "True", "Accepted")).await;
+    says(&cluster, "HTTPRoute", "shop", "/parents/0", ("Accepted", "True", "Accepted")).await;
+    let plan = eventually("the plan is there", || async {
+        let plan = cluster.api::<GatewayPlan>().get_opt("web-causeway").await.unwrap()?;
+        (!plan.spec.parts.is_empty()).then_some(plan)
+    })
+    .await;
+    for part in &plan.spec.parts {
+        let supply = cluster.api::<Supply>().get(&format!("web-causeway.{part}")).await.unwrap();
+        assert_eq!(supply.owner_references()[0].kind, "Gateway");
+    }
+    let deployment = eventually("the Deployment is there", || async {
+        cluster.api::<Deployment>().get_opt("web-causeway").await.unwrap()
+    })
+    .await;
+    assert!(cluster.exists::<ServiceAccount>("web-causeway").await);
+    let role = cluster.api::<Role>().get("web-causeway").await.unwrap();
+    assert!(!serde_json::to_string(&role.rules).unwrap().contains("secrets"), "it has no certificate");
+    let made = cluster.api::<Service>().get("web-causeway").await.unwrap();
+    let address = made.spec.unwrap().cluster_ip.unwrap();
+
+    // Not before a pod says that it serves.
+    says(&cluster, "Gateway", "web", "", ("Programmed", "False", "Pending")).await;
+    serve(&cluster, "web-causeway").await;
+    says(&cluster, "Gateway", "web", "", ("Programmed", "True", "Programmed")).await;
+    says(&cluster, "Gateway", "web", "/listeners/0", ("Programmed", "True", "Programmed")).await;
+    let object = api(&cluster, "Gateway").get("web").await.unwrap();
+    assert_eq!(object.data["status"]["addresses"], json!([{"type": "IPAddress", "value": address}]));
+    assert_eq!(object.data["status"]["listeners"][0]["attachedRoutes"], 1);
+
+    // An edit of listeners changes the Service and the plan, and no pod.
+    let edit = json!({"spec": {"listeners": [
+        {"name": "http", "port": 8080, "protocol": "HTTP"}, {"name": "more", "port": 8081, "protocol": "HTTP"},
+    ]}});
+    api(&cluster, "Gateway").patch("web", &PatchParams::default(), &Patch::Merge(&edit)).await.unwrap();
+    eventually("the Service has the port", || async {
+        let ports = cluster.api::<Service>().get("web-causeway").await.unwrap().spec.unwrap().ports.unwrap();
+        ports.len() == 2
+    })
+    .await;
+    eventually("the plan is another", || async {
+        cluster.api::<GatewayPlan>().get("web-causeway").await.unwrap().spec != plan.spec
+    })
+    .await;
+    let after = cluster.api::<Deployment>().get("web-causeway").await.unwrap();
+    assert_eq!(after.metadata.generation, deployment.metadata.generation);
+    eventually("old parts are gone", || async {
+        let plan = cluster.api::<GatewayPlan>().get("web-causeway").await.unwrap();
+        let parts = cluster.api::<Supply>().list(&ListParams::default()).await.unwrap().items;
+        parts.len() == plan.spec.parts.len()
+    })
+    .await;
+    says(&cluster, "Gateway", "web", "", ("Programmed", "False", "Pending")).await;
+    serve(&cluster, "web-causeway").await;
+    says(&cluster, "Gateway", "web", "", ("Programmed", "True", "Programmed")).await;
+
+    // All goes with it.
+    api(&cluster, "Gateway").delete("web", &DeleteParams::default()).await.unwrap();
+    eventually("nothing is left", || async {
+        !cluster.exists::<Deployment>("web-causeway").await
+            && !cluster.exists::<Service>("web-causeway").await
+    })
+    .await;
+    eventually("the route says that its Gateway is gone", || async {
+        let route = api(&cluster, "HTTPRoute").get("shop").await.unwrap();
+        let parents = route.data["status"]["parents"].as_array().cloned().unwrap_or_default();
+        parents.iter().all(|parent| parent["conditions"][0]["status"] != "True")
+    })
+    .await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn words_of_others_stay_and_at_rest_nothing_is_written() {
+    let cluster = Cluster::start().await;
+    let operator = cluster.whole();
+    service(&cluster, "shop").await;
+    gateway(&cluster, "web", http(8080)).await;
+    gateway(&cluster, "web-2", http(8080)).await;
+    let spec = json!({
+        "parentRefs": [{"name": "web"}, {"name": "web-2"}, {"name": "others"}],
+        "rules": [{"backendRefs": [{"name": "shop", "port": 80}]}],
+    });
+    create(&cluster, "HTTPRoute", "shop", spec).await;
+    let foreign = json!({
+        "parentRef": {"group": GROUP, "kind": "Gateway", "name": "others"}, "controllerName": "example.com/other",
+        "conditions": [{"type": "Accepted", "status": "True", "reason": "Accepted", "message": "x",
+                        "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1}],
+    });
+    let ours = |route: &DynamicObject| {
+        let parents = route.data["status"]["parents"].as_array().cloned().unwrap_or_default();
+        parents.iter().filter(|parent| parent["controllerName"] == "causeway.dev/gateway").count()
+    };
+    eventually("both parents are said at once", || async {
+        ours(&api(&cluster, "HTTPRoute").get("shop").await.unwrap()) == 2
+    })
+    .await;
+    let route = api(&cluster, "HTTPRoute").get("shop").await.unwrap();
+    let mut parents = route.data["status"]["parents"].as_array().unwrap().clone();
+    parents.insert(0, foreign.clone());
+    let patch = json!({"status": {"parents": parents}});
+    api(&cluster, "HTTPRoute")
+        .patch_status("shop", &PatchParams::default(), &Patch::Merge(&patch))
+        .await
+        .unwrap();
+
+    // A parent that is no longer named loses its entry, and no other does.
+    let edit = json!({"spec": {"parentRefs": [{"name": "web"}, {"name": "others"}]}});
+    api(&cluster, "HTTPRoute").patch("shop", &PatchParams::default(), &Patch::Merge(&edit)).await.unwrap();
+    let after = eventually("one of ours is left", || async {
+        let route = api(&cluster, "HTTPRoute").get("shop").await.unwrap();
+        (ours(&route) == 1).then_some(route)
+    })
+    .await;
+    assert_eq!(after.data["status"]["parents"][0], foreign);
+
+    for plan in ["web-causeway", "web-2-causeway"] {
+        eventually("the plan is there", || async { cluster.exists::<GatewayPlan>(plan).await }).await;
+        serve(&cluster, plan).await;
+    }
+    says(&cluster, "Gateway", "web", "", ("Programmed", "True", "Programmed")).await;
+    says(&cluster, "Gateway", "web-2", "", ("Programmed", "True", "Programmed")).await;
+    eventually("the revision stands still", || async {
+        let before = cluster.revision().await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        cluster.revision().await == before
+    })
+    .await;
+    // Something that concerns nobody changes, and brings no write but its own.
+    service(&cluster, "unrelated").await;
+    let before = cluster.revision().await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(cluster.revision().await, before);
+    operator.stop().await;
+}
+
+/// A certificate for this name, and its key.
+fn certificate(name: &str) -> (String, String) {
+    let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
+    (made.cert.pem(), made.signing_key.serialize_pem())
+}
+
+#[tokio::test]
+async fn a_certificate_is_copied_for_the_pods_and_followed_and_a_bad_one_is_said() {
+    let cluster = Cluster::start().await;
+    let operator = cluster.whole();
+    let listeners = json!([
+        {"name": "https", "port": 8443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "site"}]}},
+    ]);
+    gateway(&cluster, "web", listeners).await;
+    says(&cluster, "Gateway", "web", "/listeners/0", ("ResolvedRefs", "False", "InvalidCertificateRef"))
+        .await;
+    let (chain, key) = certificate("a.test");
+    let secret = |chain: &str, key: &str| {
+        let secret = json!({
+            "metadata": {"name": "site"}, "type": "kubernetes.io/tls", "stringData": {"tls.crt": chain, "tls.key": key},
+        });
+        serde_json::from_value::<Secret>(secret).unwrap()
+    };
+    cluster.api::<Secret>().create(&PostParams::default(), &secret(&chain, &key)).await.unwrap();
+    says(&cluster, "Gateway", "web", "/listeners/0", ("ResolvedRefs", "True", "ResolvedRefs")).await;
+    let copied = |part: String| {
+        let cluster = &cluster;
+        async move {
+            let copy = cluster.api::<Secret>().get_opt("web-causeway-0").await.unwrap()?;
+            let text = String::from_utf8(copy.data?["certificates.json"].0.clone()).unwrap();
+            let text = text.replace("\\n", "\n");
+            text.contains(part.trim()).then_some(())
+        }
+    };
+    eventually("the pods' Secret has it", || copied(key.clone())).await;
+    let role = cluster.api::<Role>().get("web-causeway").await.unwrap();
+    assert!(serde_json::to_string(&role.rules).unwrap().contains("web-causeway-0"));
+    let plan = cluster.api::<GatewayPlan>().get("web-causeway").await.unwrap();
+    assert_eq!(plan.spec.certificates, ["web-causeway-0"]);
+
+    let (other_chain, other_key) = certificate("a.test");
+    let change = json!({"stringData": {"tls.crt": other_chain, "tls.key": other_key}});
+    cluster.api::<Secret>().patch("site", &PatchParams::default(), &Patch::Merge(&change)).await.unwrap();
+    eventually("the other one is there", || copied(other_key.clone())).await;
+    let same = cluster.api::<GatewayPlan>().get("web-causeway").await.unwrap();
+    assert_eq!(same.metadata.generation, plan.metadata.generation, "the plan names it as before");
+
+    cluster.api::<Secret>().delete("site", &DeleteParams::default()).await.unwrap();
+    says(&cluster, "Gateway", "web", "/listeners/0", ("ResolvedRefs", "False", "InvalidCertificateRef"))
+        .await;
+    eventually("the key is nowhere else", || async {
+        cluster.api::<Secret>().get_opt("web-causeway-0").await.unwrap().is_none()
+    })
+    .await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn an_address_that_is_asked_for_is_had_or_refused() {
+    let cluster = Cluster::start().await;
+    let operator = cluster.whole();
+    let with = |address: Value| json!({"gatewayClassName": "causeway", "listeners": http(8080), "addresses": address});
+    create(&cluster, "Gateway", "odd", with(json!([{"type": "example.com/odd", "value": "x"}]))).await;
+    says(&cluster, "Gateway", "odd", "", ("Accepted", "False", "UnsupportedAddress")).await;
+    assert!(!cluster.exists::<Deployment>("odd-causeway").await);
+
+    create(&cluster, "Gateway", "far", with(json!([{"type": "IPAddress", "value": "192.0.2.7"}]))).await;
+    says(&cluster, "Gateway", "far", "", ("Programmed", "False", "AddressNotUsable")).await;
+
+    let usable = json!({"spec": {"addresses": [{"type": "IPAddress", "value": "127.96.77.7"}]}});
+    api(&cluster, "Gateway").patch("far", &PatchParams::default(), &Patch::Merge(&usable)).await.unwrap();
+    eventually("the Service has the address", || async {
+        let service = cluster.api::<Service>().get_opt("far-causeway").await.unwrap()?;
+        (service.spec?.cluster_ip? == "127.96.77.7").then_some(())
+    })
+    .await;
+    serve(&cluster, "far-causeway").await;
+    says(&cluster, "Gateway", "far", "", ("Programmed", "True", "Programmed")).await;
+    let object = api(&cluster, "Gateway").get("far").await.unwrap();
+    assert_eq!(object.data["status"]["addresses"], json!([{"type": "IPAddress", "value": "127.96.77.7"}]));
+
+    // Another one means another Service.
+    let other = json!({"spec": {"addresses": [{"type": "IPAddress", "value": "127.96.77.8"}]}});
+    api(&cluster, "Gateway").patch("far", &PatchParams::default(), &Patch::Merge(&other)).await.unwrap();
+    eventually("the Service has the other address", || async {
+        let service = cluster.api::<Service>().get_opt("far-causeway").await.unwrap()?;
+        (service.spec?.cluster_ip? == "127.96.77.8").then_some(())
+    })
+    .await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_goes_to_another_class_loses_what_was_made_for_it() {
+    let cluster = Cluster::start().await;
+    let operator = cluster.whole();
+    gateway(&cluster, "web", http(8080)).await;
+    eventually("it is made", || async { cluster.exists::<Deployment>("web-causeway").await }).await;
+    let other = json!({"spec": {"gatewayClassName": "others"}});
+    api(&cluster, "Gateway").patch("web", &PatchParams::default(), &Patch::Merge(&other)).await.unwrap();
+    eventually("nothing of ours is left", || async {
+        !cluster.exists::<Deployment>("web-causeway").await
+            && !cluster.exists::<GatewayPlan>("web-causeway").await
+    })
+    .await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_cluster_without_the_gateway_api_is_served_and_sees_it_come() {
+    let cluster = Cluster::start().await;
+    let crds: Api<CustomResourceDefinition> = Api::all(cluster.client.clone());
+    let mut removed = Vec::new();
+    for plural in
+        ["gatewayclasses", "gateways", "httproutes", "grpcroutes", "listenersets", "backendtlspolicies"]
+    {
+        let name = format!("{plural}.{GROUP}");
+        if let Some(mut crd) = crds.get_opt(&name).await.unwrap() {
+            crds.delete(&name, &DeleteParams::default()).await.unwrap();
+            crd.metadata = kube::core::ObjectMeta {
+                name: Some(name),
+                annotations: crd.metadata.annotations,
+                ..Default::default()
+            };
+            crd.status = None;
+            removed.push(crd);
+        }
+    }
+    let operator = cluster.whole();
+    eventually("the operator is ready", || async { operator.health.missing().is_empty() }).await;
+    for crd in removed.iter().filter(|crd| !crd.name_any().starts_with("grpc")) {
+        eventually("the definition is there again", || async {
+            crds.create(&PostParams::default(), crd).await.is_ok()
+        })
+        .await;
+    }
+    says(&cluster, "GatewayClass", "causeway", "", ("Accepted", "True", "Accepted")).await;
+    gateway(&cluster, "web", http(8080)).await;
+    eventually("it is made", || async { cluster.exists::<Deployment>("web-causeway").await }).await;
+    operator.stop().await;
+}
