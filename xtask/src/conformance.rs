@@ -76,13 +76,12 @@ fn run(
     let mut suite = cluster.conformance_suite()?;
     suite.args(["-test.v", "-test.timeout=2h", "-gateway-class=causeway", "-cleanup-base-resources=false"]);
     // Of the range of Services, where nobody else asks for one; and one of a network that is for documents alone.
-    suite.args(["-usable-address=IPAddress:10.96.200.200", "-unusable-address=IPAddress:192.0.2.1"]);
+    suite.args(["-usable-address=10.96.200.200", "-unusable-address=192.0.2.1"]);
     if flags.is_empty() {
         let report = format!("-report-output={}", root.join("docs/conformance.yaml").display());
         suite.args([&format!("-conformance-profiles={PROFILES}"), &report]);
         suite.args(["-organization=causeway", "-project=causeway", "-url=https://causeway.dev"]);
-        suite
-            .args([&format!("-version={}", env!("CARGO_PKG_VERSION")), "-contact=none, this is a local run"]);
+        suite.args([&format!("-version={}", env!("CARGO_PKG_VERSION")), "-contact=none: a local run"]);
     }
     succeed(suite.args(flags))
 }

@@ -70,7 +70,9 @@ const FENCES: &[Fence] = &[
     // The data planes read plans and know nothing of Kubernetes.
     fence("causeway-engine", &["causeway-ir", "causeway-link"], KUBERNETES),
     fence("causeway-link", &[], KUBERNETES),
+    fence("causeway-netstack", &[], KUBERNETES),
     fence("causeway-tunnel", &["causeway-ir", "causeway-link"], KUBERNETES),
+    fence("causeway-stowaway", &["causeway-link", "causeway-netstack"], KUBERNETES),
     fence("causeway-xds", &["causeway-ir"], KUBERNETES),
     fence("causeway-dns", &["causeway-ir"], KUBERNETES),
     fence("causeway-dhcp", &["causeway-ir", "causeway-journal"], KUBERNETES),
@@ -86,6 +88,7 @@ const FENCES: &[Fence] = &[
             "causeway-engine",
             "causeway-ir",
             "causeway-link",
+            "causeway-stowaway",
             "causeway-translate",
             "causeway-tunnel",
             "causeway-xds",
@@ -95,7 +98,15 @@ const FENCES: &[Fence] = &[
     // No data plane: traffic goes on without the operator.
     fence(
         "causeway-controllers",
-        &["causeway-api", "causeway-containers", "causeway-ir", "causeway-providers", "causeway-translate"],
+        &[
+            "causeway-api",
+            "causeway-containers",
+            "causeway-ir",
+            // For its authorities alone: who is who on links is for the operator to say.
+            "causeway-link",
+            "causeway-providers",
+            "causeway-translate",
+        ],
         &["axum", "bollard"],
     ),
     fence("causeway-apiserver", &["causeway-api", "causeway-journal"], &[]),

@@ -198,6 +198,29 @@ fn restrain(schema: &mut JSONSchemaProps, field: &str) {
             schema.minimum = Some(0.0);
             schema.maximum = Some(1_000_000.0);
         }
+        ("percent", Some("integer")) => {
+            schema.minimum = Some(0.0);
+            schema.maximum = Some(100.0);
+        }
+        ("numerator" | "attempts", Some("integer")) => schema.minimum = Some(0.0),
+        ("denominator", Some("integer")) => {
+            schema.minimum = Some(1.0);
+            schema.default = Some(JSON(json!(100)));
+        }
+        ("maxAge", Some("integer")) => {
+            schema.minimum = Some(1.0);
+            schema.default = Some(JSON(json!(5)));
+        }
+        ("statusCode", Some("integer")) => {
+            schema.enum_ = Some([301, 302, 303, 307, 308].map(|code| JSON(json!(code))).to_vec());
+            schema.default = Some(JSON(json!(302)));
+        }
+        ("codes", Some("array")) => {
+            if let Some(JSONSchemaPropsOrArray::Schema(code)) = &mut schema.items {
+                code.minimum = Some(400.0);
+                code.maximum = Some(599.0);
+            }
+        }
         ("hostname", Some("string")) => {
             schema.max_length = Some(253);
             schema.pattern = Some(
@@ -247,6 +270,16 @@ fn amend(schema: &mut JSONSchemaProps, field: &str) {
     for (name, child) in level.properties.iter_mut().flatten() {
         amend(child, name);
     }
+    // Whose routes may come is another question than whose listeners: nobody's, unless it is written.
+    if field == "allowedListeners"
+        && let Some(from) = property(level, "namespaces").and_then(|chosen| property(chosen, "from"))
+    {
+        from.default = Some(JSON(json!("None")));
+    }
+}
+
+fn property<'a>(schema: &'a mut JSONSchemaProps, name: &str) -> Option<&'a mut JSONSchemaProps> {
+    schema.properties.as_mut()?.get_mut(name)
 }
 
 #[cfg(test)]
@@ -274,5 +307,35 @@ mod tests {
             "{listeners}/items/properties/allowedRoutes/properties/namespaces/properties/from/default"
         );
         assert_eq!(gateway.pointer(&from), Some(&json!("Same")));
+        let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+        let from = format!("{spec}/allowedListeners/properties/namespaces/properties/from/default");
+        assert_eq!(gateway.pointer(&from), Some(&json!("None")));
+    }
+
+    #[test]
+    fn numbers_have_their_bounds() {
+        let route = serde_json::to_value(finish(HttpRoute::crd(), &[], &[])).unwrap();
+        let rule =
+            "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/rules/items/properties";
+        let filter = format!("{rule}/filters/items/properties");
+        for (path, field, value) in [
+            (format!("{filter}/requestMirror/properties/percent"), "maximum", json!(100.0)),
+            (
+                format!("{filter}/requestMirror/properties/fraction/properties/numerator"),
+                "minimum",
+                json!(0.0),
+            ),
+            (
+                format!("{filter}/requestMirror/properties/fraction/properties/denominator"),
+                "default",
+                json!(100),
+            ),
+            (format!("{filter}/cors/properties/maxAge"), "minimum", json!(1.0)),
+            (format!("{filter}/requestRedirect/properties/statusCode"), "default", json!(302)),
+            (format!("{rule}/retry/properties/attempts"), "minimum", json!(0.0)),
+            (format!("{rule}/retry/properties/codes/items"), "minimum", json!(400.0)),
+        ] {
+            assert_eq!(route.pointer(&path).unwrap()[field], value, "{path}");
+        }
     }
 }

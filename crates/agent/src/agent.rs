@@ -117,6 +117,7 @@ impl<F: Followed> Agent<F> {
             () = stop => {}
         }
         phase_tx.send_replace(Phase::Draining);
+        runner.say_farewell();
         tracing::info!("draining; once more Ctrl-C ends at once");
         let ending = async {
             // Followed meanwhile: what is still taken must find its way.

@@ -49,6 +49,11 @@ where
 {
     /// Starts to watch; `changed` is notified at every change, also of the trouble.
     pub(crate) fn start(api: Api<K>, which: &Which, changed: Arc<Notify>) -> Self {
+        Self::start_trimmed(api, which, changed, |_| {})
+    }
+
+    /// The same, and of each object only what `trim` leaves is kept.
+    pub(crate) fn start_trimmed(api: Api<K>, which: &Which, changed: Arc<Notify>, trim: fn(&mut K)) -> Self {
         let config = watcher::Config::default().timeout(WATCH_SECONDS);
         let config = match which {
             Which::All => config,
@@ -59,7 +64,7 @@ where
         let sight = Arc::new(Mutex::new(Sight::default()));
         let seen = Arc::clone(&sight);
         let task = tokio::spawn(async move {
-            let events = watcher(api, config).backoff(Pace(Steady::new(PACE)));
+            let events = watcher(api, config).backoff(Pace(Steady::new(PACE))).modify(trim);
             let mut events = std::pin::pin!(reflector::reflector(writer, events));
             while let Some(event) = events.next().await {
                 match event {

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use causeway_api::{GatewayPlan, GatewayPlanSpec, GatewayReplica};
 use causeway_base::lock::lock;
-use causeway_ir::{Action, Listener, Plan, Problem, Transport};
+use causeway_ir::{Action, Listener, Name, Plan, Problem, Transport};
 use causeway_translate::gateway_pod::keys::{ENTRY, Keys};
 use causeway_translate::gateway_pod::{parts, target_port};
 use serde_json::Value;
@@ -22,6 +22,10 @@ pub struct Gateway {
     pod: String,
     /// The address that it listens on.
     pod_ip: IpAddr,
+    /// Its addresses of other families, on which it listens, too.
+    further: Vec<IpAddr>,
+    /// Where it listens for a port of its plan.
+    target_port: fn(u16) -> u16,
     /// Told of the certificates that plans name, each time before a plan that names others.
     follow_keys: Box<dyn Fn(&Keys) + Send + Sync>,
     /// What was told last.
@@ -31,7 +35,19 @@ pub struct Gateway {
 impl Gateway {
     /// The pod of this name and address; `follow_keys` is told of certificates.
     pub fn new(pod: String, pod_ip: IpAddr, follow_keys: Box<dyn Fn(&Keys) + Send + Sync>) -> Self {
-        Self { pod, pod_ip, follow_keys, told: Mutex::default() }
+        Self { pod, pod_ip, further: Vec::new(), target_port, follow_keys, told: Mutex::default() }
+    }
+
+    /// The same, which listens on these addresses, too.
+    #[must_use]
+    pub fn also_on(mut self, addresses: Vec<IpAddr>) -> Self {
+        self.further = addresses;
+        self
+    }
+
+    /// The same for a carrier, whose ports are those of its plan: it is told others for itself.
+    pub fn carrier(pod: String, pod_ip: IpAddr, follow_keys: Box<dyn Fn(&Keys) + Send + Sync>) -> Self {
+        Self { target_port: |port| port, ..Self::new(pod, pod_ip, follow_keys) }
     }
 
     /// Tells of what is in the Secrets. What they had before stays with it for as long as something may name it: a Secret and
@@ -133,7 +149,16 @@ impl Followed for Gateway {
         let mut plan = parts::join(texts.into_iter()).map_err(|error| refused(error.to_string()))?;
         for listener in &mut plan.listeners {
             listener.bind.set_ip(self.pod_ip);
-            listener.bind.set_port(target_port(listener.bind.port()));
+            listener.bind.set_port((self.target_port)(listener.bind.port()));
+        }
+        let first = plan.listeners.clone();
+        for address in self.further.iter().filter(|address| **address != self.pod_ip) {
+            plan.listeners.extend(first.iter().filter_map(|listener| {
+                let mut listener = listener.clone();
+                listener.name = Name::parse(&format!("{} on {address}", listener.name)).ok()?;
+                listener.bind.set_ip(*address);
+                Some(listener)
+            }));
         }
         let problems = match running {
             Some(running) => plan.validate_after(running),

@@ -31,6 +31,7 @@ mod runner;
 mod saved;
 mod server;
 mod standing;
+mod stowaway;
 mod version;
 
 pub use agent::{Agent, Config};
@@ -45,3 +46,4 @@ pub use pod_listener::listen_on_pod_network;
 pub use proxy::{Proxy, ProxyNotes};
 pub use runner::{Runner, Snapshot, changes_of};
 pub use server::ServerPod;
+pub use stowaway::{StowawayConfig, run_stowaway};

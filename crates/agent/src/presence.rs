@@ -198,6 +198,10 @@ impl<R: Runner> Runner for Presence<R> {
         self.runner.drain_limit()
     }
 
+    fn say_farewell(&self) {
+        self.runner.say_farewell();
+    }
+
     async fn drain(&self) {
         self.runner.drain().await;
     }

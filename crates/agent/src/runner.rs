@@ -34,6 +34,9 @@ pub trait Runner: Send + Sync + 'static {
     /// How long connections may go on after the end was asked for.
     fn drain_limit(&self) -> Duration;
 
+    /// Clients are told that connections end, where they can be told; new ones are still taken. Called once, before the drain.
+    fn say_farewell(&self) {}
+
     /// Takes nothing new, lets what is open end within the plan's time, and stops. Called once.
     fn drain(&self) -> impl Future<Output = ()> + Send;
 }

@@ -187,6 +187,42 @@ words! {
         ImageBuildFailed,
         /// The container network does not exist or is not running.
         NetworkNotReady,
+        /// Nobody leads to what is to be taken over.
+        NoService,
+        /// The workload does not exist.
+        TargetNotFound,
+        /// The workload has no such container.
+        ContainerNotFound,
+        /// The workload has no such port.
+        PortNotFound,
+        /// The developer's machine is not known, or can't be used.
+        WorkstationNotFound,
+        /// The owner of the workload or of the namespace forbids it.
+        Denied,
+        /// Another machine has the same key.
+        KeyReused,
+        /// The target is taken over.
+        Installed,
+        /// What was taken over was taken back by somebody else; it is taken over again, ever more seldom.
+        TakenBack,
+        /// What was taken over is given back for as long as its carrier does not serve.
+        CarrierNotReady,
+        /// The cluster's end is being set up.
+        Initializing,
+        /// The cluster's end stands by.
+        Standby,
+        /// Traffic goes to the developer's machine.
+        Intercepting,
+        /// Another installation has the name of the cluster's end.
+        AnotherInstance,
+        /// A port of the nodes that was asked for is taken.
+        NodePortBusy,
+        /// A Service of the name of the cluster's end is there already, and somebody else's.
+        ServiceExists,
+        /// The cluster's rules or the operator's rights don't allow it.
+        MissingPrivileges,
+        /// The image could not be pulled so far.
+        ImagePullFailed,
         /// The link is up.
         Connected,
         /// The link is down and being dialled.

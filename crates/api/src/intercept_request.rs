@@ -48,6 +48,11 @@ use crate::rules::{fixed, forbidden, required, rule};
         ".targetContainerPort",
         "can't be changed: delete the request and create another",
     ),
+    validation = required(
+        "self.mode != 'Container' || (!has(self.match) && !self.mirror)",
+        ".match",
+        "in mode Container nothing of the original is left to answer the rest: leave match and mirror out, or use mode Service",
+    ),
     validation = forbidden("self.mode == oldSelf.mode", ".mode", "can't be changed: delete the request and create another")
 )]
 pub struct InterceptRequestSpec {
@@ -86,6 +91,12 @@ pub struct InterceptRequestSpec {
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub matches: Vec<HttpMatch>,
+    /// The developer's machine gets a copy of the requests, and its answers are thrown away: the original answers. HTTP only.
+    #[serde(default)]
+    pub mirror: bool,
+    /// Who answers health checks: probes of the target's containers by path, and those that say so in their user agent.
+    #[serde(default)]
+    pub health_checks: HealthCheckTarget,
     /// Whether requests go to the original workload while the developer's machine does not answer.
     #[serde(default = "yes")]
     pub fallback: bool,
@@ -107,6 +118,8 @@ impl Default for InterceptRequestSpec {
             destination_ip: None,
             mode: InterceptMode::default(),
             matches: Vec::new(),
+            mirror: false,
+            health_checks: HealthCheckTarget::default(),
             fallback: true,
             ttl: None,
         }
@@ -123,6 +136,16 @@ pub enum InterceptMode {
     Container,
 }
 
+/// Who answers health checks.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HealthCheckTarget {
+    /// The original workload.
+    #[default]
+    Original,
+    /// The developer's machine, if they match.
+    Workstation,
+}
+
 /// A set of rules that must all hold.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[x_kube(validation = required(
@@ -136,7 +159,7 @@ pub struct HttpMatch {
     #[schemars(length(min = 1, max = 16))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub headers: Vec<HeaderMatch>,
-    /// The path, with its query.
+    /// The path, without its query.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathMatch>,
     /// The method.
@@ -184,7 +207,7 @@ pub enum MatchType {
     Exact,
     /// Starts with.
     Prefix,
-    /// Matches a regular expression.
+    /// A regular expression matches somewhere in it; `^` and `$` are its ends.
     Regex,
 }
 
@@ -221,7 +244,10 @@ pub struct InterceptRequestStatus {
     /// Whether the developer's machine gets traffic at the moment.
     #[serde(default)]
     pub active: bool,
-    /// What the target was before, kept until it is restored.
+    /// The Services whose traffic is taken over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<String>,
+    /// What the target was before, for people; it is restored from what was written beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::free_object")]
     pub original_config: Option<BTreeMap<String, Value>>,

@@ -28,6 +28,7 @@ mod server_replica;
 mod server_status;
 mod structural;
 mod supply;
+mod traffic_policy;
 mod workstation;
 
 pub use address_claim::{AddressClaim, AddressClaimSpec, ClaimHolder};
@@ -58,8 +59,8 @@ pub use infra::{
     InfraNetwork, InfraSpec, InfraStatus, ProxyComponent, ServerAddresses,
 };
 pub use intercept_request::{
-    HeaderMatch, HttpMatch, InterceptMode, InterceptRequest, InterceptRequestSpec, InterceptRequestStatus,
-    InterceptState, MatchType, Method, PathMatch,
+    HeaderMatch, HealthCheckTarget, HttpMatch, InterceptMode, InterceptRequest, InterceptRequestSpec,
+    InterceptRequestStatus, InterceptState, MatchType, Method, PathMatch,
 };
 pub use pod_template::{PodTemplate, Resources};
 pub use proxy_server::{
@@ -71,7 +72,14 @@ pub use server_replica::{LeaseCounts, ServerReplica};
 pub use server_status::ServerStatus;
 pub use structural::structural;
 pub use supply::{PlanPart, RouteKind, SuppliedRoute, SuppliedService, SuppliedTarget, Supply, SupplySpec};
-pub use workstation::{Workstation, WorkstationSpec, WorkstationStatus};
+pub use traffic_policy::{
+    ClientRateLimit, DirectResponse, ErrorPage, Failover, ForwardedHeader, PolicyAncestor, PolicyAncestorRef,
+    PolicyTarget, RegexRewrite, StandbyBackend, TrafficPolicy, TrafficPolicySpec, TrafficPolicyStatus,
+    TrustedProxies,
+};
+pub use workstation::{
+    ConnectionWay, StowawayPods, Workstation, WorkstationConnection, WorkstationSpec, WorkstationStatus,
+};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
@@ -91,6 +99,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         DomainClaim::crd(),
         HostnameGrant::crd(),
         GatewayParameters::crd(),
+        TrafficPolicy::crd(),
         Supply::crd(),
         GatewayPlan::crd(),
         AddressClaim::crd(),

@@ -41,11 +41,21 @@ pub const APP_DNS: &str = "dns-server";
 pub const APP_DHCP: &str = "dhcp-server";
 /// Value of [`LABEL_APP`] on pods of a Gateway.
 pub const APP_GATEWAY: &str = "gateway";
+/// Value of [`LABEL_APP`] on pods of the cluster's end of workstations.
+pub const APP_STOWAWAY: &str = "stowaway";
+/// Value of [`LABEL_APP`] on pods that stand in front of an intercepted workload, or in its place.
+pub const APP_CARRIER: &str = "carrier";
+/// Name of the cluster's end of workstations and of what belongs to it, in the operator's namespace.
+pub const STOWAWAY: &str = "causeway-stowaway";
+/// On a workload or a namespace: `deny` forbids intercepts.
+pub const INTERCEPT: &str = "causeway.dev/intercept";
 /// Gateway API: the Gateway that an object was made for.
 pub const LABEL_GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
 /// The class of Gateways that is there from the start.
 pub const GATEWAY_CLASS: &str = "causeway";
 
+/// On what an intercept changed: what it was before, with proof that the operator wrote it.
+pub const ANNOTATION_ORIGINAL: &str = "causeway.dev/original";
 /// Digest of the desired state that an object was made from.
 pub const ANNOTATION_SPEC_HASH: &str = "causeway.dev/spec-hash";
 /// Digest of the start configuration that a pod was made with; another one makes another pod.
@@ -152,6 +162,11 @@ pub fn server_report_manager(role: &str, pod: &str) -> String {
 /// The field manager that a pod of a Gateway writes its own entry of the plan's status as.
 pub fn gateway_report_manager(pod: &str) -> String {
     field_manager(&format!("gateway-{pod}"))
+}
+
+/// The field manager that a pod of the cluster's end writes its own entry of a Workstation's status as.
+pub fn stowaway_report_manager(pod: &str) -> String {
+    field_manager(&format!("stowaway-{pod}"))
 }
 
 /// The field manager that a replica of a proxy writes its own entry of the status as.

@@ -68,6 +68,44 @@ pub(crate) fn source_set(_: &mut SchemaGenerator) -> Schema {
     set(source, 64)
 }
 
+/// Addresses and networks of clients. One at least: a list that is left out means everybody.
+pub(crate) fn client_list(_: &mut SchemaGenerator) -> Schema {
+    let client = text(
+        49,
+        "isIP(self) || isCIDR(self)",
+        "must be an address or a network, for example 192.0.2.7 or 192.0.2.0/24",
+    );
+    let mut list = set(client, 256);
+    list.insert("minItems".to_owned(), 1.into());
+    list
+}
+
+/// An amount of bytes.
+pub(crate) fn size(_: &mut SchemaGenerator) -> Schema {
+    text(
+        20,
+        "self.matches('^[0-9]*[1-9][0-9]*(Ki|Mi|Gi)?$')",
+        "must be a number of bytes above 0, optionally with a unit, for example 512Ki or 16Mi",
+    )
+}
+
+/// Statuses of errors, without repeats.
+pub(crate) fn error_statuses(_: &mut SchemaGenerator) -> Schema {
+    let mut list = set(json_schema!({ "type": "integer", "minimum": 400, "maximum": 599 }), 200);
+    list.insert("minItems".to_owned(), 1.into());
+    list
+}
+
+/// The group of what policies are for.
+pub(crate) fn gateway_group(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": ["gateway.networking.k8s.io"] })
+}
+
+/// The kinds that policies are for.
+pub(crate) fn policy_target_kind(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": ["Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute"] })
+}
+
 /// Upstream resolvers in order of preference.
 pub(crate) fn resolver_list(_: &mut SchemaGenerator) -> Schema {
     let bare = "self.replace('tls://', '')";

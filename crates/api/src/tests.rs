@@ -59,6 +59,7 @@ fn kinds_have_their_names() {
         ("DomainClaim", "domainclaims", "", "Cluster"),
         ("HostnameGrant", "hostnamegrants", "", "Namespaced"),
         ("GatewayParameters", "gatewayparameters", "gwparams", "Namespaced"),
+        ("TrafficPolicy", "trafficpolicies", "tpol", "Namespaced"),
         ("Supply", "supplies", "", "Namespaced"),
         ("GatewayPlan", "gatewayplans", "", "Namespaced"),
         ("AddressClaim", "addressclaims", "", "Namespaced"),

@@ -18,6 +18,7 @@ mod policy;
 mod print;
 mod quantity;
 mod rbac;
+mod revisions;
 mod selectable;
 mod services;
 mod storage;
@@ -42,6 +43,7 @@ pub(crate) fn resources() -> Vec<Resource> {
         events::kinds(),
         storage::kinds(),
         workloads::kinds(),
+        revisions::kinds(),
         rbac::kinds(),
         policy::kinds(),
         autoscaling::kinds(),

@@ -22,6 +22,7 @@ mod object;
 mod openapi;
 mod patch;
 mod pki;
+mod port_forward;
 mod request;
 mod resource;
 mod rest;
@@ -37,6 +38,7 @@ mod wire;
 
 pub use access::User;
 pub use error::{ApiError, Reason};
+pub use port_forward::{PodPorts, PodTarget};
 pub use rest::logs::{LogOptions, ObjectLogs};
 pub use rest::pods::{PodLogOptions, PodLogs};
 pub use server::{Server, StartError, Storage};

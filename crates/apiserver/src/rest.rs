@@ -6,6 +6,7 @@ pub(crate) mod logs;
 mod names;
 mod patch;
 pub(crate) mod pods;
+mod port_forward;
 mod read;
 mod scale;
 mod watch;
@@ -19,7 +20,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use http::{Extensions, HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::access::{Attributes, PeerCertificate, ReviewKind, User};
@@ -49,6 +50,8 @@ pub(crate) struct Call<'a> {
     pub target: &'a Target,
     pub options: &'a Options,
     pub headers: &'a HeaderMap,
+    /// What the front says of the connection.
+    extensions: &'a Extensions,
     /// Set for namespaced resources, but for lists across namespaces.
     pub namespace: Option<String>,
     pub user: &'a User,
@@ -296,6 +299,7 @@ async fn resource(
         target,
         options,
         headers: &parts.headers,
+        extensions: &parts.extensions,
         namespace: target.namespace.clone(),
         user,
         now: timestamp(jiff::Timestamp::now()),
@@ -389,6 +393,9 @@ async fn other_subresource(
 ) -> Result<Response, ApiError> {
     match (call.resource.plural.as_str(), subresource, method) {
         ("pods", "log", &Method::GET) => pods::log(call, name).await,
+        ("pods", port_forward::PORT_FORWARD, &Method::GET | &Method::POST) => {
+            port_forward::port_forward(call, name)
+        }
         ("pods", "binding", &Method::POST) => {
             let bytes = body::read(body).await?;
             let binding = call.decode(&bytes)?;

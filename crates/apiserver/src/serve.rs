@@ -1,6 +1,6 @@
 //! The HTTPS front: accepts connections, does TLS, hands requests to the router, drains at shutdown.
 //!
-//! A request carries a [`PeerCertificate`] in its extensions when the client proved one of our certificates.
+//! A request carries a [`PeerCertificate`] in its extensions when the client proved one of our certificates, and a [`Hold`].
 
 mod connection;
 mod room;
@@ -8,6 +8,7 @@ mod room;
 mod tests;
 mod tls;
 
+pub(crate) use connection::Hold;
 pub(crate) use tls::ServerTls;
 
 use std::io;

@@ -24,6 +24,7 @@ use crate::cluster_ip::ClusterIps;
 use crate::metrics::Metrics;
 use crate::node_port::NodePorts;
 use crate::pki::{self, Pki};
+use crate::port_forward::{Places, PodPorts};
 use crate::rest::logs::{LOG, ObjectLogs};
 use crate::rest::pods::PodLogs;
 use crate::serve::{ServerTls, serve};
@@ -71,6 +72,9 @@ pub struct Server {
     pub(crate) shutdown: CancellationToken,
     background: TaskTracker,
     pod_logs: OnceLock<Arc<dyn PodLogs>>,
+    pod_ports: OnceLock<Arc<dyn PodPorts>>,
+    /// For connections to pods.
+    pub(crate) places: Places,
     /// By group and plural.
     object_logs: RwLock<HashMap<(String, String), Arc<dyn ObjectLogs>>>,
     ready: AtomicBool,
@@ -103,6 +107,8 @@ impl Server {
             shutdown,
             background: TaskTracker::new(),
             pod_logs: OnceLock::new(),
+            pod_ports: OnceLock::new(),
+            places: Places::default(),
             object_logs: RwLock::default(),
             ready: AtomicBool::new(false),
             going_away: RwLock::default(),
@@ -205,6 +211,20 @@ impl Server {
 
     pub(crate) fn pod_logs(&self) -> Option<&Arc<dyn PodLogs>> {
         self.pod_logs.get()
+    }
+
+    /// Names who reaches the ports of pods; the first one stays.
+    pub fn set_pod_ports(&self, ports: Arc<dyn PodPorts>) {
+        let _ = self.pod_ports.set(ports);
+    }
+
+    pub(crate) fn pod_ports(&self) -> Option<&Arc<dyn PodPorts>> {
+        self.pod_ports.get()
+    }
+
+    /// Does something that ends by itself at `shutdown`, beside what answers requests.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.background.spawn(work);
     }
 
     /// Names who has the logs of a custom kind's objects; from then on it has the subresource `log`.

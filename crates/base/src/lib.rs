@@ -11,6 +11,7 @@ pub mod capacity;
 pub mod file;
 pub mod lock;
 pub mod memory;
+pub mod near;
 pub mod random;
 pub mod report;
 pub mod socket;

@@ -5,12 +5,19 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    clean, completions, demo, dhcp, dns, doctor, down, echo, engine, gateway, infra, leases, logs, operator,
-    proxy, routes, status, tunnel, up, version, xds,
+    carrier, clean, completions, connect, connections, demo, dhcp, disconnect, dns, doctor, down, echo,
+    engine, env, files, gateway, infra, intercept, intercepts, leases, leave, logs, operator, proxy, routes,
+    run, status, stowaway, tunnel, uninstall, up, version, xds,
 };
 
 /// The subcommand that is the shim of a pod's process. The node starts it, so it is not in the help.
 pub(crate) const POD_SHIM: &str = "pod-shim";
+
+/// The subcommand that keeps a connection up. `connect` starts it, so it is not in the help.
+pub(crate) const CONNECTION_DAEMON: &str = "connection-daemon";
+/// The subcommands that are started by `run`, in a network of their own and in a container.
+pub(crate) const RUN_INSIDE: &str = "run-inside";
+pub(crate) const RUN_BESIDE: &str = "run-beside";
 
 /// Carries traffic across network boundaries, declared as Kubernetes resources.
 #[derive(Debug, Parser)]
@@ -49,14 +56,44 @@ pub(crate) enum Command {
     Proxy(proxy::Args),
     /// Run one pod of a Gateway, or serve Gateway API resources from files without Kubernetes.
     Gateway(gateway::Args),
-    /// Show where each port and name of a proxy leads, and how it is there.
+    /// Run one pod of the cluster's end of developers' machines, as the operator asks for it.
+    Stowaway(stowaway::Args),
+    /// Run one pod in front of an intercepted Service, or in the place of a container, as the operator asks for it.
+    Carrier(carrier::Args),
+    /// Show where each port and name of a proxy leads, or each host and path of a Gateway, and how it is there.
     Routes(routes::Args),
     /// Show the life of a tunnel proxy.
     Logs(logs::Args),
-    /// Find out what is wrong with a proxy, a tunnel, a container network or an Infra, step by step, and what to do.
+    /// Find out what is wrong with a proxy, a Gateway, a tunnel, a container network or an Infra, step by step, and what to do.
     Doctor(doctor::Args),
     /// Print the consent that an Infra needs of other namespaces.
     Infra(infra::Args),
+    /// Make this machine a Workstation of a cluster, and keep it connected.
+    Connect(connect::Args),
+    /// Leave a cluster: intercepts, Workstation, daemon and keys go.
+    Disconnect(disconnect::Args),
+    /// Show the connections of this machine, by which way each goes and why.
+    Connections(connections::Args),
+    /// Get traffic of a workload, or the part that matches, on a port of this machine.
+    Intercept(Box<intercept::Args>),
+    /// End intercepts; their targets are as they were.
+    Leave(leave::Args),
+    /// Show who gets which traffic of what.
+    Intercepts(intercepts::Args),
+    /// Run a command, or a container, that sees the cluster's names and addresses.
+    Run(Box<run::Args>),
+    /// Print the environment of a workload.
+    Env(env::Args),
+    /// List or copy the files that a workload sees of ConfigMaps, Secrets and its pod.
+    Files(files::Args),
+    /// Keep a connection up.
+    #[command(name = CONNECTION_DAEMON, hide = true)]
+    ConnectionDaemon(connect::daemon::Args),
+    /// Carry the packets of a container.
+    #[command(name = RUN_BESIDE, hide = true)]
+    RunBeside(run::beside::Args),
+    /// Take Causeway out of a cluster: everything is put back first, then the operator goes.
+    Uninstall(uninstall::Args),
     /// Show what objects and demos that are gone have left on this machine, and remove it.
     Clean(clean::Args),
     /// Play a crossing on this machine, each step shown and checked.
@@ -72,7 +109,7 @@ pub(crate) enum Command {
 impl Command {
     /// Whether the process goes on when the one that started it is gone.
     pub(crate) fn outlives_its_parent(&self) -> bool {
-        matches!(self, Self::Tunnel(args) if args.is_host())
+        matches!(self, Self::Tunnel(args) if args.is_host()) || matches!(self, Self::ConnectionDaemon(_))
     }
 
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
@@ -89,10 +126,24 @@ impl Command {
             Self::Tunnel(args) => tunnel::run(args).await,
             Self::Proxy(args) => proxy::run(args).await,
             Self::Gateway(args) => gateway::run(args).await,
+            Self::Stowaway(args) => stowaway::run(args).await,
+            Self::Carrier(args) => carrier::run(args).await,
             Self::Routes(args) => routes::run(args).await,
             Self::Logs(args) => logs::run(args).await,
             Self::Doctor(args) => Box::pin(doctor::run(args)).await,
             Self::Infra(args) => infra::run(args).await,
+            Self::Connect(args) => connect::run(args).await,
+            Self::Disconnect(args) => disconnect::run(args).await,
+            Self::Connections(args) => connections::run(args).await,
+            Self::Intercept(args) => Box::pin(intercept::run(*args)).await,
+            Self::Leave(args) => leave::run(args).await,
+            Self::Intercepts(args) => intercepts::run(args).await,
+            Self::Run(args) => Box::pin(run::run(*args)).await,
+            Self::Env(args) => env::run(args).await,
+            Self::Files(args) => files::run(args).await,
+            Self::ConnectionDaemon(args) => connect::daemon::run(args).await,
+            Self::RunBeside(args) => run::beside::run(args).await,
+            Self::Uninstall(args) => uninstall::run(args).await,
             Self::Clean(args) => clean::run(args).await,
             Self::Demo(args) => demo::run(args).await,
             Self::Echo(args) => echo::run(args).await,

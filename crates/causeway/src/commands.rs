@@ -1,23 +1,35 @@
 //! One module per command: its arguments and what it does.
 
+pub(crate) mod carrier;
 pub(crate) mod clean;
 pub(crate) mod completions;
+pub(crate) mod connect;
+pub(crate) mod connections;
 pub(crate) mod demo;
 pub(crate) mod dhcp;
+pub(crate) mod disconnect;
 pub(crate) mod dns;
 pub(crate) mod doctor;
 pub(crate) mod down;
 pub(crate) mod echo;
 pub(crate) mod engine;
+pub(crate) mod env;
+pub(crate) mod files;
 pub(crate) mod gateway;
 pub(crate) mod infra;
+pub(crate) mod intercept;
+pub(crate) mod intercepts;
 pub(crate) mod leases;
+pub(crate) mod leave;
 pub(crate) mod logs;
 pub(crate) mod operator;
 pub(crate) mod proxy;
 pub(crate) mod routes;
+pub(crate) mod run;
 pub(crate) mod status;
+pub(crate) mod stowaway;
 pub(crate) mod tunnel;
+pub(crate) mod uninstall;
 pub(crate) mod up;
 pub(crate) mod version;
 pub(crate) mod xds;

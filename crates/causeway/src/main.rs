@@ -17,8 +17,11 @@ use parts::{logging, open_files, output};
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     // The shim of a pod's process must stay small and start fast: it needs nothing below.
-    if args.next().is_some_and(|first| first == cli::POD_SHIM) {
-        return causeway_node::shim::main(args);
+    match args.next() {
+        Some(first) if first == cli::POD_SHIM => return causeway_node::shim::main(args),
+        // It must have one thread.
+        Some(first) if first == cli::RUN_INSIDE => return commands::run::inside::main(args),
+        _ => {}
     }
     let cli = Cli::parse();
     if cli.command.outlives_its_parent() {

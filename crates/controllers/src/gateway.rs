@@ -3,6 +3,7 @@
 //! refers to, its change is seen. Each Gateway becomes pods with the plan of the picture, and a Service.
 
 mod child;
+mod class;
 mod contents;
 mod desired;
 mod make;
@@ -13,10 +14,7 @@ mod status;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Mutex,
     time::Duration,
 };
 
@@ -24,28 +22,27 @@ use causeway_api::names;
 use causeway_base::lock::lock;
 use causeway_translate::{
     endpoints,
-    gateway::{CONTROLLER_NAME, Picture, World, kinds::ObjectRef},
+    gateway::{Picture, World, kinds::ObjectRef, world::Observed},
     services::ServiceRef,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::{
-    Api, Client, ResourceExt as _,
-    api::{DynamicObject, PostParams},
-};
-use serde_json::json;
+use kube::{Client, ResourceExt as _, api::DynamicObject};
 
 pub use self::settings::Settings;
-use self::{contents::Contents, make::Maker, observe::Readings, standing::Standing, status::Statuses};
+use self::{
+    class::Classes, contents::Contents, make::Maker, observe::Readings, standing::Standing, status::Statuses,
+};
 use crate::{
     framework::{
-        apply::{self, Owner, Report},
+        apply::{Owner, Report},
         children::{ChildKind, Children, is_kind, typed},
         error::Error,
         kinds::{
             BACKEND_TLS_POLICY, DEPLOYMENT, ENDPOINT_SLICE, GATEWAY, GATEWAY_CLASS, GATEWAY_PARAMETERS,
             GATEWAY_PLAN, GRPC_ROUTE, HTTP_ROUTE, LISTENER_SET, NAMESPACE, POD, POD_DISRUPTION_BUDGET, ROLE,
-            ROLE_BINDING, SECRET, SERVICE, SERVICE_ACCOUNT, SUPPLY, TCP_ROUTE, TLS_ROUTE, UDP_ROUTE,
+            ROLE_BINDING, SECRET, SERVICE, SERVICE_ACCOUNT, SUPPLY, TCP_ROUTE, TLS_ROUTE, TRAFFIC_POLICY,
+            UDP_ROUTE,
         },
         overseer::{Changes, Overseer},
     },
@@ -70,8 +67,7 @@ pub(crate) struct Controller {
     statuses: Statuses,
     /// Services that the last picture was made of.
     uses: Mutex<BTreeSet<ServiceRef>>,
-    /// Whether the class was looked for: who removes it later wants it gone.
-    has_class: AtomicBool,
+    classes: Classes,
 }
 
 impl Controller {
@@ -85,39 +81,9 @@ impl Controller {
             reports: Reports::new(client.clone(), names::gateway_report_manager),
             statuses: Statuses::new(client.clone()),
             uses: Mutex::default(),
-            has_class: AtomicBool::new(false),
+            classes: Classes::new(client.clone(), FIELD_MANAGER),
             client,
         }
-    }
-
-    /// Makes the class that every cluster should have, if there is none of its name.
-    async fn make_class(&self, children: &Children) -> Result<(), Error> {
-        let Some(resource) = children.served(GATEWAY_CLASS) else { return Ok(()) };
-        if self.has_class.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        if children.get(GATEWAY_CLASS, "", names::GATEWAY_CLASS).is_none() {
-            let class = DynamicObject::new(names::GATEWAY_CLASS, &resource)
-                .data(json!({ "spec": { "controllerName": CONTROLLER_NAME } }));
-            let api = Api::<DynamicObject>::all_with(self.client.clone(), &resource);
-            match api
-                .create(
-                    &PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() },
-                    &class,
-                )
-                .await
-            {
-                Ok(_) => {}
-                Err(kube::Error::Api(answer)) if answer.code == 409 => {}
-                Err(source) => {
-                    let (kind, name) = ("GatewayClass", names::GATEWAY_CLASS.to_owned());
-                    let source = Box::new(apply::Error::Apply { kind, name, source });
-                    return Err(Error::Objects { failed: 1, total: 1, source });
-                }
-            }
-        }
-        self.has_class.store(true, Ordering::Relaxed);
-        Ok(())
     }
 
     /// The world, and the picture of it with all that it refers to.
@@ -125,7 +91,10 @@ impl Controller {
         let mut world = lock(&self.readings).world(children);
         world.observed = standings
             .iter()
-            .map(|(at, (_, standing))| (at.clone(), standing.observed(&self.maker.unusable(at))))
+            .map(|(at, (_, standing))| {
+                let observed = standing.observed(&self.maker.unusable(at));
+                (at.clone(), Observed { stuck: self.maker.stuck(at), ..observed })
+            })
             .collect();
         self.contents.fill(&mut world).await;
         let mut picture = picture(&world);
@@ -140,7 +109,8 @@ impl Controller {
         Ok(picture)
     }
 
-    /// Makes the objects of every Gateway of ours, and removes those of all others.
+    /// Makes the objects of every Gateway of ours, and removes those of Gateways that are others'. What runs for one that is
+    /// not accepted, or that is nobody's, stays as it is: whoever uses it does not know why its author's change is wrong.
     async fn make(&self, picture: &Picture, children: &Children, standings: &Standings) -> Vec<Report> {
         let Some(resource) = children.served(GATEWAY) else { return Vec::new() };
         let made: HashSet<String> = [GATEWAY_PLAN, DEPLOYMENT, SERVICE]
@@ -148,7 +118,7 @@ impl Controller {
             .flat_map(|kind| children.all(kind))
             .filter_map(|object| object.labels().get(names::LABEL_INVENTORY).cloned())
             .collect();
-        let mut updating = standings.values().filter(|(_, standing)| standing.is_rolling()).count();
+        let mut updating = standings.values().filter(|(_, standing)| standing.is_updating()).count();
         let mut reports = Vec::new();
         for (at, (object, standing)) in standings {
             let Some(owner) = Owner::of_dynamic(object, &resource) else { continue };
@@ -156,15 +126,17 @@ impl Controller {
             if object.metadata.deletion_timestamp.is_some() {
                 continue;
             }
-            match picture.gateways.get(at).filter(|gateway| gateway.accepted) {
-                Some(gateway) => {
+            match picture.gateways.get(at) {
+                Some(gateway) if gateway.accepted => {
                     let may_update = standing.is_rolling() || updating < self.updates_at_once;
                     let is_next = !standing.is_rolling() && self.maker.wants_update(gateway, standing);
                     updating += usize::from(may_update && is_next);
                     reports.push(self.maker.make(at, gateway, &owner, standing, children, may_update).await);
                 }
-                None if made.contains(owner.uid()) => reports.push(self.maker.remove(&owner, children).await),
-                None => {}
+                None if made.contains(owner.uid()) && !picture.nobodys.contains(at) => {
+                    reports.push(self.maker.remove(&owner, children).await);
+                }
+                Some(_) | None => {}
             }
         }
         self.maker.retain(|at| picture.gateways.contains_key(at));
@@ -225,6 +197,7 @@ impl Overseer for Controller {
         UDP_ROUTE,
         REFERENCE_GRANT,
         BACKEND_TLS_POLICY,
+        TRAFFIC_POLICY,
         GATEWAY_PARAMETERS,
         SERVICE,
         ENDPOINT_SLICE,
@@ -253,21 +226,31 @@ impl Overseer for Controller {
                 .is_some_and(|(at, name)| is_used(at, name));
         }
         // The pods, accounts and supplies of other kinds are none of ours.
-        let of_proxies =
-            [SERVICE_ACCOUNT, ROLE, ROLE_BINDING, SUPPLY, DEPLOYMENT, POD, POD_DISRUPTION_BUDGET];
+        let of_proxies = [
+            SERVICE_ACCOUNT,
+            ROLE,
+            ROLE_BINDING,
+            SECRET,
+            SUPPLY,
+            GATEWAY_PLAN,
+            DEPLOYMENT,
+            POD,
+            POD_DISRUPTION_BUDGET,
+        ];
         let is_child = of_proxies.iter().any(|kind| is_kind(object, *kind));
         let owner = object.labels().get(names::LABEL_OWNER_KIND).map(String::as_str);
         !is_child || matches!(owner, Some("Gateway" | "GatewayPlan"))
     }
 
     async fn reconcile(&self, children: &Children) -> Result<Option<Duration>, Error> {
-        self.make_class(children).await?;
+        self.classes.make(children).await?;
         let standings = standings(children);
         let picture = self.picture(children, &standings).await?;
         let reports = self.make(&picture, children, &standings).await;
         let forgotten = self.forget_pods(&standings).await;
         // Whatever became of the objects: what is true of routes does not wait for them.
         self.statuses.write(&picture, children).await?;
+        self.classes.hold(&picture, children).await?;
         forgotten?;
         for report in reports {
             report.into_result()?;

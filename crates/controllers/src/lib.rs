@@ -8,7 +8,9 @@ pub mod containers;
 pub mod framework;
 pub mod gateway;
 mod grants;
+pub mod intercepts;
 pub mod operator;
+mod planned;
 mod pod_template;
 pub mod vlan;
 

@@ -17,7 +17,7 @@ use crate::{
         metrics::Metrics,
         runner::{self, Runner},
     },
-    gateway,
+    gateway, intercepts,
     vlan::{dhcp, dns, infra, proxy, supply},
 };
 
@@ -34,6 +34,8 @@ pub struct Config {
     pub proxy: proxy::Settings,
     /// What Gateways get where they leave it open.
     pub gateway: gateway::Settings,
+    /// What workstations and intercepts get.
+    pub intercepts: intercepts::Settings,
     /// The container runtime for networks and tunnels.
     pub containers: Containers,
 }
@@ -62,6 +64,10 @@ impl Config {
             runner: runner::Config::default(),
             proxy: proxy::Settings::default(),
             gateway: gateway::Settings::default(),
+            intercepts: intercepts::Settings {
+                namespace: namespace.to_owned(),
+                ..intercepts::Settings::default()
+            },
             containers: Containers::default(),
         }
     }
@@ -104,6 +110,12 @@ impl Operator {
             client.clone(),
             config.gateway.clone(),
             config.proxy.clone(),
+        ));
+        runner.oversee(intercepts::Controller::new(
+            client.clone(),
+            config.intercepts.clone(),
+            config.proxy.clone(),
+            &config.identity,
         ));
         let containers = &config.containers;
         let runtime = ContainerRuntime::new(containers.choice.clone(), containers.instance.clone());

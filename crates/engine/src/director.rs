@@ -164,6 +164,10 @@ impl Director {
 
     /// Checks a plan and applies it, or refuses it and stays with the one that runs.
     async fn take(&mut self, plan: Arc<Plan>) {
+        // Whoever gives a plan has given the certificates that it names before.
+        if self.certificates_rx.as_ref().is_some_and(|rx| rx.has_changed().is_ok_and(|changed| changed)) {
+            self.renew().await;
+        }
         let old = Arc::clone(&self.plan);
         let listeners = ListenerChange::all(&old.listeners, &plan.listeners);
         let clusters = causeway_ir::changes(&old.clusters, &plan.clusters);

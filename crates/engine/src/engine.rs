@@ -72,6 +72,7 @@ pub struct Handle {
     cores: Cores,
     registry: Arc<Registry>,
     plans_refused: Counter,
+    ends_soon: Arc<AtomicBool>,
 }
 
 impl Engine {
@@ -103,12 +104,14 @@ impl Engine {
         let mut registry = Registry::default();
         let clusters = Clusters::default();
         metrics.register(&clusters, &mut registry);
+        let ends_soon = Arc::<AtomicBool>::default();
         let shared = Arc::new(Shared {
             metrics,
             limits: Limits::new(&causeway_ir::Limits::default()),
             access_log: access_log::start(&options.access_log).map_err(Error::OpenAccessLog)?,
             tls: tls::Shared::default(),
             sessions: Arc::new(options.session_key.as_ref().map_or_else(SessionKey::random, SessionKey::new)),
+            ends_soon: Arc::clone(&ends_soon),
         });
         let count = match options.workers {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -137,7 +140,8 @@ impl Engine {
             options,
         );
         let director = tokio::spawn(director.run(plans_rx, stop.clone()));
-        let handle = Handle { status_rx, clusters, cores, registry: Arc::new(registry), plans_refused };
+        let handle =
+            Handle { status_rx, clusters, cores, registry: Arc::new(registry), plans_refused, ends_soon };
         Ok(Self { handle, stop, handed_over, director, threads })
     }
 
@@ -223,6 +227,12 @@ impl Handle {
     /// answers. Connections may be taken by both until this engine stops.
     pub fn leave_datagrams(&self, purposes: &[Purpose]) {
         self.cores.tell(|| Command::LeaveDatagrams(purposes.to_vec()));
+    }
+
+    /// Tells the clients of HTTP with their next answer that their connection ends; new connections are taken all the same.
+    /// For an engine that is about to stop: a client whose connection ends while it asks on it would fail.
+    pub fn say_farewell(&self) {
+        self.ends_soon.store(true, Relaxed);
     }
 
     /// Counts a plan that was refused before it came here.

@@ -17,8 +17,9 @@ use causeway_ir::{Action, Change, Limit, Pattern, Protocol, Refusal, Then, TlsRo
 use crate::close_reason::CloseReason;
 use crate::http::{self, Common, Router, Routes, SessionKey};
 use crate::listener::Listener;
+use crate::tls::Clients;
 use names::NameMap;
-pub(crate) use route::{Destination, Inside, Route, RouteShared, Terminated};
+pub(crate) use route::{Destination, Inside, Rank, Route, RouteShared, Share, Terminated};
 
 pub(crate) struct Table {
     pub(crate) listener: Arc<Listener>,
@@ -35,7 +36,14 @@ pub(crate) enum Mode {
     Plain(Arc<Route>),
     Tls(Names),
     /// By request.
-    Http(Box<Router<Arc<http::Route>>>),
+    Http(Box<Requests>),
+}
+
+/// The ways of requests in clear text.
+pub(crate) struct Requests {
+    router: Router<Arc<http::Route>>,
+    /// The way of connections that do not begin with a request; without one they are refused as bad requests.
+    pub(crate) otherwise: Option<Arc<Route>>,
 }
 
 #[derive(Clone)]
@@ -67,8 +75,45 @@ impl Verdict {
 /// What requests come in.
 pub(crate) enum Within {
     Clear,
-    /// TLS that ended here, for a server name if the client said one.
-    Tls(Option<Arc<str>>),
+    /// TLS that ended here.
+    Tls(Secured),
+}
+
+/// What was agreed on in a handshake.
+pub(crate) struct Secured {
+    /// The name that the client asked for, if it said one.
+    server_name: Option<Arc<str>>,
+    /// What was asked of the client, if anything was.
+    asked: RefCell<Option<Arc<Clients>>>,
+}
+
+impl Secured {
+    pub(crate) fn new(server_name: Option<Arc<str>>, asked: Option<Arc<Clients>>) -> Self {
+        Self { server_name, asked: RefCell::new(asked) }
+    }
+
+    /// Whether the client has shown all that is asked for now.
+    fn has_shown(&self, now: Option<&Arc<Clients>>) -> bool {
+        let Some(now) = now else { return true };
+        let mut asked = self.asked.borrow_mut();
+        let Some(before) = asked.as_mut() else { return false };
+        if Arc::ptr_eq(before, now) {
+            return true;
+        }
+        let is_same = before.covers(now);
+        if is_same {
+            *before = Arc::clone(now);
+        }
+        is_same
+    }
+}
+
+/// Why the requests of a connection are not served any more.
+pub(crate) enum Unserved {
+    /// The listener became another one.
+    Gone,
+    /// More is asked of clients than when this one came.
+    Unproven,
 }
 
 /// Makes a route from its name, action and limit; `None` if the plan is not valid.
@@ -90,8 +135,9 @@ pub(crate) struct Basis<'a> {
 impl Basis<'_> {
     /// What a site compiled to before, if it is the same.
     fn kept(&self, site: &Site) -> Option<Arc<Routes<Arc<http::Route>>>> {
-        let Mode::Http(router) = &self.table?.mode else { return None };
-        if self.sites.contains(site.name.as_str()) { None } else { router.site(&site.name).cloned() }
+        let Mode::Http(requests) = &self.table?.mode else { return None };
+        let is_same = !self.sites.contains(site.name.as_str());
+        if is_same { requests.router.site(&site.name).cloned() } else { None }
     }
 }
 
@@ -110,34 +156,54 @@ impl Table {
             Protocol::Tls(tls) => Mode::Tls(Names::compile(tls, basis, make)?),
             Protocol::Http(http) => {
                 let common = Common::of(http, basis.sessions);
+                let otherwise = match &http.otherwise {
+                    Some(route) => Some(make(&route.name.shared(), &route.action, route.connection_limit)?),
+                    None => None,
+                };
                 let make = |route: &HttpRoute| {
                     let name = route.name.shared();
                     http::Route::compile(route, &common, |action| make(&name, action, None)).map(Arc::new)
                 };
-                Mode::Http(Box::new(Router::compile(http, |site| basis.kept(site), make)?))
+                let router = Router::compile(http, |site| basis.kept(site), make)?;
+                Mode::Http(Box::new(Requests { router, otherwise }))
             }
         };
         Some(Self { listener, mode })
     }
 
     /// The routes of the requests of a connection in clear text or, if its TLS ended here, by its server name.
-    pub(crate) fn requests(&self, within: &Within) -> Option<&Router<Arc<http::Route>>> {
+    ///
+    /// # Errors
+    /// If there are none for it.
+    pub(crate) fn requests(&self, within: &Within) -> Result<&Router<Arc<http::Route>>, Unserved> {
         match (&self.mode, within) {
-            (Mode::Http(router), Within::Clear) => Some(router),
-            (Mode::Tls(names), Within::Tls(name)) => match &names.route(name.as_deref())?.destination {
-                Destination::Terminate(terminated) => match &terminated.inside {
-                    Inside::Requests(router) => Some(router),
-                    Inside::Bytes(_) => None,
-                },
-                _ => None,
-            },
-            _ => None,
+            (Mode::Http(requests), Within::Clear) => Ok(&requests.router),
+            (Mode::Tls(names), Within::Tls(secured)) => {
+                let route = names.route(secured.server_name.as_deref()).ok_or(Unserved::Gone)?;
+                let Destination::Terminate(terminated) = &route.destination else {
+                    return Err(Unserved::Gone);
+                };
+                match &terminated.inside {
+                    Inside::Requests(_) if !secured.has_shown(terminated.clients.as_ref()) => {
+                        Err(Unserved::Unproven)
+                    }
+                    Inside::Requests(router) => Ok(router),
+                    Inside::Bytes(_) => Err(Unserved::Gone),
+                }
+            }
+            _ => Err(Unserved::Gone),
         }
     }
 
     /// Whether requests are served here, in TLS.
     pub(crate) fn speaks_https(&self) -> bool {
         self.names().is_some_and(|names| names.speaks_https)
+    }
+
+    /// Whether reaching an endpoint takes a handshake, for datagrams.
+    pub(crate) fn takes_handshakes(&self) -> bool {
+        let Mode::Plain(route) = &self.mode else { return false };
+        route.destination.clusters().any(|cluster| cluster.state().settings.is_secured)
     }
 
     /// The names, if it has some.

@@ -12,6 +12,7 @@ mod socket;
 mod upstream;
 
 pub(crate) use accept::{Listening, serve};
+pub(crate) use connection::connect;
 pub(crate) use downstream::Downstream;
 pub(crate) use socket::{Received, Socket};
 pub(crate) use upstream::{Carries, Upstream, is_local};

@@ -9,8 +9,9 @@ mod resolver;
 mod stream;
 mod upstream;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 
+use causeway_base::lock::lock;
 use causeway_ir::HttpVersion;
 use causeway_ir::tls::{ClientCertificates, UpstreamTls};
 use rustls::ServerConfig;
@@ -31,11 +32,20 @@ pub(crate) struct Shared {
     /// One for all that ask nothing of clients, so that a client may come back to any core and after a change of its
     /// route. Rotates by itself.
     tickets: Option<Arc<dyn ProducesTickets>>,
+    /// And one for all that ask the same of clients.
+    asking: Mutex<Vec<Asking>>,
+}
+
+/// What is asked of clients, and their tickets while somebody uses them.
+struct Asking {
+    clients: Arc<Clients>,
+    tickets: Weak<dyn ProducesTickets>,
 }
 
 impl Default for Shared {
     fn default() -> Self {
-        Self { provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()), tickets: tickets() }
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        Self { provider, tickets: tickets(), asking: Mutex::default() }
     }
 }
 
@@ -53,7 +63,7 @@ impl Shared {
     pub(crate) fn terminate(
         &self,
         certificates: &[Arc<Certificate>],
-        clients: Option<&Clients>,
+        clients: Option<&Arc<Clients>>,
         protocols: &[&[u8]],
     ) -> Option<Arc<ServerConfig>> {
         let builder = ServerConfig::builder_with_provider(Arc::clone(&self.provider));
@@ -61,23 +71,40 @@ impl Shared {
             .with_safe_default_protocol_versions()
             .ok()?
             .with_client_cert_verifier(
-                clients.map_or_else(WebPkiClientVerifier::no_client_auth, Clients::verifier),
+                clients.map_or_else(WebPkiClientVerifier::no_client_auth, |clients| clients.verifier()),
             )
             .with_cert_resolver(Arc::new(Resolver::new(certificates)));
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         config.session_storage = Arc::new(NoServerSessionStorage {});
         // A session that is resumed is asked for no certificate: one that began where nothing, or other authorities, were
         // asked for must not be.
-        let tickets = if clients.is_some() { tickets() } else { self.tickets.clone() };
+        let tickets = match clients {
+            Some(clients) => self.tickets_for(clients),
+            None => self.tickets.clone(),
+        };
         if let Some(tickets) = tickets {
             config.ticketer = tickets;
         }
         Some(Arc::new(config))
     }
 
+    /// The tickets of all that ask the same of clients.
+    fn tickets_for(&self, clients: &Arc<Clients>) -> Option<Arc<dyn ProducesTickets>> {
+        let mut asking = lock(&self.asking);
+        asking.retain(|asking| asking.tickets.strong_count() > 0);
+        let known = asking.iter().find(|asking| asking.clients.is_same(clients));
+        if let Some(tickets) = known.and_then(|asking| asking.tickets.upgrade()) {
+            return Some(tickets);
+        }
+        let tickets = tickets()?;
+        asking.push(Asking { clients: Arc::clone(clients), tickets: Arc::downgrade(&tickets) });
+        Some(tickets)
+    }
+
     /// What is asked of clients; nothing if the authorities are missing.
-    pub(crate) fn clients(&self, planned: &ClientCertificates, given: &Certificates) -> Option<Clients> {
-        Clients::new(given.authorities(&planned.authorities.0)?, planned.mode, &self.provider)
+    pub(crate) fn clients(&self, planned: &ClientCertificates, given: &Certificates) -> Option<Arc<Clients>> {
+        let authorities = given.authorities(&planned.authorities.0)?;
+        Clients::new(authorities, planned.mode, &self.provider).map(Arc::new)
     }
 
     /// TLS to the endpoints of a cluster; nothing if something that it needs is missing.

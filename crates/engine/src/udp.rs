@@ -2,6 +2,7 @@
 //! longer fit. Sessions are listed, limited, counted and logged like connections; they end with their listener, since
 //! nobody hears the client then.
 
+mod far;
 mod session;
 
 use std::cell::RefCell;
@@ -24,7 +25,18 @@ use session::Session;
 
 const LARGEST: usize = 64 << 10;
 
-type Sessions = Rc<RefCell<HashMap<SocketAddr, Rc<Session>>>>;
+/// Datagrams of a client that wait until its session is open; what comes then is lost, as on any network.
+const WAITING: usize = 32;
+
+type Sessions = Rc<RefCell<HashMap<SocketAddr, Known>>>;
+
+/// A client that was heard.
+#[derive(Clone)]
+enum Known {
+    Open(Rc<Session>),
+    /// Its endpoint is being reached, which takes a handshake; what it said meanwhile.
+    Opening(Rc<RefCell<Vec<Vec<u8>>>>),
+}
 
 /// Serves one socket until it is stopped.
 pub(crate) async fn serve(socket: Rc<UdpSocket>, table: CurrentTable, stop: Stop, worker: Rc<Worker>) {
@@ -40,13 +52,29 @@ pub(crate) async fn serve(socket: Rc<UdpSocket>, table: CurrentTable, stop: Stop
         let Ok((count, client)) = received else { continue };
         let known = sessions.borrow().get(&client).cloned();
         let session = match known {
-            Some(session) if session.is_fit(&table.borrow()) => session,
+            Some(Known::Open(session)) if session.is_fit(&table.borrow()) => session,
+            Some(Known::Opening(waiting)) => {
+                let mut waiting = waiting.borrow_mut();
+                if waiting.len() < WAITING {
+                    waiting.push(buffer[..count].to_vec());
+                }
+                continue;
+            }
             old => {
-                if let Some(old) = old {
+                if let Some(Known::Open(old)) = old {
                     sessions.borrow_mut().remove(&client);
                     old.end(CloseReason::Drained);
                 }
                 let table = Arc::clone(&table.borrow());
+                if table.takes_handshakes() {
+                    // Nobody else waits for that.
+                    let waiting = Rc::new(RefCell::new(vec![buffer[..count].to_vec()]));
+                    sessions.borrow_mut().insert(client, Known::Opening(Rc::clone(&waiting)));
+                    let (socket, sessions, worker) =
+                        (Rc::clone(&socket), Rc::clone(&sessions), Rc::clone(&worker));
+                    spawn_local(begin_slowly(client, waiting, table, socket, sessions, worker));
+                    continue;
+                }
                 let Some(session) = begin(client, &table, &socket, &sessions, &worker).await else {
                     continue;
                 };
@@ -68,8 +96,32 @@ pub(crate) async fn serve(socket: Rc<UdpSocket>, table: CurrentTable, stop: Stop
         // The successor hears the clients now; what their endpoints still have to say goes out from here.
         return;
     }
-    for session in sessions.borrow().values() {
-        session.end(CloseReason::Drained);
+    for known in sessions.borrow().values() {
+        if let Known::Open(session) = known {
+            session.end(CloseReason::Drained);
+        }
+    }
+}
+
+/// Opens a session, and sends what the client has said by then.
+async fn begin_slowly(
+    client: SocketAddr,
+    waiting: Rc<RefCell<Vec<Vec<u8>>>>,
+    table: Arc<Table>,
+    socket: Rc<UdpSocket>,
+    sessions: Sessions,
+    worker: Rc<Worker>,
+) {
+    match begin(client, &table, &socket, &sessions, &worker).await {
+        Some(session) => {
+            for datagram in waiting.take() {
+                // One that does not fit is lost, as on any network.
+                let _ = session.send(&datagram);
+            }
+        }
+        None => {
+            sessions.borrow_mut().remove(&client);
+        }
     }
 }
 
@@ -96,7 +148,7 @@ async fn begin(
     match Session::open(table, worker, &mut record).await {
         Ok(session) => {
             let session = Rc::new(session);
-            sessions.borrow_mut().insert(client, Rc::clone(&session));
+            sessions.borrow_mut().insert(client, Known::Open(Rc::clone(&session)));
             let (answered, socket, sessions, worker) =
                 (Rc::clone(&session), Rc::clone(socket), Rc::clone(sessions), Rc::clone(worker));
             spawn_local(async move {
@@ -119,7 +171,8 @@ async fn begin(
 /// Takes a session off the list, unless the client has another one by now.
 fn forget(sessions: &Sessions, client: SocketAddr, session: &Rc<Session>) {
     let mut sessions = sessions.borrow_mut();
-    if sessions.get(&client).is_some_and(|listed| Rc::ptr_eq(listed, session)) {
+    let is_it = |known: &Known| matches!(known, Known::Open(listed) if Rc::ptr_eq(listed, session));
+    if sessions.get(&client).is_some_and(is_it) {
         sessions.remove(&client);
     }
 }

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::net::UdpSocket;
@@ -73,6 +74,8 @@ pub(crate) struct Shared {
     pub(crate) tls: tls::Shared,
     /// What clients that stay with their endpoint bring back is signed with this.
     pub(crate) sessions: Arc<http::SessionKey>,
+    /// The engine ends soon: clients are told with their next answer.
+    pub(crate) ends_soon: Arc<AtomicBool>,
 }
 
 /// What the connections of one core share.
@@ -85,7 +88,7 @@ pub(crate) struct Worker {
     /// Connections to endpoints between two requests.
     pub(crate) pool: http::Pool,
     /// Copies of requests under way.
-    pub(crate) mirrors: http::Mirrors,
+    pub(crate) mirrors: Rc<http::Mirrors>,
 }
 
 struct Listening {
@@ -141,7 +144,7 @@ async fn run(shared: Arc<Shared>, mut command_rx: mpsc::UnboundedReceiver<Comman
         workspace: Workspace::default(),
         waiting: Rc::default(),
         pool: http::Pool::default(),
-        mirrors: http::Mirrors::default(),
+        mirrors: Rc::default(),
     });
     let mut listening = Listeners::new();
     let mut sweep = tokio::time::interval(SWEEP);

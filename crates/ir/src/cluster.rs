@@ -162,6 +162,9 @@ pub enum HttpVersion {
     /// What TLS agrees on; HTTP/1.1 in clear text.
     #[serde(rename = "auto")]
     Auto,
+    /// The one in which the request came.
+    #[serde(rename = "same")]
+    Same,
 }
 
 /// When a failing endpoint is rested, and for how long.

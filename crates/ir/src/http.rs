@@ -11,7 +11,7 @@ mod text;
 use serde::{Deserialize, Serialize};
 
 pub use filter::{Cors, Filter, HeaderChange, HeaderValue, Mirror, PathRewrite, RegexRewrite, Rewrite};
-pub use matches::{HeaderMatch, PathMatch, QueryMatch, RequestMatch, ValueMatch};
+pub use matches::{HeaderMatch, PathMatch, QueryMatch, RequestMatch, ValueMatch, call};
 pub use policy::{
     CookieLifetime, ErrorPage, ForwardedHeader, Persistence, PersistenceBy, Policies, RateLimit,
     TrustedProxies,
@@ -20,7 +20,7 @@ pub use targets::{HttpTarget, HttpTargets};
 pub use text::{HeaderName, Method, Path, Regex};
 
 use crate::diff::Keyed;
-use crate::{Limit, Name, Pattern, Period};
+use crate::{ConnectionRoute, Limit, Name, Pattern, Period};
 
 /// The ways of requests. Of all hosts that sites and `misdirected` have, the one that fits a request best says where it is
 /// looked for; one that no route there matches is answered with 404.
@@ -42,6 +42,10 @@ pub struct Http {
     /// What is said instead of the few words that answers made here have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub error_pages: Vec<ErrorPage>,
+    /// The way, byte for byte, of connections in clear text that do not begin with a request, or with nothing for three
+    /// seconds since their server speaks first; default they are answered with 400.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub otherwise: Option<ConnectionRoute>,
 }
 
 /// Hosts with routes of their own: no other route of the listener sees their requests.
@@ -249,7 +253,7 @@ impl Http {
 
     /// Whether two differ in nothing but the routes that have a diff of their own.
     pub fn same_but_routes(&self, other: &Self) -> bool {
-        let Self { routes: _, sites, misdirected, trusted_proxies, error_pages } = self;
+        let Self { routes: _, sites, misdirected, trusted_proxies, error_pages, otherwise } = self;
         let same_head = |a: &Site, b: &Site| {
             let Site { name, hosts, routes: _ } = a;
             *name == b.name && *hosts == b.hosts
@@ -257,6 +261,7 @@ impl Http {
         *misdirected == other.misdirected
             && *trusted_proxies == other.trusted_proxies
             && *error_pages == other.error_pages
+            && *otherwise == other.otherwise
             && sites.len() == other.sites.len()
             && sites.iter().zip(&other.sites).all(|(a, b)| same_head(a, b))
     }

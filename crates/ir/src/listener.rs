@@ -98,7 +98,9 @@ impl Listener {
                 let routes = tls.routes.iter().map(|route| (route.name.as_str(), &route.action));
                 Box::new(routes.chain(tls.outcomes()))
             }
-            Protocol::Http(_) => Box::new(std::iter::empty()),
+            Protocol::Http(http) => {
+                Box::new(http.otherwise.iter().map(|route| (route.name.as_str(), &route.action)))
+            }
         }
     }
 

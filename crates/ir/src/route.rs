@@ -159,12 +159,16 @@ pub struct Target {
     /// Share among the targets; 0 is none; default 1.
     #[serde(default = "one")]
     pub weight: u32,
+    /// Those of the lowest number get all while one of them has an endpoint that can be used, and what can't be connected
+    /// goes on to the next; default 0.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub priority: u32,
 }
 
 impl Targets {
     /// All to one cluster.
     pub fn to(cluster: Name) -> Self {
-        Self(vec![Target { cluster, weight: 1 }])
+        Self(vec![Target { cluster, weight: 1, priority: 0 }])
     }
 
     /// Shared by weight; `None` when nobody would get anything.
@@ -181,7 +185,7 @@ impl Targets {
 impl Serialize for Targets {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0.as_slice() {
-            [Target { cluster, weight: 1 }] => cluster.serialize(serializer),
+            [Target { cluster, weight: 1, priority: 0 }] => cluster.serialize(serializer),
             targets => targets.serialize(serializer),
         }
     }
@@ -190,7 +194,10 @@ impl Serialize for Targets {
 impl<'de> Deserialize<'de> for Targets {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        #[serde(untagged, expecting = "write the name of a cluster, or a list of {cluster, weight}")]
+        #[serde(
+            untagged,
+            expecting = "write the name of a cluster, or a list of {cluster, weight, priority}"
+        )]
         enum Written {
             One(String),
             Several(Vec<Target>),
@@ -205,4 +212,9 @@ impl<'de> Deserialize<'de> for Targets {
 
 const fn one() -> u32 {
     1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde wants")]
+const fn is_first(priority: &u32) -> bool {
+    *priority == 0
 }

@@ -1,9 +1,13 @@
 //! TLS on either side of an engine. Certificates and keys are named in a plan, never contained in it.
 
+mod validity;
+
 use serde::{Deserialize, Serialize};
 
 use crate::http::Http;
 use crate::{ConnectionRoute, Name, Pattern};
+
+pub use validity::{Age, Validity};
 
 /// The name under which whoever runs the plan finds a certificate with its key, or a set of authorities.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

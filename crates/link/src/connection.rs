@@ -201,6 +201,14 @@ impl Connection {
         &self.peer
     }
 
+    /// The address that the other end's connection comes from, or goes to.
+    ///
+    /// # Errors
+    /// When the connection is gone.
+    pub fn peer_address(&self) -> io::Result<SocketAddr> {
+        self.socket.peer_addr()
+    }
+
     /// How long until the other end's certificate has this age.
     pub fn peer_until_age(&self, age: Duration) -> Duration {
         age.saturating_sub(self.peer_age)

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::connection::{Connection, Error};
@@ -27,9 +28,26 @@ pub async fn dial(
     peer: &str,
     greeting: &[u8],
 ) -> Result<Connection, Error> {
-    let tls = Tls::client(identity.client_config()?, server_name(peer)?)?;
     let socket =
         socket::connect(address, CONNECT).await.map_err(|source| Error::Connect { address, source })?;
+    dial_over(socket, identity, peer, greeting).await
+}
+
+/// The same over a connection that has been made already.
+///
+/// # Errors
+/// When the other end does not answer, is somebody else or of another version, or refuses.
+///
+/// # Cancellation
+/// Dropping the future closes the connection.
+pub async fn dial_over(
+    socket: TcpStream,
+    identity: &Identity,
+    peer: &str,
+    greeting: &[u8],
+) -> Result<Connection, Error> {
+    socket::prepare(&socket);
+    let tls = Tls::client(identity.client_config()?, server_name(peer)?)?;
     timeout(HANDSHAKE, Connection::establish(socket, tls, Role::Dialer, greeting))
         .await
         .map_err(|_| Error::Timeout(HANDSHAKE))?

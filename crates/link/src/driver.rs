@@ -20,15 +20,18 @@ use crate::tls::{self, Outgoing, Received, Tls};
 
 /// How much is read from the connection at once.
 const READ: usize = 256 << 10;
+/// The same while little comes: a process may have a thousand links, most of them idle.
+const CALM_READ: usize = 4 << 10;
 /// Less than this waits a turn for what other streams have to say.
 const BATCH: usize = 16 << 10;
 /// After so many rounds other tasks get their turn.
 const ROUNDS: usize = 8;
 /// How often to look whether the other end is still there, and how far away it is.
 const BEAT: Duration = Duration::from_millis(500);
-/// Beats in a row without a word after which it is taken for gone. TCP alone would try for minutes, and go on long after
-/// the way is free. Beats are counted, not time: an end that could not look for a while has not heard for as long.
-const PATIENCE: u32 = 6;
+/// Beats in a row without a word that are still fine; with the next one, within three seconds of its last word, the other
+/// end is taken for gone. TCP alone would try for minutes, and go on long after the way is free. Beats are counted, not
+/// time: an end that could not look for a while has not heard for as long.
+const PATIENCE: u32 = 5;
 /// Idle streams are looked for every so many beats.
 const BEATS_PER_SWEEP: u32 = 10;
 /// How long the other end has to take what was sent before the link closes.
@@ -96,6 +99,10 @@ pub struct Driver {
     received: Received,
     /// What was opened before the link began.
     early: Vec<u8>,
+    /// How much is read at once.
+    read_size: usize,
+    /// More has come or gone since the last beat than the ends say to each other when nothing happens.
+    busy: bool,
     /// The stream that data came for last, which the next is likely for too.
     latest: Latest,
     /// What waits to be sent was given a turn.
@@ -136,6 +143,8 @@ impl Driver {
             sealed: Outgoing::default(),
             received,
             early,
+            read_size: CALM_READ,
+            busy: true,
             latest: Latest::default(),
             gave_turn: false,
             beat,
@@ -206,13 +215,19 @@ impl Driver {
     }
 
     fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, Ended> {
-        let count = match socket::poll_recv(&self.socket, cx, self.received.room(READ)) {
+        let room = self.received.room(self.read_size);
+        let most = room.len();
+        let count = match socket::poll_recv(&self.socket, cx, room) {
             Poll::Pending => return Ok(false),
             Poll::Ready(count) => count?,
         };
         if count == 0 {
             return Err(Ended::Closed);
         }
+        if count == most {
+            self.read_size = READ;
+        }
+        self.busy |= count >= CALM_READ;
         // Whatever comes is a sign of life: what the other end asks may wait behind data for a while.
         self.silence = 0;
         self.received.add(count);
@@ -271,6 +286,7 @@ impl Driver {
 
     fn seal(&mut self) -> Result<(), Ended> {
         self.link.outbox.take(&mut self.plain);
+        self.busy |= self.plain.len() >= CALM_READ;
         self.tls.seal(&self.plain, &mut self.received, &mut self.sealed)?;
         self.plain.clear();
         Ok(())
@@ -284,6 +300,9 @@ impl Driver {
             }
             self.link.tick();
             self.link.outbox.put(&Frame::Ping { stamp: self.link.stamp() });
+            if !std::mem::take(&mut self.busy) {
+                self.rest();
+            }
             if self.link.crowd.has_gone(self.link.len()) {
                 tokio::task::spawn_blocking(memory::give_back);
             }
@@ -293,6 +312,15 @@ impl Driver {
             }
         }
         Poll::Pending
+    }
+
+    /// Nothing but beats: the buffers are given back until there is use for them.
+    fn rest(&mut self) {
+        self.read_size = CALM_READ;
+        self.received.release();
+        self.sealed.release();
+        self.plain = Vec::new();
+        self.link.outbox.release();
     }
 
     /// Sends what is left, says that this was all, and waits for the other end to close: a connection that is closed

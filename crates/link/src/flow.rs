@@ -14,6 +14,8 @@ pub type Sink = Box<dyn Fn(&[u8]) + Send + Sync>;
 /// One flow of datagrams. Dropped, it ends at both ends.
 pub struct Flow {
     shared: Arc<Shared>,
+    /// What the other end is told when it ends.
+    reason: String,
 }
 
 impl std::fmt::Debug for Flow {
@@ -24,7 +26,7 @@ impl std::fmt::Debug for Flow {
 
 impl Flow {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
+        Self { shared, reason: String::new() }
     }
 
     /// Sends a datagram; says whether there was room for it.
@@ -34,6 +36,11 @@ impl Flow {
             self.shared.send_datagram(datagram);
         }
         fits
+    }
+
+    /// Ends it and tells the other end why.
+    pub fn refuse(mut self, reason: impl Into<String>) {
+        self.reason = reason.into();
     }
 
     /// Whether the other end, the link or a long silence has ended it.
@@ -57,6 +64,6 @@ impl Flow {
 
 impl Drop for Flow {
     fn drop(&mut self) {
-        self.shared.release(false, "");
+        self.shared.release(false, &self.reason);
     }
 }

@@ -16,7 +16,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedCipherSuite};
 use crate::tls::VERSION;
 
 /// How long an end's certificate is good for; whoever keeps one longer has it renewed.
-const LIFETIME: Duration = Duration::from_hours(24 * 30);
+pub(crate) const LIFETIME: Duration = Duration::from_hours(24 * 30);
 /// A clock that is a little behind must not refuse a certificate made just now.
 const CLOCK_SKEW: Duration = Duration::from_hours(1);
 
@@ -133,6 +133,11 @@ impl Authority {
         Ok(authority)
     }
 
+    /// The certificate that ends know it by; no secret.
+    pub fn certificate(&self) -> &str {
+        &self.certificate
+    }
+
     fn issuer(&self) -> Result<Issuer<'static, KeyPair>, Error> {
         Ok(Issuer::from_ca_cert_pem(&self.certificate, KeyPair::from_pem(&self.key)?)?)
     }
@@ -203,6 +208,27 @@ impl Identity {
         })
     }
 
+    /// Its certificate; no secret.
+    pub fn certificate(&self) -> &str {
+        &self.certificate
+    }
+
+    /// Its private key; keep it where only the owner can read it.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The certificate of the authority that it trusts; no secret.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// When the certificate ends, if it can be read.
+    pub fn expires(&self) -> Option<SystemTime> {
+        let certificate = CertificateDer::from_pem_slice(self.certificate.as_bytes()).ok()?;
+        expiry_of(&certificate)
+    }
+
     /// A new key and the request to have it signed, for [`Authority::renew`].
     ///
     /// # Errors
@@ -233,6 +259,17 @@ impl Identity {
 
     /// For the end that listens.
     pub(crate) fn server_config(&self) -> Result<Arc<ServerConfig>, Error> {
+        let mut config = self.tls_server()?;
+        config.alpn_protocols = vec![VERSION.to_vec()];
+        Ok(config.into())
+    }
+
+    /// For plain TLS 1.3 with ends of the same authority, which have to show their certificates; [`name_of`] says whose one
+    /// is. For those who carry something else than a link.
+    ///
+    /// # Errors
+    /// When the identity is not one of a listener.
+    pub fn tls_server(&self) -> Result<ServerConfig, Error> {
         let provider = provider();
         let verifier =
             WebPkiClientVerifier::builder_with_provider(self.roots()?.into(), provider.clone()).build()?;
@@ -243,8 +280,7 @@ impl Identity {
             .with_single_cert(chain, key)?;
         // Each connection shows its certificate: a ticket would outlive a renewal.
         config.send_tls13_tickets = 0;
-        config.alpn_protocols = vec![VERSION.to_vec()];
-        Ok(config.into())
+        Ok(config)
     }
 
     /// For the end that dials.
@@ -257,6 +293,66 @@ impl Identity {
         config.resumption = rustls::client::Resumption::disabled();
         config.alpn_protocols = vec![VERSION.to_vec()];
         Ok(config.into())
+    }
+}
+
+/// The key of an end that lives where its authority does not: the key stays with its owner, and only a request to sign it
+/// goes out, again before the certificate ends.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key(String);
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Key").finish_non_exhaustive()
+    }
+}
+
+impl Key {
+    /// A new one.
+    ///
+    /// # Errors
+    /// When no key can be made.
+    pub fn new() -> Result<Self, Error> {
+        Ok(Self(KeyPair::generate()?.serialize_pem()))
+    }
+
+    /// The key as text; keep it where only the owner can read it.
+    pub fn to_pem(&self) -> &str {
+        &self.0
+    }
+
+    /// Reads what [`Self::to_pem`] gave.
+    ///
+    /// # Errors
+    /// When there is no key in it.
+    pub fn from_pem(pem: &str) -> Result<Self, Error> {
+        Ok(Self(KeyPair::from_pem(pem)?.serialize_pem()))
+    }
+
+    /// The request to have it signed, for [`Authority::renew`]; no secret.
+    ///
+    /// # Errors
+    /// When the key can't be used.
+    pub fn request(&self) -> Result<String, Error> {
+        let request = CertificateParams::default().serialize_request(&KeyPair::from_pem(&self.0)?)?;
+        Ok(request.pem()?)
+    }
+
+    /// The identity with the certificate that the authority gave.
+    ///
+    /// # Errors
+    /// When one of the texts is no certificate, or the certificate is that of another key.
+    pub fn identity(&self, certificate: &str, authority: &str) -> Result<Identity, Error> {
+        let missing = |what| Error::Missing { what, source: rustls::pki_types::pem::Error::NoItemsFound };
+        let identity = Identity {
+            authority: section(authority, "CERTIFICATE", 0)
+                .ok_or_else(|| missing("authority's certificate"))?,
+            certificate: section(certificate, "CERTIFICATE", 0).ok_or_else(|| missing("certificate"))?,
+            key: self.0.clone(),
+        };
+        // Fails for a certificate of another key.
+        identity.client_config()?;
+        Ok(identity)
     }
 }
 
@@ -279,7 +375,7 @@ pub(crate) fn server_name(name: &str) -> Result<ServerName<'static>, Error> {
 }
 
 /// The name in a certificate that has been verified.
-pub(crate) fn name_of(certificate: &CertificateDer<'_>) -> Option<String> {
+pub fn name_of(certificate: &CertificateDer<'_>) -> Option<String> {
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
     let names = certificate.subject_alternative_name().ok()??;
     names.value.general_names.iter().find_map(|name| match name {
@@ -290,11 +386,15 @@ pub(crate) fn name_of(certificate: &CertificateDer<'_>) -> Option<String> {
 
 /// How old a certificate is, by its last day; nothing is known of one that can't be read.
 pub(crate) fn age_of(certificate: &CertificateDer<'_>) -> Option<Duration> {
-    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
-    let ends = u64::try_from(certificate.validity().not_after.timestamp()).ok()?;
-    let issued = SystemTime::UNIX_EPOCH + Duration::from_secs(ends).checked_sub(LIFETIME)?;
+    let issued = expiry_of(certificate)?.checked_sub(LIFETIME)?;
     // One from the future is new.
     Some(SystemTime::now().duration_since(issued).unwrap_or_default())
+}
+
+fn expiry_of(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    let ends = u64::try_from(certificate.validity().not_after.timestamp()).ok()?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(ends))
 }
 
 /// A text that nobody can guess.
@@ -308,7 +408,7 @@ pub fn token() -> Result<String, Error> {
 }
 
 /// AES first: it is the fastest where the processor helps, which is nearly everywhere.
-fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+pub(crate) fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
     provider.cipher_suites.retain(|suite| matches!(suite, SupportedCipherSuite::Tls13(_)));
     provider.cipher_suites.sort_by_key(|suite| match suite.suite() {
@@ -356,6 +456,23 @@ mod tests {
         assert!(second != first);
         second.server_config().expect("fits TLS");
         assert!(Identity::from_pem(&second.to_pem()).expect("reads") == second);
+    }
+
+    #[test]
+    fn a_key_never_leaves_its_owner_and_becomes_an_identity() {
+        let (authority, key) = (Authority::new().expect("keys"), Key::new().expect("a key"));
+        let request = key.request().expect("a request");
+        assert!(!request.contains("PRIVATE"));
+        let certificate = authority.renew(&request, Role::Dialer, "laptop").expect("signed");
+        let again = Key::from_pem(key.to_pem()).expect("reads");
+        let identity = again.identity(&certificate, authority.certificate()).expect("fits");
+        let month = SystemTime::now() + LIFETIME;
+        let expires = identity.expires().expect("readable");
+        assert!(expires <= month && expires > month - Duration::from_mins(1));
+        assert!(Identity::from_pem(&identity.to_pem()).expect("reads") == identity);
+        let other = Key::new().expect("a key");
+        assert!(other.identity(&certificate, authority.certificate()).is_err(), "another key");
+        assert!(key.identity("rubbish", authority.certificate()).is_err());
     }
 
     #[test]

@@ -74,6 +74,14 @@ impl Outbox {
         self.len() > FLOODED
     }
 
+    /// Gives memory back that is not in use.
+    pub(crate) fn release(&self) {
+        let mut inner = lock(&self.inner);
+        if inner.bytes.is_empty() {
+            inner.bytes = Vec::new();
+        }
+    }
+
     /// Moves everything into `out`, which is empty, and wakes those who wait for room.
     pub(crate) fn take(&self, out: &mut Vec<u8>) {
         let waiting = {

@@ -30,7 +30,7 @@ pub async fn connect(address: SocketAddr, limit: Duration) -> io::Result<TcpStre
 }
 
 /// Sends small pieces at once, and has the kernel ask now and then whether the peer is still there.
-pub(crate) fn prepare(socket: &TcpStream) {
+pub fn prepare(socket: &TcpStream) {
     // An option that can't be set costs speed or patience, not correctness.
     let _ = socket.set_nodelay(true);
     let _ = sockopt::set_socket_keepalive(socket, true);

@@ -65,6 +65,13 @@ impl Outgoing {
         }
     }
 
+    /// Gives memory back that is not in use.
+    pub(crate) fn release(&mut self) {
+        if self.is_empty() {
+            self.bytes = Vec::new();
+        }
+    }
+
     /// Room for so many bytes more.
     fn room(&mut self, count: usize) -> &mut [u8] {
         if self.bytes.len() < self.to + count {
@@ -94,6 +101,12 @@ impl Received {
     /// How much is kept. A peer that never ends a message must not make it grow for ever.
     pub(crate) fn len(&self) -> usize {
         self.filled
+    }
+
+    /// Gives memory back that is not in use.
+    pub(crate) fn release(&mut self) {
+        self.bytes.truncate(self.filled);
+        self.bytes.shrink_to_fit();
     }
 
     /// So many bytes have come into the room.

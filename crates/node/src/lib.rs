@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! Deployment ─► ReplicaSet ─► Pod ─► worker ─► shim ─► process        Service + Pods ─► EndpointSlice
+//!            StatefulSet ─┘
 //!          workload/            pod/          process/   shim             endpoints
 //!
 //! Service + EndpointSlice ─► plan        services
@@ -42,6 +43,7 @@ pub mod logs;
 mod network;
 mod node;
 mod pod;
+mod ports;
 mod process;
 mod registration;
 mod retry;
@@ -51,12 +53,15 @@ mod unverified;
 mod workload;
 
 pub use config::{CommandPolicy, Config, ImageProgram, OnShutdown, ShimCommand};
-/// Networks of this machine: bridges that pods have left, and machines for demos.
+/// Networks of this machine: bridges that pods have left, machines for demos, and devices for processes that see a cluster.
 pub mod networks {
-    pub use crate::network::{CARD, Machine, bridge_of, idle_bridges, in_new_network, remove_idle_bridges};
+    pub use crate::network::{
+        CARD, Machine, bridge_of, idle_bridges, in_new_network, lead_loopback, remove_idle_bridges,
+    };
 }
 
 pub use logs::{LogError, LogOptions, LogReader};
 pub use node::{Node, NodeError};
-pub use pod::{LeftPod, end_pods, left_pods};
+pub use pod::{LeftPod, end_pods, left_pods, view};
+pub use ports::{PodName, PortDialer, PortError};
 pub use unverified::UnverifiedServer;

@@ -11,6 +11,7 @@
 
 mod bridge;
 mod definition;
+mod device;
 mod machine;
 mod message;
 mod namespace;
@@ -20,7 +21,7 @@ mod sysctl;
 
 use std::{
     fs, io,
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpStream},
     os::fd::{AsFd, OwnedFd},
     path::PathBuf,
     sync::{Mutex, MutexGuard},
@@ -41,6 +42,7 @@ pub(crate) use self::{
 };
 pub use self::{
     bridge::{bridge_of, idle_bridges, remove_idle_bridges},
+    device::lead_loopback,
     machine::{CARD, Machine, in_new_network},
 };
 use self::{
@@ -136,6 +138,15 @@ pub(crate) fn path(uid: &str) -> PathBuf {
 /// Whether a pod has a namespace.
 pub(crate) fn is_there(uid: &str) -> bool {
     namespace::exists(&path(uid))
+}
+
+/// Connects to a port of a pod's own loopback, which only the pod itself reaches.
+pub(crate) fn connect_inside(uid: &str, port: u16) -> io::Result<TcpStream> {
+    let namespace = namespace::open(&path(uid))?;
+    namespace::inside(&namespace, || {
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+            .or_else(|refused| TcpStream::connect((Ipv6Addr::LOCALHOST, port)).map_err(|_| refused))
+    })
 }
 
 /// Makes a pod's namespace with all that is in it, anew if there was one; its `network-status`.

@@ -19,6 +19,7 @@ mod stop;
 mod token;
 mod tracked;
 mod trust;
+pub mod view;
 mod volume;
 mod worker;
 

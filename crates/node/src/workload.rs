@@ -1,4 +1,4 @@
-//! The workload controllers that a cluster's controller manager would run: Deployments and ReplicaSets.
+//! The workload controllers that a cluster's controller manager would run: Deployments, ReplicaSets and StatefulSets.
 //! Each is a pure `plan(desired, observed) → actions` and a thin loop that reads live, plans, and acts; live reads make
 //! expectations unnecessary, since a plan never sees less than what the loop itself has written.
 
@@ -6,6 +6,7 @@ mod claim;
 mod deployment;
 mod hash;
 mod replica_set;
+mod stateful_set;
 mod unsupported;
 
 use causeway_base::report;
@@ -50,6 +51,7 @@ pub(crate) async fn run(client: Client, recorder: Recorder, shutdown: Cancellati
     tokio::join!(
         deployment::run(client.clone(), recorder.clone(), shutdown.clone()),
         replica_set::run(client.clone(), recorder.clone(), shutdown.clone()),
+        stateful_set::run(client.clone(), recorder.clone(), shutdown.clone()),
         unsupported::run(client, recorder, shutdown),
     );
 }

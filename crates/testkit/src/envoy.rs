@@ -1,10 +1,9 @@
 //! The real Envoy, which `scripts/test-deps.sh` installs and which may be missing on a user's machine.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use crate::peer;
-use crate::server;
+use crate::{environment, peer};
 
 /// Its program: what `ENVOY_BIN` names, or the one in the test environment. Without one the tests with Envoy are
 /// skipped, said once.
@@ -21,8 +20,7 @@ pub fn program() -> Option<PathBuf> {
 }
 
 fn installed() -> Option<PathBuf> {
-    // The program under test is in DIR/debug, the environment in DIR/test-venv.
-    let lib = Path::new(server::program()).ancestors().nth(2)?.join("test-venv/lib");
+    let lib = environment::folder().join("lib");
     let pythons = std::fs::read_dir(lib).ok()?.flatten();
     pythons.map(|entry| entry.path().join("site-packages/envoy/_bin/envoy")).find(|path| path.is_file())
 }

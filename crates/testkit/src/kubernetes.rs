@@ -15,7 +15,7 @@ mod site;
 mod test_cluster;
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
@@ -293,6 +293,11 @@ impl Kubernetes {
     /// A command that runs in the network namespace of the first node, from which Services are reached.
     pub fn on_node(&self, program: &str) -> Command {
         in_namespace(&self.site.node(1), program)
+    }
+
+    /// The network namespace of the first node, for threads of this process, and the node's address in it.
+    pub fn node_network(&self) -> (PathBuf, Ipv4Addr) {
+        (site::network_namespace(&self.site.node(1)), network::node_address(1))
     }
 
     fn kubectl_command(&self, kubeconfig: &Path, arguments: &[&str]) -> anyhow::Result<String> {

@@ -11,6 +11,7 @@ mod wait;
 
 pub mod blocking;
 pub mod daemon;
+pub mod environment;
 pub mod envoy;
 pub mod fuzz;
 pub mod kubectl;

@@ -20,6 +20,7 @@ mod routes;
 mod rules;
 mod secrets;
 mod status;
+mod traffic;
 pub mod world;
 
 use std::collections::BTreeMap;
@@ -36,16 +37,17 @@ use plan::Built;
 use policies::Policies;
 use routes::Parents;
 use secrets::Lookup;
+use traffic::TrafficPolicies;
 use world::Observed;
 
 /// Whose classes are ours, and who writes our parts of a status.
 pub const CONTROLLER_NAME: &str = "causeway.dev/gateway";
 
-/// What follows from a world at this moment. The same world gives the same picture; `now` is only the time that new
-/// transitions in statuses get.
+/// What follows from a world at this moment. The same world gives the same picture, but for the age of certificates
+/// and the time that new transitions in statuses get.
 pub fn picture(world: &World, now: Timestamp) -> Picture {
+    let lookup = Lookup::new(world, now);
     let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let lookup = Lookup::new(world);
     let classes = class::classes(world);
     let mut uses = class::Uses::default();
 
@@ -55,9 +57,15 @@ pub fn picture(world: &World, now: Timestamp) -> Picture {
             sets.entry(parent).or_default().push(set);
         }
     }
+    let mut picture = Picture::default();
     let mut owns = Vec::new();
     for gateway in world.gateways.values() {
-        let Some(class) = classes.get(gateway.spec.gateway_class_name.as_str()) else { continue };
+        let Some(class) = classes.get(gateway.spec.gateway_class_name.as_str()) else {
+            if !class::is_of_others(&gateway.spec.gateway_class_name, world) {
+                picture.nobodys.insert(gateway.meta.at.clone());
+            }
+            continue;
+        };
         let sets = sets.get(&gateway.meta.at).map(Vec::as_slice).unwrap_or_default();
         owns.push(Own::new(gateway, class, sets, &mut uses, &lookup));
     }
@@ -65,11 +73,11 @@ pub fn picture(world: &World, now: Timestamp) -> Picture {
 
     let policies = Policies::of(&lookup);
     let backends = Backends::new(&lookup, &policies);
-    let routes = routes::routes(world, &parents, &backends);
-    let states = attach_all(&mut owns, &routes, &parents, world);
-    let built: Vec<Built> = owns.iter().map(|own| plan::build(own, &routes, &backends)).collect();
+    let mut routes = routes::routes(world, &parents);
+    let states = attach_all(&mut owns, &mut routes, &parents, &backends);
+    let traffic = TrafficPolicies::of(world, &owns, &parents);
+    let built: Vec<Built> = owns.iter().map(|own| plan::build(own, &routes, &backends, &traffic)).collect();
 
-    let mut picture = Picture::default();
     for (name, class) in &classes {
         if let Some(object) = world.classes.get(*name) {
             picture.classes.insert((*name).to_owned(), class::status(object, class, &now));
@@ -80,6 +88,7 @@ pub fn picture(world: &World, now: Timestamp) -> Picture {
         picture.routes.insert((route.kind, route.meta.at.clone()), status);
     }
     picture.policies = report::policy_statuses(&policies, &owns, &routes, &lookup, &now);
+    picture.traffic_policies = report::traffic_statuses(&traffic, &now);
     picture.parameters = uses.statuses(world, &now);
     let nothing = Observed::default();
     for (own, built) in owns.into_iter().zip(built) {

@@ -89,7 +89,7 @@ fn translate_never_sees_a_client() {
 
 #[test]
 fn controllers_never_see_a_data_plane() {
-    for target in ["engine", "link", "tunnel", "xds", "dns", "dhcp"] {
+    for target in ["engine", "netstack", "stowaway", "tunnel", "xds", "dns", "dhcp"] {
         for kind in [None, Some("dev"), Some("build")] {
             let target = format!("causeway-{target}");
             let controllers = package("causeway-controllers", &[(&target, kind, &[])]);

@@ -60,6 +60,19 @@ fn listens_on_its_own_address_and_beside_its_own_ports() {
 }
 
 #[test]
+fn a_carrier_listens_on_all_addresses_and_on_the_ports_of_its_plan() {
+    let (spec, around) = surroundings(PLAN, &["shop/one"]);
+    let carrier = Gateway::carrier("pod-1".into(), "10.0.0.9".parse().unwrap(), Box::new(|_| {}));
+    let further = ["10.0.0.9", "fd00::9"].map(|address| address.parse().unwrap());
+    let (plan, _) = carrier.also_on(further.into()).plan(&spec, &around, None).unwrap();
+    let bound: Vec<String> = plan.listeners.iter().map(|listener| listener.bind.to_string()).collect();
+    assert_eq!(
+        bound,
+        ["10.0.0.9:80", "10.0.0.9:19080", "10.0.0.9:443", "[fd00::9]:80", "[fd00::9]:19080", "[fd00::9]:443"]
+    );
+}
+
+#[test]
 fn waits_for_all_parts() {
     let (spec, mut around) = surroundings(PLAN, &[]);
     assert!(pod().0.is_cleared(&spec, &around, None));

@@ -18,6 +18,7 @@ const CAUSEWAY: &[&str] = &[
     "gatewayparameters",
     "infras",
     "proxyservers",
+    "trafficpolicies",
     "workstations",
 ];
 /// Takes the traffic of others in the namespace: for its administrators.

@@ -20,7 +20,7 @@ pub(super) fn kinds() -> Vec<Resource> {
             .short(&["po"])
             .in_all()
             .status()
-            .others(&["binding", "log"])
+            .others(&["binding", "log", "portforward"])
             .selectable(&[
                 "spec.nodeName",
                 "spec.restartPolicy",

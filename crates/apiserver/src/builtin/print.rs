@@ -18,8 +18,8 @@ pub(super) use network::{
 };
 pub(super) use pods::{POD, pod};
 pub(super) use workloads::{
-    AUTOSCALER, DAEMON_SET, DEPLOYMENT, REPLICA_SET, STATEFUL_SET, autoscaler, daemon_set, deployment,
-    replica_set, stateful_set,
+    AUTOSCALER, CONTROLLER_REVISION, DAEMON_SET, DEPLOYMENT, REPLICA_SET, STATEFUL_SET, autoscaler,
+    controller_revision, daemon_set, deployment, replica_set, stateful_set,
 };
 
 use jiff::Timestamp;

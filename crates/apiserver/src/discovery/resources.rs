@@ -156,6 +156,7 @@ fn subresources(resource: &Resource) -> Vec<Subresource> {
             "binding" => (named("", "v1", "Binding"), &["create"]),
             "finalize" => (own(), &["update"]),
             "log" => (own(), &["get"]),
+            "portforward" => (named("", "v1", "PodPortForwardOptions"), &["create", "get"]),
             _ => (own(), PART_VERBS),
         };
         parts.push(Subresource { name: name.clone(), kind, verbs });

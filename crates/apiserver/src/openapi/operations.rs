@@ -50,6 +50,7 @@ const LIST: [Parameter; 9] = [
     ("timeoutSeconds", "integer", "How long a watch may last."),
 ];
 const WATCH: Parameter = ("watch", "boolean", "Answer with a stream of changes in place of a list.");
+const PORTS: Parameter = ("ports", "integer", "Ports to forward to; required for WebSockets with channels.");
 const DELETE: [Parameter; 3] = [
     ("gracePeriodSeconds", "integer", "How long the object may take to end by itself."),
     ("orphanDependents", "boolean", "Deprecated: use propagationPolicy."),
@@ -62,6 +63,7 @@ fn parameters(action: &str) -> Vec<Parameter> {
         "post" | "put" => vec![DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION],
         "patch" => vec![DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION, FORCE],
         "delete" => [DRY_RUN].into_iter().chain(DELETE).collect(),
+        "connect" => vec![PORTS],
         "deletecollection" => LIST.into_iter().chain([DRY_RUN]).chain(DELETE).collect(),
         _ => Vec::new(),
     }
@@ -176,6 +178,7 @@ fn words(action: &str) -> &'static str {
         "patch" => "partially update the specified",
         "delete" => "delete a",
         "deletecollection" => "delete collection of",
+        "connect" => "connect requests to the ports of",
         _ => "read the specified",
     }
 }

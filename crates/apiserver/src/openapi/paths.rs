@@ -86,6 +86,15 @@ fn add_resource(base: &str, resource: &Resource, paths: &mut Map<String, Value>)
                 let get = Operation::new("get", &text).media_type("text/plain");
                 vec![("get", get.render(&scope, scope.operation_id("read", "Log")))]
             }
+            "portforward" => {
+                let options = Scope { kind: "PodPortForwardOptions", ..scope };
+                let text = json!({ "type": "string" });
+                let connect = |verb: &str, action| {
+                    let id = scope.operation_id(verb, "Portforward");
+                    Operation::new(action, &text).media_type("*/*").render(&options, id)
+                };
+                vec![("get", connect("connectGet", "connect")), ("post", connect("connectPost", "connect"))]
+            }
             "token" => {
                 let token = Scope { group: "authentication.k8s.io", kind: "TokenRequest", ..scope };
                 let schema = reference(&component(token.group, "v1", token.kind));

@@ -39,13 +39,13 @@ pub trait PodLogs: Send + Sync {
 /// Why a way into a running pod is refused; nothing for other subresources.
 pub(crate) fn stream_refusal(plural: &str, subresource: &str) -> Option<ApiError> {
     let known = match plural {
-        "pods" => matches!(subresource, "attach" | "exec" | "portforward" | "proxy"),
+        "pods" => matches!(subresource, "attach" | "exec" | "proxy"),
         "services" | "nodes" => subresource == "proxy",
         _ => false,
     };
     known.then(|| {
         let message = format!(
-            "this server does not offer {plural}/{subresource}: pods are processes of this machine, so use their ports, files and logs directly"
+            "this server does not offer {plural}/{subresource}: pods are processes of this machine, so use their ports (kubectl port-forward), files and logs directly"
         );
         ApiError::new(501, Reason::NotImplemented, message)
     })

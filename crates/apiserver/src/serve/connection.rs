@@ -35,6 +35,10 @@ const MAX_HEADERS: u32 = 64 * 1024;
 const PLAIN_HTTP: &[u8] =
     b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 
+/// The place of a connection in the server's room: who takes a connection over keeps it as long.
+#[derive(Debug, Clone)]
+pub(crate) struct Hold(#[expect(dead_code, reason = "it is there to be dropped")] Arc<Place>);
+
 pub(super) struct Connection {
     pub router: Router,
     pub tls: Arc<ServerTls>,
@@ -97,6 +101,7 @@ impl Connection {
             if let Some(certificate) = &certificate {
                 request.extensions_mut().insert(certificate.clone());
             }
+            request.extensions_mut().insert(Hold(place.clone()));
             let has_token = request.headers().contains_key(AUTHORIZATION);
             let (answer, place) = (router.clone().oneshot(request), place.clone());
             async move {

@@ -2,7 +2,9 @@
 //! error if a step did not do what it says. Nothing is left, also when it is interrupted.
 
 mod cluster;
+mod gateway;
 mod infra;
+mod intercept;
 mod proxy;
 pub(crate) mod stage;
 mod steps;
@@ -29,6 +31,10 @@ pub(crate) struct Args {
 enum Crossing {
     /// TLS services behind one address, told apart by name, and a change while connections are open.
     Proxy(proxy::Args),
+    /// A Gateway with the routes of two teams: weights and a certificate that change under load, and a mistake.
+    Gateway(gateway::Args),
+    /// Requests with a header reach a program on a developer's machine, which dies and comes back; nobody else notices.
+    Intercept(intercept::Args),
     /// A machine with nothing but a card gets an address, names and a way to a Service; as root.
     Infra(infra::Args),
     /// A container reaches a service of the host by name, and goes on when the tunnel's container is killed.
@@ -65,6 +71,8 @@ trait Play {
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.crossing {
         Crossing::Proxy(args) => perform(&args, &args.common).await,
+        Crossing::Gateway(args) => perform(&args, &args.common).await,
+        Crossing::Intercept(args) => perform(&args, &args.common).await,
         Crossing::Infra(args) => infra::run(&args).await,
         Crossing::Tunnel(args) => perform(&args, &args.common).await,
     }

@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use causeway_dhcp::{Metrics, Server};
 
-use self::admin::Admin;
+use crate::parts::admin_socket::AdminSocket;
 use crate::parts::answer::FormatArg;
-use crate::parts::output;
+use crate::parts::output::{self, Output};
 use crate::parts::plan_file::Follower;
 use crate::parts::server_pod::ServerPodArgs;
 
@@ -60,13 +60,13 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     };
     let admin = match &args.admin {
-        Some(at) => Some(Admin::open(at).await?),
+        Some(at) => Some(AdminSocket::open(at).await?),
         None => None,
     };
     let metrics = Metrics::default();
     let server = Arc::new(Server::start(runs.clone(), &args.leases, metrics.clone())?);
     if let Some(admin) = admin {
-        admin.start(Arc::clone(&server), &metrics);
+        admin.start(admin::router(Arc::clone(&server), &metrics), Output::Stdout);
     }
     output::line(format_args!("serving {} on {}", runs.network, runs.interface));
     while follower.changed().await {

@@ -14,6 +14,7 @@ use causeway_ir::dns::DnsPlan;
 use serde::Serialize;
 use tokio::sync::watch;
 
+use crate::parts::admin_socket::AdminSocket;
 use crate::parts::answer::{Answer, FormatArg};
 use crate::parts::output::{self, Output};
 use crate::parts::paint::Paint;
@@ -81,7 +82,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let handle = server.handle();
     handle.settled(&plan).await;
     if let Some(at) = &args.admin {
-        admin::start(at, handle.clone(), out).await?;
+        AdminSocket::open(at).await?.start(admin::router(handle.clone()), out);
     }
     announce(&handle, out);
     while follower.changed().await {

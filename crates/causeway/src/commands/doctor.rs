@@ -4,6 +4,7 @@
 
 mod conditions;
 mod finding;
+mod gateway;
 mod infra;
 mod network;
 mod proxy;
@@ -18,13 +19,14 @@ use kube::{Client, CustomResourceExt, Resource};
 
 use crate::parts::answer::FormatArg;
 use crate::parts::container_runtime::ContainerRuntimeArg;
+use crate::parts::gateway::name_of as gateway_name;
 use crate::parts::object::{self, ObjectArgs};
 use crate::parts::operator_lease;
 use finding::{Finding, Report};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to look at: proxy/NAME, cntp/NAME, containernetwork/NAME or infra/NAME; a NAME alone is a proxy's.
+    /// What to look at: proxy/NAME, gateway/NAME, cntp/NAME, containernetwork/NAME or infra/NAME; a NAME alone is a proxy's.
     #[arg(value_name = "KIND/NAME", value_parser = target)]
     target: Target,
     #[command(flatten)]
@@ -45,6 +47,7 @@ enum Target {
     Tunnel(String),
     Network(String),
     Infra(String),
+    Gateway(String),
 }
 
 fn target(text: &str) -> Result<Target, String> {
@@ -58,7 +61,10 @@ fn target(text: &str) -> Result<Target, String> {
         .or_else(|| of::<ContainerNetworkTunnelProxy>(text, Target::Tunnel))
         .or_else(|| of::<ContainerNetwork>(text, Target::Network))
         .or_else(|| of::<Infra>(text, Target::Infra))
-        .ok_or_else(|| "write proxy/NAME, cntp/NAME, containernetwork/NAME or infra/NAME".to_owned())
+        .or_else(|| gateway_name(text).map(|name| Target::Gateway(name.to_owned())))
+        .ok_or_else(|| {
+            "write proxy/NAME, gateway/NAME, cntp/NAME, containernetwork/NAME or infra/NAME".to_owned()
+        })
 }
 
 /// What the checks of every kind need.
@@ -95,6 +101,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             ("ContainerNetworkTunnelProxy", name, tunnel::examine(&examination, name).await?)
         }
         Target::Network(name) => ("ContainerNetwork", name, network::examine(&examination, name).await?),
+        Target::Gateway(name) => ("Gateway", name, Box::pin(gateway::examine(&examination, name)).await?),
         Target::Infra(name) => ("Infra", name, Box::pin(infra::examine(&examination, name)).await?),
     };
     if let Some(trouble) = operator_lease::trouble(&examination.client).await {
@@ -118,6 +125,7 @@ mod tests {
         assert_eq!(target("proxyserver/edge"), Ok(Target::Proxy("edge".into())));
         assert_eq!(target("cntp/a"), Ok(Target::Tunnel("a".into())));
         assert_eq!(target("ctrnet/a"), Ok(Target::Network("a".into())));
+        assert_eq!(target("gateway/a"), Ok(Target::Gateway("a".into())));
         assert_eq!(target("infra/a"), Ok(Target::Infra("a".into())));
         for text in ["pod/a", "cntp/", ""] {
             assert!(target(text).unwrap_err().contains("cntp/NAME"), "{text}");

@@ -20,6 +20,7 @@ use crate::parts::certificates;
 use crate::parts::output::{self, Output};
 use crate::parts::plan_check;
 use crate::parts::plan_file::{self, Follower};
+use crate::parts::session_key;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -79,7 +80,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let inherited = claim.as_mut().map(Claim::remove_listeners).unwrap_or_default();
     let certificates = args.certificates.as_deref().map(certificates::follow).transpose()?;
     let access_log = args.access_log.log();
-    let session_key = args.session_key.as_deref().map(session_key).transpose()?;
+    let session_key = args.session_key.as_deref().map(session_key::read).transpose()?;
     let options =
         Options { workers: args.workers, access_log, certificates, session_key, ..Options::default() };
     let engine = Engine::start_with(plan_rx, &options, inherited)?;
@@ -116,18 +117,6 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         let _ = std::fs::remove_file(path);
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// What sessions are signed with.
-fn session_key(path: &Path) -> anyhow::Result<[u8; 32]> {
-    let bytes = std::fs::read(path).with_context(|| format!("can't read {}", path.display()))?;
-    let length = bytes.len();
-    bytes.try_into().map_err(|_| {
-        anyhow::anyhow!(
-            "{} has {length} bytes, and a key has 32: make one with head -c 32 /dev/urandom",
-            path.display()
-        )
-    })
 }
 
 /// The sockets of the process that waits for a successor there, if there is one.

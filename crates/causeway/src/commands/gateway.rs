@@ -6,19 +6,13 @@ mod files;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::Context;
-use causeway_agent::{Agent, Gateway};
-use causeway_api::names;
-use causeway_engine::Options;
-use causeway_translate::gateway_pod::keys::Keys;
+use causeway_agent::Gateway;
 use causeway_translate::gateway_pod::{ADMIN_PORT, HEALTH_PORT};
 
 use crate::parts::access_log::AccessLogArg;
-use crate::parts::keys::KeyStore;
-use crate::parts::native::Native;
-use crate::parts::{pod_ports, server_pod};
+use crate::parts::plan_pod::PlanPod;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -31,6 +25,9 @@ pub(crate) struct Args {
     /// With --files: listen on this address, for every Gateway that asks for none; may be given several times.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", requires = "files")]
     listen_on: Vec<IpAddr>,
+    /// With --files: show metrics and state here, a loopback address and port or the path of a Unix socket.
+    #[arg(long, value_name = "ADDR:PORT|PATH", requires = "files")]
+    admin: Option<String>,
     /// Namespace of the Gateway.
     #[arg(long, short, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
     namespace: Option<String>,
@@ -54,6 +51,10 @@ pub(crate) struct Args {
     admin_port: u16,
     #[command(flatten)]
     access_log: AccessLogArg,
+    /// What sessions of clients that stay with their endpoint are signed with: a file of 32 random bytes, the same for all pods
+    /// of a Gateway. Another one in each process if not given.
+    #[arg(long, env = "SESSION_KEY_FILE", value_name = "FILE")]
+    session_key: Option<PathBuf>,
     /// Threads that carry traffic; as many as there are cores if not given.
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
     workers: usize,
@@ -69,34 +70,18 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// One pod of a Gateway.
 async fn follow(args: Args) -> anyhow::Result<ExitCode> {
     let missing = || "write --files DIR, or --plan-name with --namespace and --pod-ip";
-    let name = args.plan_name.clone().with_context(missing)?;
-    let namespace = args.namespace.clone().with_context(missing)?;
-    let pod_ip = args.pod_ip.with_context(missing)?;
-    let host = || rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
-    let pod = args.pod_name.clone().unwrap_or_else(host);
-    let client = server_pod::client().await.context("without Kubernetes use --files")?;
-    let health = pod_ports::bind_pod(pod_ip, args.health_port, "--health-port")?;
-    let (keys, certificates_rx) = KeyStore::new();
-    let config = causeway_agent::Config {
-        namespace,
-        name,
-        pod_ip,
-        field_manager: names::gateway_report_manager(&pod),
-        state_dir: args.state_dir.clone(),
-        accepted: None,
-        require_grants: true,
-    };
-    let followed = Gateway::new(pod, pod_ip, Box::new(move |now: &Keys| keys.replace(now)));
-    let (agent, plan_rx) = Agent::new(client, followed, config);
-    let options = Options {
+    let pod = PlanPod {
+        plan: args.plan_name.with_context(missing)?,
+        namespace: args.namespace.with_context(missing)?,
+        pod_ip: args.pod_ip.with_context(missing)?,
+        further: Vec::new(),
+        pod_name: args.pod_name,
+        state_dir: args.state_dir,
+        health_port: args.health_port,
+        admin_port: args.admin_port,
+        access_log: args.access_log,
+        session_key: args.session_key,
         workers: args.workers,
-        access_log: args.access_log.log(),
-        certificates: Some(certificates_rx),
-        ..Options::default()
     };
-    let native = Native::start(plan_rx, &options, Vec::new())?;
-    let admin = pod_ports::bind(pod_ports::loopback(pod_ip), args.admin_port, "--admin-port").await?;
-    tokio::spawn(pod_ports::admin(admin, native.handle()));
-    agent.run(Arc::new(native), health).await.context("can't listen for signals")?;
-    Ok(ExitCode::SUCCESS)
+    pod.run(Gateway::new).await
 }

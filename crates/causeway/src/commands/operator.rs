@@ -3,6 +3,7 @@
 mod directory;
 mod metrics;
 mod pod_template;
+mod workstations;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ use crate::parts::data_dir;
 use crate::parts::grants::GrantsArg;
 use crate::parts::own_program;
 use crate::parts::termination::Termination;
+use workstations::WorkstationArgs;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -38,6 +40,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     proxies: ProxyDefaults,
     #[command(flatten)]
+    workstations: WorkstationArgs,
+    #[command(flatten, next_help_heading = "Container tunnels")]
     container_runtime: ContainerRuntimeArg,
     /// Where tunnels keep their keys and ports; operators that take turns on a machine share one [default:
     /// $XDG_DATA_HOME/causeway-operator or ~/.local/share/causeway-operator].
@@ -137,6 +141,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         config.leader = None;
     }
     config.proxy = args.proxies.settings()?;
+    config.intercepts = args.workstations.settings(&args.namespace);
     // Without a runtime nothing is kept, and no directory is needed.
     let mut held = None;
     if let Some(choice) = args.container_runtime.choice() {

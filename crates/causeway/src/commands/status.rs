@@ -60,7 +60,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         match api.list(&ListParams::default()).await {
             Ok(list) => {
                 is_one_read = true;
-                resources.extend(list.iter().map(|object| Row::of(&names.kind, object, "Ready")));
+                let condition = if names.kind == "TrafficPolicy" { "Accepted" } else { "Ready" };
+                resources.extend(list.iter().map(|object| Row::of(&names.kind, object, condition)));
             }
             Err(kube::Error::Api(status)) if status.code == 404 => {
                 bail!(

@@ -3,6 +3,7 @@
 mod announcement;
 mod logs;
 mod node;
+mod ports;
 mod services;
 
 use std::ffi::OsString;
@@ -17,6 +18,7 @@ use causeway_api::{Engine, GatewayServiceType, names};
 use causeway_apiserver::{Server, Storage};
 use causeway_base::well_known::MACHINE_ADDRESS;
 use causeway_controllers::containers::tunnel::OnStop;
+use causeway_controllers::intercepts::Entry;
 use causeway_node::ImageProgram;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -49,8 +51,8 @@ pub(crate) struct Args {
     /// Serve the API alone, without running pods.
     #[arg(long)]
     no_node: bool,
-    /// Address of this machine for Services of type LoadBalancer, so that they are reached from outside; Gateways are of that
-    /// type then. Without, nothing but loopback is listened on.
+    /// Address of this machine for Services of type LoadBalancer and for node ports, so that they are reached from outside;
+    /// Gateways are of type LoadBalancer then. Without, nothing but loopback is listened on.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "no_services")]
     listen_on: Option<IpAddr>,
     /// Don't make the addresses of Services work.
@@ -163,8 +165,13 @@ fn start_operator(
     config.proxy.engine = Engine::Native;
     config.proxy.manager_image = own_program::image();
     config.proxy.require_grants = args.grants.require_grants;
+    // The address of a Service is one of this machine's: nothing is opened, unless that is asked for.
+    config.intercepts.entry = Entry::ClusterIP;
+    config.intercepts.carrier_replicas = 1;
+    config.intercepts.routed = node::networks();
     if args.listen_on.is_some() {
         config.gateway.service_type = GatewayServiceType::LoadBalancer;
+        config.intercepts.entry = Entry::LoadBalancer;
     }
     config.containers = data_dir::containers(dir, args.container_runtime.choice())?;
     args.container_runtime.record(dir)?;

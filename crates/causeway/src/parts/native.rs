@@ -125,6 +125,10 @@ impl Runner for Native {
         self.handle.status().plan.map(|plan| plan.drain_timeout).unwrap_or_default()
     }
 
+    fn say_farewell(&self) {
+        self.handle.say_farewell();
+    }
+
     async fn drain(&self) {
         if let Some(engine) = self.engine.lock().await.take() {
             engine.shutdown().await;

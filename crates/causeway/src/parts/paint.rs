@@ -27,6 +27,11 @@ impl Paint {
         Self::wanted(std::io::stdout().is_terminal(), |name| std::env::var_os(name))
     }
 
+    /// As standard error wants it.
+    pub(crate) fn of_stderr() -> Self {
+        Self::wanted(std::io::stderr().is_terminal(), |name| std::env::var_os(name))
+    }
+
     fn wanted(is_terminal: bool, env: impl Fn(&str) -> Option<OsString>) -> Self {
         let is_refused = env("NO_COLOR").is_some_and(|value| !value.is_empty());
         let is_dumb = env("TERM").is_some_and(|term| term == "dumb");

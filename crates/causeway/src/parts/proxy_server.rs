@@ -18,7 +18,6 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Api, Client};
 
-use super::object::{self, ObjectArgs};
 use super::refusal::words;
 
 /// Namespaces that are read at a time.
@@ -26,24 +25,6 @@ const AT_ONCE: usize = 16;
 
 /// What is said of a backend whose Service can't be read.
 pub(crate) const NOT_KNOWN: &str = "not known";
-
-/// Which proxy.
-#[derive(Debug, clap::Args)]
-pub(crate) struct ProxyArgs {
-    /// The proxy, as proxy/NAME.
-    #[arg(value_name = "proxy/NAME", value_parser = proxy_name)]
-    pub(crate) name: String,
-    #[command(flatten)]
-    pub(crate) object: ObjectArgs,
-}
-
-/// These commands know one kind, so its name may be left out or be `proxy`, which kubectl may take for another.
-fn proxy_name(text: &str) -> Result<String, String> {
-    let short = text.strip_prefix("proxy/").unwrap_or(text);
-    let bare = (!short.is_empty() && !short.contains('/')).then_some(short);
-    let name = object::name_of::<ProxyServer>(text).or(bare);
-    name.map(ToOwned::to_owned).ok_or_else(|| "write proxy/NAME".to_owned())
-}
 
 /// What a proxy's plan is made of besides its object.
 #[derive(Default)]
@@ -202,19 +183,4 @@ pub(crate) fn translation(
         }
     }
     Ok(translation)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn takes_the_spellings_of_a_proxy() {
-        for text in ["proxy/edge", "proxyserver/edge", "edge"] {
-            assert_eq!(proxy_name(text).as_deref(), Ok("edge"), "{text}");
-        }
-        for text in ["infra/edge", "proxy/", ""] {
-            assert!(proxy_name(text).is_err(), "{text}");
-        }
-    }
 }

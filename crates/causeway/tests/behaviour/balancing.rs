@@ -74,7 +74,7 @@ async fn a_route_shares_its_connections_among_clusters(engine: Engine) {
     let mut plan = one(&[backends[0].address]);
     plan.clusters.push(cluster("d", &[backends[1].address]));
     plan.clusters.push(cluster("none", &[backends[2].address]));
-    let target = |cluster: &str, weight| Target { cluster: name(cluster), weight };
+    let target = |cluster: &str, weight| Target { cluster: name(cluster), weight, priority: 0 };
     let targets = Targets::new(vec![target("c", 3), target("d", 1), target("none", 0)]).unwrap();
     set_action(&mut plan, Action::Forward(targets));
     let proxy = Proxy::start(engine, plan).await;

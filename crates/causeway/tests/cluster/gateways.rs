@@ -8,33 +8,9 @@ use causeway_testkit::blocking::eventually;
 use causeway_testkit::kubectl::finish;
 use serde_json::{Value, json};
 
-use crate::world::{IMAGE, PATIENCE, World, cluster};
+use crate::world::{PATIENCE, World, cluster};
 
 const GROUP: &str = "gateway.networking.k8s.io/v1";
-
-/// An HTTP server that says its name, as a Deployment with a Service of port 80.
-fn server(world: &World, name: &str) {
-    let container = json!({
-        "name": "server", "image": IMAGE, "imagePullPolicy": "Never",
-        "args": ["echo", "--listen", "0.0.0.0:8080", "--name", name],
-        "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
-    });
-    let deployment = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
-        "spec": {
-            "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}},
-        },
-    });
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
-        "spec": {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": 8080}]},
-    });
-    for object in [deployment, service] {
-        world.kubectl.apply(&object.to_string()).ok();
-    }
-    world.kubectl.ok(&["rollout", "status", &format!("deployment/{name}"), "--timeout=60s"]);
-}
 
 fn route(name: &str, host: &str, path: &str, service: &str) -> Value {
     json!({
@@ -55,8 +31,8 @@ fn curl(command: &mut Command) -> Result<String, String> {
 fn a_gateway_serves_http_and_https_on_its_address_and_follows_routes() {
     let Some(world) = World::new("gateway") else { return };
     let Some(cluster) = cluster() else { return };
-    server(&world, "shop");
-    server(&world, "cart");
+    world.http_server("shop");
+    world.http_server("cart");
     world.kubectl.ok(&[
         "create",
         "secret",

@@ -7,8 +7,12 @@
 mod addresses;
 mod cli;
 mod drain;
+mod gateway_changes;
+mod gateway_load;
 mod gateways;
 mod infra;
+mod intercepts;
+mod laptop;
 mod leases;
 mod load;
 mod outages;

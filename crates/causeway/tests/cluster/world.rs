@@ -209,6 +209,33 @@ impl World {
         self.kubectl.ok(&["rollout", "status", &format!("deployment/{name}"), "--timeout=60s"]);
     }
 
+    /// An HTTP server that says its name, as a Deployment with a Service of port 80.
+    pub fn http_server(&self, name: &str) {
+        let container = json!({
+            "name": "server", "image": IMAGE, "imagePullPolicy": "Never",
+            "args": ["echo", "--listen", "0.0.0.0:8080", "--name", name],
+            "ports": [{"name": "http", "containerPort": 8080}],
+            // It ends at once when it is told to, and its Service still leads to it for a moment.
+            "lifecycle": {"preStop": {"sleep": {"seconds": 3}}},
+            "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
+        });
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+            "spec": {
+                "selector": {"matchLabels": {"app": name}},
+                "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}},
+            },
+        });
+        let service = json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+            "spec": {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": 8080}]},
+        });
+        for object in [deployment, service] {
+            self.kubectl.apply(&object.to_string()).ok();
+        }
+        self.kubectl.ok(&["rollout", "status", &format!("deployment/{name}"), "--timeout=60s"]);
+    }
+
     /// A ProxyServer on the VLAN: one backend, `NAME.example.com`, for every Service named.
     pub fn proxy_server(&self, name: &str, address: &str, engine: &str, services: &[&str]) -> Ran {
         let network = json!({"serverIP": address, "networkAttachmentName": "vlan"});

@@ -20,15 +20,15 @@ fn turn() -> MutexGuard<'static, ()> {
 }
 
 /// A demo that keeps its things in this directory.
-fn command(tmp: &Path, args: &[&str]) -> Command {
+fn command(tmp: &Path, crossing: &str, args: &[&str]) -> Command {
     let mut command = Command::new(program());
-    command.args(["demo", "proxy"]).args(args).env_remove("KUBECONFIG").env("TMPDIR", tmp);
+    command.args(["demo", crossing]).args(args).env_remove("KUBECONFIG").env("TMPDIR", tmp);
     command
 }
 
-fn demo(args: &[&str]) -> Ran {
+fn demo(crossing: &str, args: &[&str]) -> Ran {
     let tmp = tempfile::tempdir().unwrap();
-    let ran = finish(&mut command(tmp.path(), args));
+    let ran = finish(&mut command(tmp.path(), crossing, args));
     assert_eq!(left(tmp.path()), Vec::<PathBuf>::new(), "{ran}");
     ran
 }
@@ -47,9 +47,9 @@ fn check(said: &str) {
 #[test]
 fn the_proxy_demo_tells_its_story_with_either_engine() {
     let _turn = turn();
-    check(&demo(&[]).ok());
+    check(&demo("proxy", &[]).ok());
     if let Some(envoy) = causeway_testkit::envoy::program() {
-        let ran = demo(&["--envoy", envoy.to_str().unwrap(), "-o", "json"]);
+        let ran = demo("proxy", &["--envoy", envoy.to_str().unwrap(), "-o", "json"]);
         let answer: Value =
             serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran}"));
         assert_eq!((&answer["demo"], &answer["passed"]), (&"proxy".into(), &true.into()), "{ran}");
@@ -57,11 +57,78 @@ fn the_proxy_demo_tells_its_story_with_either_engine() {
     }
 }
 
+#[test]
+fn the_gateway_demo_tells_its_story() {
+    let said = demo("gateway", &[]).ok();
+    for line in [
+        "https://shop.demo.test:8443 are answered by shop",
+        "shop-v2 had half of the requests, and then all",
+        "HTTPRoute blog/gift: RefNotPermitted: ",
+        "new clients are shown the new certificate",
+        "requests meanwhile, none failed",
+    ] {
+        assert!(said.contains(line), "lacks {line:?}:\n{said}");
+    }
+    assert!(said.ends_with("all gone; everything above was checked\n"), "{said}");
+}
+
+#[test]
+fn the_intercept_demo_tells_its_story() {
+    let said = demo("intercept", &[]).ok();
+    for line in [
+        "is answered by shop",
+        "connected by ",
+        "a process here reaches the service by its name, shop",
+        "a request with x-user: me is answered by laptop",
+        "a request without it is answered by shop",
+        "the developer's requests are answered by shop after ",
+        "the same keys, the same intercept",
+        "requests of others in the whole story, none failed",
+    ] {
+        assert!(said.contains(line), "lacks {line:?}:\n{said}");
+    }
+    assert!(said.ends_with("all gone; everything above was checked\n"), "{said}");
+}
+
+#[test]
+fn an_intercept_demo_that_is_interrupted_or_killed_leaves_no_daemon() {
+    let tmp = tempfile::tempdir().unwrap();
+    // A machine is connected, and an intercept about to be made.
+    let child = begun_at(tmp.path(), "intercept", "5. ");
+    signal(child.id(), "INT");
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert_eq!(left(tmp.path()), Vec::<PathBuf>::new());
+    eventually("no process is left", PATIENCE, || processes(tmp.path()).is_empty());
+
+    let mut child = begun_at(tmp.path(), "intercept", "5. ");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let daemon = |line: &String| line.contains("connection-daemon");
+    assert!(processes(tmp.path()).iter().any(daemon), "its daemon goes on");
+    let clean = finish(
+        Command::new(program())
+            .args(["clean", "--yes", "--container-runtime", "none"])
+            .env("TMPDIR", tmp.path())
+            .env("CAUSEWAY_DATA_DIR", tmp.path().join("none"))
+            .env_remove("KUBECONFIG"),
+    );
+    assert!(clean.stdout.contains("demo "), "{clean}");
+    assert_eq!(left(tmp.path()), Vec::<PathBuf>::new());
+    eventually("no process is left", PATIENCE, || processes(tmp.path()).is_empty());
+}
+
 /// A demo that has come to its second step, with pods about to run.
 fn begun(tmp: &Path) -> Child {
-    let mut child = command(tmp, &[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    begun_at(tmp, "proxy", "3. ")
+}
+
+/// One that has come to this step.
+fn begun_at(tmp: &Path, crossing: &str, step: &str) -> Child {
+    let mut child =
+        command(tmp, crossing, &[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    while !lines.next().expect("the demo goes on").unwrap().starts_with("3. ") {}
+    while !lines.next().expect("the demo goes on").unwrap().starts_with(step) {}
     // Whoever reads it no longer is no reason to fail.
     drop(lines);
     child
@@ -101,7 +168,7 @@ fn what_a_killed_demo_left_is_cleaned_by_the_next_one() {
     let lock: Value = serde_json::from_slice(&std::fs::read(left_over.join("data/lock")).unwrap()).unwrap();
     // The worse case: nobody ends the pods.
     signal(u32::try_from(lock["pid"].as_u64().unwrap()).unwrap(), "KILL");
-    let next = finish(&mut command(tmp.path(), &[]));
+    let next = finish(&mut command(tmp.path(), "proxy", &[]));
     assert!(next.stderr.contains("removed what an interrupted demo had left: "), "{next}");
     check(&next.ok());
     assert_eq!(left(tmp.path()), Vec::<PathBuf>::new());

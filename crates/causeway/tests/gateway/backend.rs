@@ -11,12 +11,17 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 pub(crate) fn backend(name: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
+    serve(listener, name);
+    port
+}
+
+/// The same, where somebody listens already.
+pub(crate) fn serve(listener: TcpListener, name: &'static str) {
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             std::thread::spawn(move || answer(stream, name));
         }
     });
-    port
 }
 
 /// Answers requests without bodies until the client goes.

@@ -14,15 +14,17 @@ use crate::backend::{Authority, backend, curl};
 use crate::load::Load;
 
 /// A gateway that runs. Killed if it is dropped.
-struct Gateway {
+pub(crate) struct Gateway {
     child: Child,
     lines: std::sync::Arc<std::sync::Mutex<Vec<String>>>,
 }
 
 impl Gateway {
-    fn start(dir: &Path) -> Self {
+    pub(crate) fn start(dir: &Path) -> Self {
         let mut child = Command::new(program())
-            .args(["gateway", "--files"])
+            .args(["gateway", "--admin"])
+            .arg(dir.join("admin.sock"))
+            .arg("--files")
             .arg(dir)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -38,7 +40,7 @@ impl Gateway {
         Self { child, lines }
     }
 
-    fn says(&self, word: &str) {
+    pub(crate) fn says(&self, word: &str) {
         eventually(word, PATIENCE, || self.lines.lock().unwrap().iter().any(|line| line.contains(word)));
     }
 }
@@ -84,7 +86,7 @@ endpoints: [{{addresses: [127.0.0.1]}}]
     )
 }
 
-fn status(dir: &Path, object: &str) -> String {
+pub(crate) fn status(dir: &Path, object: &str) -> String {
     std::fs::read_to_string(dir.join("status").join(format!("{object}.yaml"))).unwrap_or_default()
 }
 
@@ -107,6 +109,13 @@ fn serves_files_follows_them_and_writes_statuses_beside_them() {
     eventually("it answers with TLS", PATIENCE, || {
         curl(&["--cacert", ca.path().to_str().unwrap(), &secure]).starts_with("one ")
     });
+    let socket = dir.join("admin.sock");
+    let shown =
+        |path: &str| curl(&["--unix-socket", socket.to_str().unwrap(), &format!("http://localhost{path}")]);
+    eventually("it is ready", PATIENCE, || shown("/ready").starts_with("ready"));
+    let metrics = shown("/metrics");
+    assert!(metrics.contains("{gateway=\"default/web\"") && metrics.contains("# EOF"), "{metrics}");
+    assert!(shown("/listeners").contains("\"default/web\":["), "{}", shown("/listeners"));
     eventually("the statuses are there", PATIENCE, || {
         let gateway = status(dir, "gateway.default.web");
         gateway.contains("Programmed")

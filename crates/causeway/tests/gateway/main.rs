@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod backend;
+mod commands;
 mod files;
 mod load;
 mod machine;
 mod outages;
+mod policies;

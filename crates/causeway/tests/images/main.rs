@@ -3,9 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::process::Stdio;
 
 use causeway_containers::{Choice, Container, NetworkSpec, Runtime, client_image, labels};
 use causeway_testkit::PATIENCE;
@@ -129,6 +130,16 @@ fn a_pod_of_a_local_image_runs_and_is_reached(daemon: Daemon) {
     eventually("the Service leads into the container", PATIENCE, || {
         ask(service).is_ok_and(|answer| answer.contains("boxed"))
     });
+
+    let mut forward = kubectl.command(&["port-forward", "--address=127.0.0.1", "pod/web", ":http"]);
+    let mut forward = forward.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(forward.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let local = line.strip_prefix("Forwarding from ").and_then(|line| line.split(' ').next()).unwrap();
+    let answered = ask(local.parse().unwrap());
+    forward.kill().unwrap();
+    forward.wait().unwrap();
+    assert!(answered.unwrap().contains("boxed"), "ports of the container are forwarded");
 
     // The process ends as its stop signal asks, and the pod is started again.
     bed.tokio.block_on(bed.runtime.kill(&containers[0].id, "SIGTERM")).unwrap();

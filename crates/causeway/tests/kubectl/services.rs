@@ -160,13 +160,69 @@ endpoints: [{{addresses: [127.0.0.1]}}]
             read.is_ok() && said == "from the host"
         });
     }
+    let udp_port: u16 = kubectl.value("service/host", ".spec.ports[1].nodePort").parse().unwrap();
+    for address in [host, SocketAddr::from(([127, 0, 0, 1], udp_port))] {
+        answers_datagrams(address);
+    }
+}
+
+/// Waits until a datagram comes back from where it was sent to.
+fn answers_datagrams(address: SocketAddr) {
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     client.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
-    eventually("datagrams come back", PATIENCE, || {
+    eventually(&format!("datagrams come back from {address}"), PATIENCE, || {
         let mut buffer = [0; 16];
-        client.send_to(b"ping", host).is_ok()
-            && client.recv(&mut buffer).is_ok_and(|n| buffer[..n] == *b"ping")
+        client.send_to(b"ping", address).is_ok()
+            && client.recv_from(&mut buffer).is_ok_and(|(n, from)| buffer[..n] == *b"ping" && from == address)
     });
+}
+
+#[test]
+fn node_ports_are_beyond_loopback_when_asked_for() {
+    need_kubectl();
+    // An address that stands for one of the machine's network cards.
+    let outside = "127.77.2.5";
+    let server = Server::start(&["--no-operator", "--listen-on", outside]);
+    let kubectl = server.kubectl();
+    kubectl.apply(&deployment(1)).ok();
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let udp_port = udp.local_addr().unwrap().port();
+    let port = free_port();
+    // Those that are given out are also another control plane's on this machine.
+    let (web_port, datagram_port) = (32_301, 32_302);
+    let ports = format!("[{{name: http, port: {port}, targetPort: http, nodePort: {web_port}}}]");
+    kubectl
+        .apply(&format!(
+            "apiVersion: v1
+kind: Service
+metadata: {{name: web}}
+spec: {{type: NodePort, selector: {{app: web}}, ports: {ports}}}
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: datagrams}}
+spec: {{type: NodePort, ports: [{{port: {port}, protocol: UDP, nodePort: {datagram_port}}}]}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: datagrams-1, labels: {{kubernetes.io/service-name: datagrams}}}}
+addressType: IPv4
+ports: [{{name: '', port: {udp_port}, protocol: UDP}}]
+endpoints: [{{addresses: [127.0.0.1]}}]
+"
+        ))
+        .ok();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 512];
+        while let Ok((length, from)) = udp.recv_from(&mut buffer) {
+            let _ = udp.send_to(&buffer[..length], from);
+        }
+    });
+    kubectl.ok(&["rollout", "status", "deployment/web", "--timeout=60s"]);
+    for host in [outside, "127.0.0.1"] {
+        answered_by(format!("{host}:{web_port}").parse().unwrap(), 1);
+        answers_datagrams(format!("{host}:{datagram_port}").parse().unwrap());
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 mod demo;
 mod documents;
 mod filtered;
+mod forward;
 mod infra;
 mod lan;
 mod life;

@@ -162,3 +162,50 @@ fn a_thousand_silent_connections_keep_nobody_out() {
     drop(silent);
     assert_alive(&wire);
 }
+
+#[test]
+fn rubbish_on_a_forwarded_port_costs_its_session_alone() {
+    let server = Server::start(&["--no-operator"]);
+    let wire = Wire::new(&server);
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = br#"{"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": "causeway.dev/causeway:1",
+        "args": ["echo", "--listen", "$(POD_IP):8080"],
+        "env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]}]}}"#;
+    assert_eq!(wire.request("POST", pods, "application/json", pod).code, 201);
+    causeway_testkit::blocking::eventually("the pod runs", Duration::from_mins(1), || {
+        wire.get(&format!("{pods}/web")).body.contains("\"phase\":\"Running\"")
+    });
+    let upgrade = |method: &str, more: &str| {
+        format!(
+            "{method} {pods}/web/portforward?ports=8080 HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\n{more}\r\n"
+        )
+    };
+    let websocket = |protocol: &str| {
+        let key = "sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+        upgrade("GET", &format!("upgrade: websocket\r\n{key}sec-websocket-protocol: {protocol}\r\n"))
+    };
+    let heads = [
+        websocket("v4.channel.k8s.io"),
+        websocket("SPDY/3.1+portforward.k8s.io"),
+        upgrade("POST", "upgrade: SPDY/3.1\r\nx-stream-protocol-version: portforward.k8s.io\r\n"),
+    ];
+    let mut dice = causeway_testkit::Dice::new(7);
+    for round in 0..60 {
+        let length = dice.below(400) as usize;
+        let mut bytes: Vec<u8> = (0..length).map(|_| dice.below(256) as u8).collect();
+        // Some of it looks like a beginning.
+        let beginnings: [&[u8]; 4] = [
+            b"",
+            &[0x82, 0xfe, 0x10, 0, 0, 0, 0, 0],
+            &[0x80, 3, 0, 1, 0, 0, 0, 40],
+            &[0, 0, 0, 1, 0, 0xff, 0xff, 0xff],
+        ];
+        let mut sent = beginnings[round % 4].to_vec();
+        sent.append(&mut bytes);
+        let said = wire.upgrade(&heads[round % 3], &sent);
+        assert!(said.starts_with("HTTP/1.1 101 "), "{round}: {said}");
+    }
+    assert_alive(&wire);
+    let log = server.log();
+    assert!(!log.contains("panic"), "{log}");
+}

@@ -74,6 +74,26 @@ impl Wire {
         parse(&said)
     }
 
+    /// Asks for another protocol and says something in it, and that this is all; what comes back until the server hangs up.
+    pub fn upgrade(&self, head: &str, bytes: &[u8]) -> String {
+        let name = ServerName::try_from("127.0.0.1").unwrap();
+        let client = ClientConnection::new(self.config.clone(), name).unwrap();
+        let mut stream = StreamOwned::new(client, self.tcp());
+        // Who is not understood may be hung up on at any byte.
+        let _ = stream.write_all(&[head.as_bytes(), bytes].concat()).and_then(|()| stream.flush());
+        let (mut said, mut piece) = (Vec::new(), [0; 1024]);
+        while head_and_body(&said).is_none() {
+            match stream.read(&mut piece) {
+                Ok(n) if n > 0 => said.extend_from_slice(&piece[..n]),
+                _ => break,
+            }
+        }
+        stream.conn.send_close_notify();
+        let _ = stream.flush();
+        let _ = stream.read_to_end(&mut said);
+        String::from_utf8_lossy(&said).into_owned()
+    }
+
     pub fn request(&self, method: &str, path: &str, media: &str, body: &[u8]) -> Answer {
         let mut bytes = format!(
             "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: {media}\r\ncontent-length: {}\r\n\r\n",

@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use bollard::models::{
-    ContainerCreateBody, HostConfig, Mount as MountModel, MountType, NetworkingConfig, PortBinding,
+    ContainerCreateBody, DeviceMapping, HostConfig, Mount as MountModel, MountType, NetworkingConfig,
+    PortBinding,
 };
 
 use serde::{Deserialize, Serialize};
@@ -52,6 +53,10 @@ pub struct ContainerSpec {
     pub pids: Option<i64>,
     /// Thousandths of a processor.
     pub milli_cpus: Option<i64>,
+    /// Devices of the host that it may use, by their path.
+    pub devices: Vec<String>,
+    /// Removed when it ends.
+    pub auto_remove: bool,
 }
 
 /// A network that a container is on, and its names there.
@@ -168,6 +173,9 @@ impl ContainerSpec {
             sysctls: (!self.sysctls.is_empty()).then(|| self.sysctls.clone().into_iter().collect()),
             nano_cpus: self.milli_cpus.map(|milli| milli.saturating_mul(1_000_000)),
             port_bindings: (!port_bindings.is_empty()).then(|| port_bindings.clone()),
+            devices: (!self.devices.is_empty())
+                .then(|| self.devices.iter().map(|path| device(path)).collect()),
+            auto_remove: Some(self.auto_remove),
             ..HostConfig::default()
         };
         Ok(ContainerCreateBody {
@@ -221,6 +229,15 @@ impl ContainerSpec {
             return Err(format!("`{name}` is no name for an environment variable"));
         }
         Ok(())
+    }
+}
+
+/// The same path inside, for reading and writing.
+fn device(path: &str) -> DeviceMapping {
+    DeviceMapping {
+        path_on_host: Some(path.to_owned()),
+        path_in_container: Some(path.to_owned()),
+        cgroup_permissions: Some("rw".to_owned()),
     }
 }
 

@@ -92,6 +92,11 @@ impl Error {
         }
     }
 
+    /// Whether the name is an earlier owner's of the same name, whose objects go by themselves.
+    pub(crate) fn passes(&self) -> bool {
+        matches!(self, Self::Foreign { holder, .. } if holder.ends_with(EARLIER))
+    }
+
     /// The category for metrics, conditions and Events.
     pub fn category(&self) -> Category {
         match self {
@@ -119,7 +124,8 @@ pub enum Action {
 /// The object that owns what is applied.
 #[derive(Clone, Debug)]
 pub struct Owner {
-    reference: OwnerReference,
+    /// None for what belongs to nobody, and others may belong to.
+    reference: Option<OwnerReference>,
     /// None for an owner of the whole cluster.
     namespace: Option<String>,
 }
@@ -128,7 +134,7 @@ impl Owner {
     /// The owner for children of `object`; none for an object that the API server has not stored yet.
     pub fn of<K: Resource<DynamicType = ()>>(object: &K) -> Option<Self> {
         Some(Self {
-            reference: object.controller_owner_ref(&())?,
+            reference: Some(object.controller_owner_ref(&())?),
             namespace: object.meta().namespace.clone(),
         })
     }
@@ -136,9 +142,14 @@ impl Owner {
     /// The same for an object of a kind that is known as this cluster serves it.
     pub(crate) fn of_dynamic(object: &DynamicObject, resource: &ApiResource) -> Option<Self> {
         Some(Self {
-            reference: object.controller_owner_ref(resource)?,
+            reference: Some(object.controller_owner_ref(resource)?),
             namespace: object.metadata.namespace.clone(),
         })
+    }
+
+    /// For objects of a namespace that go with no other: who makes them removes them.
+    pub(crate) fn nobody(namespace: &str) -> Self {
+        Self { reference: None, namespace: Some(namespace.to_owned()) }
     }
 
     /// Whether an object of `namespace` can't refer to the owner: references do not cross namespaces.
@@ -146,9 +157,9 @@ impl Owner {
         self.namespace.as_deref().is_some_and(|own| own != namespace)
     }
 
-    /// The owner's uid.
+    /// The owner's uid; empty for nobody.
     pub fn uid(&self) -> &str {
-        &self.reference.uid
+        self.reference.as_ref().map_or("", |reference| &reference.uid)
     }
 }
 
@@ -200,17 +211,19 @@ impl Wanted {
         // The garbage collector would take an owner of another namespace for gone, and the object with it. There the
         // labels say whose it is, and the controller's finalizer removes it.
         let is_remote = owner.is_remote(namespace);
-        if !is_remote {
-            metadata.insert("ownerReferences".into(), json!([owner.reference]));
+        if let (false, Some(reference)) = (is_remote, &owner.reference) {
+            metadata.insert("ownerReferences".into(), json!([reference]));
         }
         let labels = object_in(metadata, "labels");
-        if is_remote {
-            labels.insert(names::LABEL_OWNER_KIND.into(), json!(owner.reference.kind));
+        if let (true, Some(reference)) = (is_remote, &owner.reference) {
+            labels.insert(names::LABEL_OWNER_KIND.into(), json!(reference.kind));
             labels.insert(names::LABEL_OWNER_NAMESPACE.into(), json!(owner.namespace));
-            labels.insert(names::LABEL_OWNER_NAME.into(), json!(owner.reference.name));
+            labels.insert(names::LABEL_OWNER_NAME.into(), json!(reference.name));
         }
         labels.insert(names::LABEL_MANAGED_BY.into(), json!(names::MANAGED_BY));
-        labels.insert(names::LABEL_INVENTORY.into(), json!(owner.uid()));
+        if owner.reference.is_some() {
+            labels.insert(names::LABEL_INVENTORY.into(), json!(owner.uid()));
+        }
         let digest = digest(&body);
         let annotations = object_in(object_in(&mut body, "metadata"), "annotations");
         annotations.insert(names::ANNOTATION_SPEC_HASH.into(), json!(digest));
@@ -238,6 +251,13 @@ impl Report {
     /// Leaves out the object of this kind and name: what became of it is somebody else's to say.
     pub(crate) fn forgive(&mut self, kind: ChildKind, name: &str) {
         self.results.retain(|(k, n, _)| *k != kind || n != name);
+    }
+
+    /// Leaves out what will be free in a moment; true if there was such.
+    pub(crate) fn forgive_passing(&mut self) -> bool {
+        let before = self.results.len();
+        self.results.retain(|(_, _, result)| !result.as_ref().is_err_and(Error::passes));
+        before != self.results.len()
     }
 
     /// This and another pass, as one.
@@ -341,6 +361,20 @@ impl Applier {
         Report { results }
     }
 
+    /// Applies one object, whatever the caches know of it.
+    ///
+    /// # Errors
+    /// When the API server does not take it, or it is somebody else's.
+    pub(crate) async fn found(
+        &self,
+        owner: &Owner,
+        wanted: &Wanted,
+        children: &Children,
+    ) -> Result<Action, Error> {
+        let live = children.get(wanted.kind, wanted.namespace(owner), &wanted.name);
+        self.apply(owner, wanted, live).await
+    }
+
     /// Whether this applier wrote `object`: a label or a reference can be set by anybody, for reasons of their own.
     fn has_made(&self, object: &DynamicObject) -> bool {
         object.managed_fields().iter().any(|entry| {
@@ -430,7 +464,8 @@ impl Applier {
         Ok(Report { results })
     }
 
-    async fn delete(&self, kind: ChildKind, object: &DynamicObject) -> Result<Action, Error> {
+    /// Removes an object, and with it what belongs to it.
+    pub(crate) async fn delete(&self, kind: ChildKind, object: &DynamicObject) -> Result<Action, Error> {
         if object.metadata.deletion_timestamp.is_some() {
             return Ok(Action::Waiting);
         }
@@ -455,6 +490,9 @@ impl Applier {
     }
 }
 
+/// What is said of the holder of a name that will be free in a moment.
+const EARLIER: &str = "that is being cleaned up";
+
 /// Who holds `live`, if that is not `owner`. An object that this applier has made and that was orphaned is free to be
 /// taken.
 fn foreign_holder(live: &DynamicObject, owner: &Owner, has_made: bool) -> Option<String> {
@@ -465,13 +503,10 @@ fn foreign_holder(live: &DynamicObject, owner: &Owner, has_made: bool) -> Option
         }
         Some(uid) => {
             let reference = live.owner_references().iter().find(|reference| reference.uid == uid)?;
-            let namesake = reference.kind == owner.reference.kind && reference.name == owner.reference.name;
+            let own = owner.reference.as_ref();
+            let namesake = own.is_some_and(|own| reference.kind == own.kind && reference.name == own.name);
             let holder = format!("{} {}", reference.kind, reference.name);
-            return Some(if namesake {
-                format!("an earlier {holder} that is being cleaned up")
-            } else {
-                holder
-            });
+            return Some(if namesake { format!("an earlier {holder} {EARLIER}") } else { holder });
         }
         None if !has_made => return Some(nobody(live)),
         None => {}
@@ -480,8 +515,7 @@ fn foreign_holder(live: &DynamicObject, owner: &Owner, has_made: bool) -> Option
     let label = |key: &str| live.labels().get(key).map(String::as_str);
     let namespace = label(names::LABEL_OWNER_NAMESPACE)?;
     let (kind, name) = (label(names::LABEL_OWNER_KIND)?, label(names::LABEL_OWNER_NAME)?);
-    let is_own = kind == owner.reference.kind
-        && name == owner.reference.name
+    let is_own = owner.reference.as_ref().is_some_and(|own| kind == own.kind && name == own.name)
         && owner.namespace.as_deref() == Some(namespace);
     (!is_own).then(|| format!("{kind} {namespace}/{name}"))
 }

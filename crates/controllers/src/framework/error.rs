@@ -141,6 +141,16 @@ pub enum Error {
         /// What the API server answered.
         source: kube::Error,
     },
+    /// What an intercept is about could not be changed.
+    #[error("failed to change {kind} {name}")]
+    ChangeTarget {
+        /// Its kind.
+        kind: &'static str,
+        /// Its namespace and name.
+        name: String,
+        /// What the API server answered.
+        source: kube::Error,
+    },
     /// The container runtime did not do what it was asked for.
     #[error("the container runtime failed")]
     Runtime {
@@ -167,6 +177,7 @@ impl Error {
             | Self::Finalizer { source }
             | Self::LookUpPod { source, .. }
             | Self::ClaimAddress { source, .. }
+            | Self::ChangeTarget { source, .. }
             | Self::WriteStatus { source } => Category::of(source),
         }
     }

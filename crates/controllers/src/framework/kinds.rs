@@ -18,6 +18,7 @@ pub(crate) const VIRTUAL_MACHINE_INSTANCE: ChildKind = ChildKind {
     ..kind("kubevirt.io", "VirtualMachineInstance", "virtualmachineinstances")
 };
 pub(crate) const DEPLOYMENT: ChildKind = kind("apps", "Deployment", "deployments");
+pub(crate) const STATEFUL_SET: ChildKind = kind("apps", "StatefulSet", "statefulsets");
 pub(crate) const POD_DISRUPTION_BUDGET: ChildKind =
     kind("policy", "PodDisruptionBudget", "poddisruptionbudgets");
 pub(crate) const ENDPOINT_SLICE: ChildKind = kind("discovery.k8s.io", "EndpointSlice", "endpointslices");
@@ -28,6 +29,7 @@ pub(crate) const SUPPLY: ChildKind = own("Supply", "supplies");
 pub(crate) const SECRET: ChildKind = core("Secret", "secrets");
 pub(crate) const GATEWAY_PLAN: ChildKind = own("GatewayPlan", "gatewayplans");
 pub(crate) const GATEWAY_PARAMETERS: ChildKind = own("GatewayParameters", "gatewayparameters");
+pub(crate) const TRAFFIC_POLICY: ChildKind = own("TrafficPolicy", "trafficpolicies");
 pub(crate) const GATEWAY_CLASS: ChildKind = gateway("GatewayClass", "gatewayclasses", &["v1beta1"]);
 pub(crate) const GATEWAY: ChildKind = gateway("Gateway", "gateways", &["v1beta1"]);
 pub(crate) const LISTENER_SET: ChildKind = gateway("ListenerSet", "listenersets", &[]);
@@ -35,12 +37,17 @@ pub(crate) const HTTP_ROUTE: ChildKind = gateway("HTTPRoute", "httproutes", &["v
 pub(crate) const GRPC_ROUTE: ChildKind = gateway("GRPCRoute", "grpcroutes", &["v1alpha2"]);
 pub(crate) const UDP_ROUTE: ChildKind = gateway("UDPRoute", "udproutes", &["v1alpha2"]);
 pub(crate) const BACKEND_TLS_POLICY: ChildKind =
-    gateway("BackendTLSPolicy", "backendtlspolicies", &["v1alpha3"]);
+    gateway("BackendTLSPolicy", "backendtlspolicies", &["v1alpha3", "v1alpha2"]);
 pub(crate) const DHCP_SERVER: ChildKind = own("DHCPServer", "dhcpservers");
 pub(crate) const DNS_SERVER: ChildKind = own("DNSServer", "dnsservers");
 pub(crate) const ADDRESS_CLAIM: ChildKind = own("AddressClaim", "addressclaims");
 pub(crate) const TLS_ROUTE: ChildKind = gateway("TLSRoute", "tlsroutes", &["v1alpha3", "v1alpha2"]);
 pub(crate) const TCP_ROUTE: ChildKind = gateway("TCPRoute", "tcproutes", &["v1alpha2"]);
+pub(crate) const WORKSTATION: ChildKind = own("Workstation", "workstations");
+pub(crate) const INTERCEPT_REQUEST: ChildKind = own("InterceptRequest", "interceptrequests");
+pub(crate) const NODE: ChildKind = core("Node", "nodes");
+/// Which networks Services have addresses of; older clusters don't say.
+pub(crate) const SERVICE_CIDR: ChildKind = kind("networking.k8s.io", "ServiceCIDR", "servicecidrs");
 pub(crate) const CONTAINER_NETWORK: ChildKind = own("ContainerNetwork", "containernetworks");
 
 /// A kind of Causeway's own.

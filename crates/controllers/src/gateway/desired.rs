@@ -3,11 +3,10 @@
 
 mod pod;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use causeway_api::{
-    ExternalTrafficPolicy, GatewayPlan, GatewayPlanSpec, GatewayServiceType, PlanPart, Supply, SupplySpec,
-    names,
+    ExternalTrafficPolicy, GatewayPlan, GatewayPlanSpec, GatewayServiceType, PlanPart, Supply, names,
 };
 use causeway_translate::{
     gateway::{
@@ -44,8 +43,9 @@ use crate::{
             SERVICE_ACCOUNT, SUPPLY,
         },
     },
+    planned,
     vlan::{
-        access::{OPENSHIFT_CLUSTER_ROLE, bind, rule},
+        access::{OPENSHIFT_CLUSTER_ROLE, bind},
         pod::made_with,
     },
 };
@@ -56,6 +56,8 @@ pub(crate) struct Desired {
     pub(crate) parts: Vec<Supply>,
     /// The certificates that the plan names.
     pub(crate) secrets: Vec<Secret>,
+    /// What all pods sign sessions of clients with.
+    session: Secret,
     /// Whom the pods report as.
     pub(crate) service_account: ServiceAccount,
     role: Role,
@@ -74,7 +76,8 @@ impl Desired {
         let mut wanted =
             vec![Wanted::new(SERVICE_ACCOUNT, &self.service_account), Wanted::new(ROLE, &self.role)];
         wanted.extend(self.role_bindings.iter().map(|binding| Wanted::new(ROLE_BINDING, binding)));
-        wanted.extend(self.secrets.iter().map(|secret| Wanted::new(SECRET, secret)));
+        let secrets = self.secrets.iter().chain([&self.session]);
+        wanted.extend(secrets.map(|secret| Wanted::new(SECRET, secret)));
         wanted
     }
 
@@ -83,7 +86,8 @@ impl Desired {
         let mut names =
             vec![(SERVICE_ACCOUNT, self.service_account.name_any()), (ROLE, self.role.name_any())];
         names.extend(self.role_bindings.iter().map(|binding| (ROLE_BINDING, binding.name_any())));
-        names.extend(self.secrets.iter().map(|secret| (SECRET, secret.name_any())));
+        let secrets = self.secrets.iter().chain([&self.session]);
+        names.extend(secrets.map(|secret| (SECRET, secret.name_any())));
         names.extend(self.parts.iter().map(|part| (SUPPLY, part.name_any())));
         names
     }
@@ -128,6 +132,18 @@ pub(crate) struct Subject<'a> {
     pub(crate) openshift: bool,
     /// The address that its Service is to have; none if any will do.
     pub(crate) address: Option<&'a str>,
+    /// What its pods sign sessions of clients with.
+    pub(crate) session_key: &'a SessionKey,
+}
+
+/// What sessions are signed with.
+pub(crate) type SessionKey = [u8; 32];
+/// The entry of the Secret with it.
+pub(crate) const SESSION_ENTRY: &str = "key";
+
+/// The Secret with what sessions are signed with, of the Gateway whose children have this name.
+pub(crate) fn session_name(name: &str) -> String {
+    format!("{name}-session")
 }
 
 impl Subject<'_> {
@@ -136,7 +152,8 @@ impl Subject<'_> {
         let name = child::name(&self.at.name);
         let secrets = self.secrets(&name);
         Desired {
-            parts: Self::parts(&name, parts),
+            parts: planned::supplies(&name, parts),
+            session: self.session(&name),
             service_account: ServiceAccount { metadata: self.metadata(&name), ..ServiceAccount::default() },
             role: self.role(&name, &secrets),
             role_bindings: self.role_bindings(&name),
@@ -184,25 +201,6 @@ impl Subject<'_> {
         }
     }
 
-    /// Each once, though the plan may list it twice.
-    fn parts(name: &str, parts: &[PlanPart]) -> Vec<Supply> {
-        let mut seen = BTreeSet::new();
-        let labels = BTreeMap::from([
-            (names::LABEL_OWNER_KIND.to_owned(), "GatewayPlan".to_owned()),
-            (names::LABEL_OWNER_NAME.to_owned(), name.to_owned()),
-        ]);
-        let once = parts.iter().filter(|part| seen.insert(&part.digest));
-        let supply = |part: &PlanPart| Supply {
-            metadata: ObjectMeta {
-                name: Some(format!("{name}.{}", part.digest)),
-                labels: Some(labels.clone()),
-                ..ObjectMeta::default()
-            },
-            spec: SupplySpec { plan: Some(part.clone()), ..SupplySpec::default() },
-        };
-        once.map(supply).collect()
-    }
-
     fn secrets(&self, name: &str) -> Vec<Secret> {
         let secret = |(index, text): (usize, String)| Secret {
             metadata: self.metadata(&format!("{name}-{index}")),
@@ -213,20 +211,18 @@ impl Subject<'_> {
         Keys::from(self.picture).texts().into_iter().enumerate().map(secret).collect()
     }
 
-    /// Its plan and its certificates by name, and the parts of plans; nothing else, and nowhere else.
-    fn role(&self, name: &str, secrets: &[Secret]) -> Role {
-        let (own, read) = (names::GROUP, ["get", "list", "watch"]);
-        let mut rules = vec![
-            rule(own, &["gatewayplans"], &read, &[name]),
-            rule(own, &["gatewayplans/status"], &["patch"], &[name]),
-            rule(own, &["supplies"], &read, &[]),
-        ];
-        let secrets: Vec<String> = secrets.iter().map(Secret::name_any).collect();
-        let secrets: Vec<&str> = secrets.iter().map(String::as_str).collect();
-        if !secrets.is_empty() {
-            rules.push(rule("", &["secrets"], &read, &secrets));
+    fn session(&self, name: &str) -> Secret {
+        Secret {
+            metadata: self.metadata(&session_name(name)),
+            type_: Some("Opaque".to_owned()),
+            data: Some([(SESSION_ENTRY.to_owned(), ByteString(self.session_key.to_vec()))].into()),
+            ..Secret::default()
         }
-        Role { metadata: self.metadata(name), rules: Some(rules) }
+    }
+
+    fn role(&self, name: &str, secrets: &[Secret]) -> Role {
+        let secrets: Vec<String> = secrets.iter().map(Secret::name_any).collect();
+        Role { metadata: self.metadata(name), rules: Some(planned::rules(name, &secrets)) }
     }
 
     fn role_bindings(&self, name: &str) -> Vec<RoleBinding> {

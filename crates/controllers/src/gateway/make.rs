@@ -10,30 +10,35 @@ use std::{
     time::Duration,
 };
 
-use causeway_api::{PlanPart, UpdatePolicy};
+use causeway_api::UpdatePolicy;
 use causeway_base::lock::lock;
-use causeway_ir::Plan;
-use causeway_translate::{
-    gateway::{kinds::ObjectRef, picture::GatewayPicture},
-    gateway_pod::parts,
+use causeway_translate::gateway::{kinds::ObjectRef, picture::GatewayPicture};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Pod, Secret},
 };
 use kube::{Client, ResourceExt};
 use tokio::time::Instant;
 
 use super::{
-    desired::{Desired, Subject, asked},
+    child,
+    desired::{Desired, SESSION_ENTRY, SessionKey, Subject, asked, session_name},
     settings::{Effective, Settings},
     standing::Standing,
 };
 use crate::{
     framework::{
         apply::{Action, Applier, Owner, Report, Wanted},
-        children::Children,
+        children::{Children, typed},
         error::Category,
-        kinds::{POD_DISRUPTION_BUDGET, SERVICE, SERVICE_ACCOUNT, SUPPLY},
+        kinds::{POD, POD_DISRUPTION_BUDGET, SECRET, SERVICE, SERVICE_ACCOUNT},
         report::chain,
     },
-    vlan::proxy,
+    planned::{self, Split},
+    vlan::{
+        fleet::{deployment_state, image_check},
+        proxy,
+    },
 };
 
 /// How long an address is not asked for again that was refused.
@@ -45,10 +50,14 @@ pub(crate) struct Maker {
     settings: Settings,
     pods: proxy::Settings,
     /// The parts of the plan that each Gateway had last.
-    parts: Mutex<HashMap<ObjectRef, (Plan, Vec<PlanPart>)>>,
+    parts: Split<ObjectRef>,
     /// Addresses that can't be had, of each Gateway.
     refused: Mutex<HashMap<ObjectRef, Refused>>,
-    /// Whether some can't be had that could before, or the other way round.
+    /// What the pods of each Gateway sign sessions with, while no cache has shown it.
+    session_keys: Mutex<HashMap<ObjectRef, SessionKey>>,
+    /// What could not be made of each Gateway, and will not be by trying again.
+    stuck: Mutex<HashMap<ObjectRef, String>>,
+    /// Whether something can't be had that could before, or the other way round.
     has_news: AtomicBool,
 }
 
@@ -67,16 +76,20 @@ impl Maker {
             applier,
             settings,
             pods,
-            parts: Mutex::default(),
+            parts: Split::default(),
             refused: Mutex::default(),
+            session_keys: Mutex::default(),
+            stuck: Mutex::default(),
             has_news: AtomicBool::new(false),
         }
     }
 
     /// Forgets Gateways that are not ours any more.
     pub(crate) fn retain(&self, is_ours: impl Fn(&ObjectRef) -> bool) {
-        lock(&self.parts).retain(|at, _| is_ours(at));
+        self.parts.retain(&is_ours);
         lock(&self.refused).retain(|at, _| is_ours(at));
+        lock(&self.session_keys).retain(|at, _| is_ours(at));
+        lock(&self.stuck).retain(|at, _| is_ours(at));
     }
 
     /// The addresses that a Gateway can't have, each with the reason.
@@ -86,7 +99,12 @@ impl Maker {
         refused.map(|(address, (why, _))| (address.clone(), why.clone())).collect()
     }
 
-    /// Whether it has become known meanwhile that addresses can or can't be had.
+    /// Why a Gateway can't be given what it needs, if it can't.
+    pub(crate) fn stuck(&self, at: &ObjectRef) -> Option<String> {
+        lock(&self.stuck).get(at).cloned()
+    }
+
+    /// Whether it has become known meanwhile that something can or can't be had.
     pub(crate) fn take_news(&self) -> bool {
         self.has_news.swap(false, Ordering::Relaxed)
     }
@@ -113,6 +131,31 @@ impl Maker {
         children: &Children,
         may_update: bool,
     ) -> Report {
+        let report = self.bring(at, picture, owner, standing, children, may_update).await;
+        // What the API server could not do now is tried again and no matter of the Gateway.
+        let lasts =
+            |category| matches!(category, Category::Refused | Category::Conflict | Category::Forbidden);
+        let failure = report.failures().find(|error| lasts(error.category())).map(|error| chain(error));
+        let mut stuck = lock(&self.stuck);
+        let before = match &failure {
+            Some(failure) => stuck.insert(at.clone(), failure.clone()),
+            None => stuck.remove(at),
+        };
+        if before != failure {
+            self.has_news.store(true, Ordering::Relaxed);
+        }
+        report
+    }
+
+    async fn bring(
+        &self,
+        at: &ObjectRef,
+        picture: &GatewayPicture,
+        owner: &Owner,
+        standing: &Standing,
+        children: &Children,
+        may_update: bool,
+    ) -> Report {
         let effective = Effective::of(&picture.parameters, &self.settings, &self.pods);
         let address = asked(picture).next().map(ToOwned::to_owned);
         let subject = Subject {
@@ -121,10 +164,11 @@ impl Maker {
             effective: &effective,
             openshift: self.pods.openshift,
             address: address.as_deref(),
+            session_key: &self.session_key(at, children),
         };
-        let mut desired = subject.desired(&self.parts_of(at, &picture.plan));
+        let mut desired = subject.desired(&self.parts.parts_of(at, &picture.plan));
         let mut wanted = desired.foundation();
-        wanted.extend(new_parts(at, &desired, children));
+        wanted.extend(planned::new_parts(&at.namespace, &desired.parts, children));
         let mut report = self.applier.apply_all(owner, &wanted, children).await;
         // Nothing may name what is not there. The last plan and its parts stay meanwhile.
         if report.failures().next().is_some() {
@@ -135,6 +179,10 @@ impl Maker {
         if let Some(image) = held_image(standing, &effective, may_update) {
             desired.set_image(&image);
         }
+        let check = image_check(&desired.deployment, standing);
+        if let (Some(_), Some(runs)) = (&check, image(standing)) {
+            desired.set_image(runs);
+        }
         let mut keep = desired.founded();
         let with_service = self.may_ask(at, address.as_deref());
         if !with_service {
@@ -143,26 +191,35 @@ impl Maker {
         }
         if with_service && has_other_address(standing, address.as_deref()) {
             // A Service never changes its address: it is made anew by the next look, once this one is gone.
-            let all_but = desired.rest(children.served(POD_DISRUPTION_BUDGET).is_some(), false);
+            let mut all_but = desired.rest(children.served(POD_DISRUPTION_BUDGET).is_some(), false);
+            all_but.extend(check.iter().flatten().map(|pod| Wanted::new(POD, pod)));
             report.join(self.applier.converge(owner, &all_but, &keep, children).await);
             return report;
         }
-        let rest = desired.rest(children.served(POD_DISRUPTION_BUDGET).is_some(), with_service);
+        let mut rest = desired.rest(children.served(POD_DISRUPTION_BUDGET).is_some(), with_service);
+        rest.extend(check.iter().flatten().map(|pod| Wanted::new(POD, pod)));
         let mut rest = self.applier.converge(owner, &rest, &keep, children).await;
         self.learn(at, picture, &desired, &mut rest);
         report.join(rest);
         report
     }
 
-    /// The parts of a plan; made only when it is another.
-    fn parts_of(&self, at: &ObjectRef, plan: &Plan) -> Vec<PlanPart> {
-        let mut known = lock(&self.parts);
-        if let Some((_, parts)) = known.get(at).filter(|(before, _)| before == plan) {
-            return parts.clone();
-        }
-        let made = parts::split(plan);
-        known.insert(at.clone(), (plan.clone(), made.clone()));
-        made
+    /// What the pods of a Gateway sign sessions with: the same for as long as it is there.
+    ///
+    /// # Panics
+    /// If the system has no random numbers.
+    fn session_key(&self, at: &ObjectRef, children: &Children) -> SessionKey {
+        let kept = children.get(SECRET, &at.namespace, &session_name(&child::name(&at.name)));
+        let kept =
+            kept.and_then(|object| typed::<Secret>(&object)?.data?.remove(SESSION_ENTRY)?.0.try_into().ok());
+        let mut made = lock(&self.session_keys);
+        let key = kept.or_else(|| made.get(at).copied()).unwrap_or_else(|| {
+            let mut key = SessionKey::default();
+            aws_lc_rs::rand::fill(&mut key).expect("the system has random numbers");
+            key
+        });
+        made.insert(at.clone(), key);
+        key
     }
 
     /// Whether a Service with this address may be asked for: not right after it was refused.
@@ -205,19 +262,6 @@ impl Maker {
     }
 }
 
-/// The parts of a plan that are not there yet. One that is there is the same: it is named by its content.
-fn new_parts(at: &ObjectRef, desired: &Desired, children: &Children) -> Vec<Wanted> {
-    let is_there = |name: &str, text: Option<&str>| {
-        children.get(SUPPLY, &at.namespace, name).is_some_and(|object| {
-            let found = object.data.pointer("/spec/plan/text").and_then(serde_json::Value::as_str);
-            object.metadata.deletion_timestamp.is_none() && found == text
-        })
-    };
-    let text = |part: &causeway_api::Supply| part.spec.plan.as_ref().map(|plan| plan.text.clone());
-    let new = desired.parts.iter().filter(|part| !is_there(&part.name_any(), text(part).as_deref()));
-    new.map(|part| Wanted::new(SUPPLY, part)).collect()
-}
-
 /// The uid of the pods' account.
 fn account(at: &ObjectRef, desired: &Desired, report: &Report, children: &Children) -> Option<String> {
     let name = desired.service_account.name_any();
@@ -236,6 +280,26 @@ fn held_image(standing: &Standing, effective: &Effective, may_update: bool) -> O
     (*runs != effective.image && is_held).then(|| runs.clone())
 }
 
+/// The pods that try an image before a working pod is given up for it; none once that has passed, or is not needed. A try
+/// that was lost is removed, so that the next look makes another.
+fn image_check(wanted: &Deployment, standing: &Standing) -> Option<Vec<Pod>> {
+    let template = wanted.spec.as_ref().map(|spec| &spec.template)?;
+    let runs = image(standing)?;
+    let is_new = image_check::images(template).iter().any(|image| image != runs);
+    let works = standing.deployment.as_ref().is_some_and(|live| deployment_state(live, 0).is_available);
+    if !is_new || !works || !image_check::gives_up_first(wanted) {
+        return None;
+    }
+    let pods = standing.pods();
+    let node = pods.iter().find(|pod| !pod.is_leaving).and_then(|pod| pod.node.as_deref());
+    let pod = image_check::pod(&wanted.name_any(), template, node);
+    match standing.checks.iter().find(|check| check.name == pod.name_any()) {
+        Some(check) if check.has_passed => None,
+        Some(check) if check.is_lost => Some(Vec::new()),
+        _ => Some(vec![pod]),
+    }
+}
+
 /// The image of its pods.
 fn image(standing: &Standing) -> Option<&String> {
     let spec = standing.deployment.as_ref()?.spec.as_ref()?.template.spec.as_ref()?;
@@ -250,4 +314,48 @@ fn has_other_address(standing: &Standing, address: Option<&str>) -> bool {
         let is_balanced = spec.type_.as_deref() == Some("LoadBalancer");
         !is_balanced && spec.cluster_ip.as_deref().is_some_and(|has| has != address)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::vlan::fleet::image_check::CheckState;
+
+    fn deployment(image: &str, surge: i32) -> Deployment {
+        serde_json::from_value(json!({
+            "metadata": {"name": "web-causeway"},
+            "spec": {
+                "selector": {}, "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge}},
+                "template": {"spec": {"containers": [{"name": "gateway", "image": image}]}},
+            },
+            "status": {"availableReplicas": 1},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_pod_with_ports_of_its_node_stays_until_the_next_image_has_run_there() {
+        let standing = |check: Option<CheckState>| {
+            let mut standing = Standing::default();
+            standing.deployment = Some(deployment("causeway:1", 0));
+            standing.checks.extend(check);
+            standing
+        };
+        let tried = image_check(&deployment("causeway:2", 0), &standing(None)).unwrap();
+        let [pod] = &tried[..] else { panic!("{tried:?}") };
+        let check =
+            |has_passed, is_lost| CheckState { name: pod.name_any(), has_passed, is_lost, trouble: None };
+        let after = |check| image_check(&deployment("causeway:2", 0), &standing(Some(check)));
+        assert_eq!(after(check(false, false)), Some(tried.clone()), "it is waited for");
+        assert_eq!(after(check(false, true)), Some(Vec::new()), "it is tried again");
+        assert_eq!(after(check(true, false)), None);
+        assert_eq!(image_check(&deployment("causeway:1", 0), &standing(None)), None, "the same image");
+        assert_eq!(
+            image_check(&deployment("causeway:2", 1), &standing(None)),
+            None,
+            "the next one comes first"
+        );
+    }
 }

@@ -1,6 +1,6 @@
 //! The world as the caches have it. What is the same object in a cache is not read again: of thousands of routes few change.
 
-use std::{collections::HashMap, fmt::Display, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use causeway_api::GatewayParameters;
 use causeway_translate::{
@@ -8,7 +8,7 @@ use causeway_translate::{
         World,
         kinds::{
             BackendTlsPolicy, ConnectionRoute, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet,
-            Object, ObjectRef,
+            Object, ObjectRef, Spec, TrafficPolicy,
         },
     },
     services::Services,
@@ -22,7 +22,7 @@ use crate::{
         children::{ChildKind, Children},
         kinds::{
             BACKEND_TLS_POLICY, ENDPOINT_SLICE, GATEWAY, GATEWAY_CLASS, GATEWAY_PARAMETERS, GRPC_ROUTE,
-            HTTP_ROUTE, LISTENER_SET, NAMESPACE, SERVICE, TCP_ROUTE, TLS_ROUTE, UDP_ROUTE,
+            HTTP_ROUTE, LISTENER_SET, NAMESPACE, SERVICE, TCP_ROUTE, TLS_ROUTE, TRAFFIC_POLICY, UDP_ROUTE,
         },
     },
     grants::{Grants, REFERENCE_GRANT},
@@ -38,6 +38,7 @@ pub(crate) struct Readings {
     grpc_routes: Kept<GrpcRoute>,
     connection_routes: [Kept<ConnectionRoute>; 3],
     policies: Kept<BackendTlsPolicy>,
+    traffic_policies: Kept<TrafficPolicy>,
     parameters: Kept<GatewayParameters>,
     services: Kept<Service>,
     slices: Kept<EndpointSlice>,
@@ -47,19 +48,20 @@ impl Readings {
     /// Everything but what is in Secrets and ConfigMaps, and what is seen of data planes.
     pub(crate) fn world(&mut self, children: &Children) -> World {
         let [tls, tcp, udp] = &mut self.connection_routes;
-        let classes = self.classes.read(children, GATEWAY_CLASS, Object::read);
+        let classes = self.classes.read(children, GATEWAY_CLASS, object);
         let namespaces = children.all(NAMESPACE);
         World {
             classes: classes.map(|(at, class)| (at.name, class)).collect(),
-            gateways: self.gateways.read(children, GATEWAY, Object::read).collect(),
-            listener_sets: self.listener_sets.read(children, LISTENER_SET, Object::read).collect(),
-            http_routes: self.http_routes.read(children, HTTP_ROUTE, Object::read).collect(),
-            grpc_routes: self.grpc_routes.read(children, GRPC_ROUTE, Object::read).collect(),
-            tls_routes: tls.read(children, TLS_ROUTE, Object::read).collect(),
-            tcp_routes: tcp.read(children, TCP_ROUTE, Object::read).collect(),
-            udp_routes: udp.read(children, UDP_ROUTE, Object::read).collect(),
+            gateways: self.gateways.read(children, GATEWAY, object).collect(),
+            listener_sets: self.listener_sets.read(children, LISTENER_SET, object).collect(),
+            http_routes: self.http_routes.read(children, HTTP_ROUTE, object).collect(),
+            grpc_routes: self.grpc_routes.read(children, GRPC_ROUTE, object).collect(),
+            tls_routes: tls.read(children, TLS_ROUTE, object).collect(),
+            tcp_routes: tcp.read(children, TCP_ROUTE, object).collect(),
+            udp_routes: udp.read(children, UDP_ROUTE, object).collect(),
             grants: Grants::read(&children.all(REFERENCE_GRANT)),
-            policies: self.policies.read(children, BACKEND_TLS_POLICY, Object::read).collect(),
+            policies: self.policies.read(children, BACKEND_TLS_POLICY, object).collect(),
+            traffic_policies: self.traffic_policies.read(children, TRAFFIC_POLICY, object).collect(),
             namespaces: namespaces.iter().map(|one| (one.name_any(), one.labels().clone())).collect(),
             services: Services::new(
                 self.services.read(children, SERVICE, typed).map(|(_, service)| service),
@@ -81,21 +83,22 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T> Kept<T> {
-    fn read<E: Display>(
+    fn read(
         &mut self,
         children: &Children,
         kind: ChildKind,
-        read: fn(&DynamicObject) -> Result<T, E>,
+        read: fn(&DynamicObject) -> Read<T>,
     ) -> impl Iterator<Item = (ObjectRef, Arc<T>)> {
         let mut known = std::mem::take(&mut self.0);
         for object in children.all(kind) {
             let place = Arc::as_ptr(&object).addr();
             let entry = known.remove(&place).unwrap_or_else(|| {
-                let content = read(&object).inspect_err(|error| {
+                let (content, wrong) = read(&object);
+                if let Some(error) = wrong {
                     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-                    tracing::warn!(%error, "{} {namespace}/{name} can't be read and is left out", kind.kind);
-                });
-                (object, content.ok().map(Arc::new))
+                    tracing::warn!(error, "{} {namespace}/{name} can't be read", kind.kind);
+                }
+                (object, content.map(Arc::new))
             });
             self.0.insert(place, entry);
         }
@@ -106,6 +109,20 @@ impl<T> Kept<T> {
     }
 }
 
-fn typed<T: DeserializeOwned>(object: &DynamicObject) -> Result<T, serde_json::Error> {
-    serde_json::from_value(serde_json::to_value(object)?)
+/// What was read of an object, and why that is not all.
+type Read<T> = (Option<T>, Option<String>);
+
+/// An object of Gateway API, if need be in outline.
+fn object<S: Spec>(object: &DynamicObject) -> Read<Object<S>> {
+    let read = Object::read(object);
+    let wrong = read.unreadable.as_ref().map(ToString::to_string);
+    (Some(read), wrong)
+}
+
+/// An object that is left out if it can't be read.
+fn typed<T: DeserializeOwned>(object: &DynamicObject) -> Read<T> {
+    match serde_json::to_value(object).and_then(serde_json::from_value) {
+        Ok(read) => (Some(read), None),
+        Err(error) => (None, Some(error.to_string())),
+    }
 }

@@ -19,7 +19,7 @@ use crate::{
         children::{Children, typed},
         kinds::{DEPLOYMENT, GATEWAY_PLAN, SERVICE},
     },
-    vlan::fleet::{PodState, deployment_state, pod_state, pods_of},
+    vlan::fleet::{PodState, check_state, deployment_state, image_check::CheckState, pod_state, pods_of},
 };
 
 /// What was found of the data plane of one Gateway.
@@ -33,6 +33,8 @@ pub(crate) struct Standing {
     pub(crate) service: Option<Service>,
     /// Its pods.
     pods: Vec<Pod>,
+    /// The pods that find out whether images can be had.
+    pub(crate) checks: Vec<CheckState>,
 }
 
 impl Standing {
@@ -45,6 +47,10 @@ impl Standing {
             deployment: get(DEPLOYMENT).and_then(|object| typed(&object)),
             service: get(SERVICE).and_then(|object| typed(&object)),
             pods: pods_of(children, (&at.namespace, "Gateway", &name), names::APP_GATEWAY),
+            checks: pods_of(children, (&at.namespace, "Gateway", &name), names::APP_IMAGE_CHECK)
+                .iter()
+                .map(check_state)
+                .collect(),
         }
     }
 
@@ -61,6 +67,11 @@ impl Standing {
     /// Whether its pods are being replaced.
     pub(crate) fn is_rolling(&self) -> bool {
         self.deployment.as_ref().is_some_and(|deployment| deployment_state(deployment, 0).is_rolling)
+    }
+
+    /// Whether that goes on: nobody else waits for pods that can't start.
+    pub(crate) fn is_updating(&self) -> bool {
+        self.is_rolling() && !self.pods().iter().any(|pod| !pod.is_leaving && pod.trouble.is_some())
     }
 
     /// In the words of a picture. `unusable` are addresses that it asked for in vain.
@@ -88,6 +99,7 @@ impl Standing {
             serving: !serving.is_empty(),
             running_generation,
             trouble: said.chain(stuck).chain(refused).next(),
+            stuck: None,
         }
     }
 

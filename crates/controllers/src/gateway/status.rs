@@ -24,7 +24,7 @@ use crate::framework::{
     error::Error,
     kinds::{
         BACKEND_TLS_POLICY, GATEWAY, GATEWAY_CLASS, GATEWAY_PARAMETERS, GRPC_ROUTE, HTTP_ROUTE, LISTENER_SET,
-        TCP_ROUTE, TLS_ROUTE, UDP_ROUTE,
+        TCP_ROUTE, TLS_ROUTE, TRAFFIC_POLICY, UDP_ROUTE,
     },
 };
 
@@ -82,8 +82,11 @@ impl Statuses {
             "status": replacing(object.data.get("status"), status),
         });
         match api.patch_status(&object.name_any(), &PatchParams::default(), &Patch::Merge(&patch)).await {
-            Ok(_) => {
-                if let Some(version) = object.resource_version() {
+            Ok(written) => {
+                // A write that changes nothing makes no version, and so no watch will ever show another.
+                if let Some(version) = object.resource_version()
+                    && written.resource_version().as_ref() != Some(&version)
+                {
                     lock(&self.ahead).insert(key, (kind, version));
                 }
                 Ok(())
@@ -114,8 +117,9 @@ fn all(picture: &Picture) -> impl Iterator<Item = (ChildKind, ObjectRef, &Status
     let sets = picture.listener_sets.iter().map(|(at, status)| (LISTENER_SET, at.clone(), status));
     let routes = picture.routes.iter().map(|((kind, at), status)| (kind_of(*kind), at.clone(), status));
     let policies = picture.policies.iter().map(|(at, status)| (BACKEND_TLS_POLICY, at.clone(), status));
+    let traffic = picture.traffic_policies.iter().map(|(at, status)| (TRAFFIC_POLICY, at.clone(), status));
     let parameters = picture.parameters.iter().map(|(at, status)| (GATEWAY_PARAMETERS, at.clone(), status));
-    classes.chain(gateways).chain(sets).chain(routes).chain(policies).chain(parameters)
+    classes.chain(gateways).chain(sets).chain(routes).chain(policies).chain(traffic).chain(parameters)
 }
 
 fn kind_of(route: RouteKind) -> ChildKind {

@@ -105,6 +105,13 @@ impl Cluster {
         Self::run_whole(self.cluster.operator.clone())
     }
 
+    /// The same, at a later time.
+    pub fn later(&self, now: fn() -> jiff::Timestamp) -> Running {
+        let mut config = Config { leader: None, ..Config::new(names::NAMESPACE, "a") };
+        config.intercepts.now = now;
+        Self::run(self.cluster.operator.clone(), config)
+    }
+
     /// The same for a cluster of OpenShift.
     pub fn on_openshift(&self) -> Running {
         let mut config = Config { leader: None, ..Config::new(names::NAMESPACE, "a") };

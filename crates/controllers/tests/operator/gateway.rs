@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use causeway_api::{GatewayPlan, Supply};
+use causeway_api::{GatewayPlan, Supply, TrafficPolicy};
 use causeway_testkit::eventually;
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -138,6 +138,10 @@ async fn a_gateway_becomes_pods_a_service_and_a_plan_and_is_programmed_when_they
     })
     .await;
     assert!(cluster.exists::<ServiceAccount>("web-causeway").await);
+    let session_key =
+        async || cluster.api::<Secret>().get("web-causeway-session").await.unwrap().data.unwrap();
+    let key = session_key().await;
+    assert_eq!(key["key"].0.len(), 32);
     let role = cluster.api::<Role>().get("web-causeway").await.unwrap();
     assert!(!serde_json::to_string(&role.rules).unwrap().contains("secrets"), "it has no certificate");
     let made = cluster.api::<Service>().get("web-causeway").await.unwrap();
@@ -168,6 +172,7 @@ async fn a_gateway_becomes_pods_a_service_and_a_plan_and_is_programmed_when_they
     .await;
     let after = cluster.api::<Deployment>().get("web-causeway").await.unwrap();
     assert_eq!(after.metadata.generation, deployment.metadata.generation);
+    assert_eq!(session_key().await, key, "all pods sign sessions with the same");
     eventually("old parts are gone", || async {
         let plan = cluster.api::<GatewayPlan>().get("web-causeway").await.unwrap();
         let parts = cluster.api::<Supply>().list(&ListParams::default()).await.unwrap().items;
@@ -356,6 +361,7 @@ async fn a_gateway_that_goes_to_another_class_loses_what_was_made_for_it() {
     let operator = cluster.whole();
     gateway(&cluster, "web", http(8080)).await;
     eventually("it is made", || async { cluster.exists::<Deployment>("web-causeway").await }).await;
+    create(&cluster, "GatewayClass", "others", json!({"controllerName": "example.com/other"})).await;
     let other = json!({"spec": {"gatewayClassName": "others"}});
     api(&cluster, "Gateway").patch("web", &PatchParams::default(), &Patch::Merge(&other)).await.unwrap();
     eventually("nothing of ours is left", || async {
@@ -397,5 +403,148 @@ async fn a_cluster_without_the_gateway_api_is_served_and_sees_it_come() {
     says(&cluster, "GatewayClass", "causeway", "", ("Accepted", "True", "Accepted")).await;
     gateway(&cluster, "web", http(8080)).await;
     eventually("it is made", || async { cluster.exists::<Deployment>("web-causeway").await }).await;
+    operator.stop().await;
+}
+
+/// Creates a TrafficPolicy.
+async fn policy(cluster: &Cluster, name: &str, spec: Value) {
+    let policy = serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap();
+    cluster.api::<TrafficPolicy>().create(&PostParams::default(), &policy).await.unwrap();
+}
+
+/// Waits until a TrafficPolicy hears this of its first target.
+async fn hears(cluster: &Cluster, name: &str, status: &str, reason: &str) {
+    eventually(&format!("TrafficPolicy {name}: {status} {reason}"), || async {
+        let policy = cluster.api::<TrafficPolicy>().get(name).await.unwrap();
+        let status_of = policy.status?;
+        let ancestor = status_of.ancestors.first()?;
+        assert_eq!(ancestor.controller_name, "causeway.dev/gateway");
+        let accepted = ancestor.conditions.iter().find(|condition| condition.type_ == "Accepted")?;
+        (accepted.status == status && accepted.reason == reason).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_traffic_policy_hears_what_became_of_it_and_is_in_the_plan() {
+    let cluster = Cluster::start().await;
+    let operator = cluster.whole();
+    service(&cluster, "shop").await;
+    let target = json!([{"kind": "HTTPRoute", "name": "shop"}]);
+    policy(&cluster, "limits", json!({"targetRefs": target, "bodyLimit": "7Ki"})).await;
+    hears(&cluster, "limits", "False", "TargetNotFound").await;
+    gateway(&cluster, "web", http(8080)).await;
+    route(&cluster, "shop", "web", "shop").await;
+    hears(&cluster, "limits", "True", "Accepted").await;
+    eventually("the plan has it", || async {
+        let parts = cluster.api::<Supply>().list(&ListParams::default()).await.unwrap().items;
+        parts.iter().any(|part| serde_json::to_string(part).unwrap().contains("7Ki"))
+    })
+    .await;
+    // By name, where both are of the same second.
+    policy(&cluster, "more", json!({"targetRefs": target, "bodyLimit": "9Ki"})).await;
+    hears(&cluster, "more", "False", "Conflicted").await;
+    let edit = json!({"spec": {"bodyLimit": null, "pathRewrite": {"pattern": "(", "replacement": "/"}}});
+    cluster
+        .api::<TrafficPolicy>()
+        .patch("more", &PatchParams::default(), &Patch::Merge(&edit))
+        .await
+        .unwrap();
+    hears(&cluster, "more", "False", "Invalid").await;
+    hears(&cluster, "limits", "True", "Accepted").await;
+    operator.stop().await;
+}
+
+/// The uid of the Service that was made for a Gateway.
+async fn made(cluster: &Cluster, name: &str) -> Option<String> {
+    cluster.api::<Service>().get_opt(&format!("{name}-causeway")).await.unwrap()?.metadata.uid
+}
+
+#[tokio::test]
+async fn what_runs_for_a_gateway_stays_while_it_is_not_accepted_or_its_class_is_gone() {
+    let cluster = Cluster::start().await;
+    let operator = cluster.whole();
+    gateway(&cluster, "web", http(8080)).await;
+    let before = eventually("it is made", || made(&cluster, "web")).await;
+    let edit = |spec: Value| {
+        let api = api(&cluster, "Gateway");
+        async move {
+            let patch = json!({"spec": spec});
+            api.patch("web", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+        }
+    };
+    let parameters = json!({"group": "causeway.dev", "kind": "GatewayParameters", "name": "missing"});
+    edit(json!({"infrastructure": {"parametersRef": parameters}})).await;
+    says(&cluster, "Gateway", "web", "", ("Accepted", "False", "InvalidParameters")).await;
+    assert_eq!(made(&cluster, "web").await.as_ref(), Some(&before));
+    edit(json!({"infrastructure": null, "addresses": [{"type": "test/fake", "value": "x"}]})).await;
+    says(&cluster, "Gateway", "web", "", ("Accepted", "False", "UnsupportedAddress")).await;
+    assert_eq!(made(&cluster, "web").await.as_ref(), Some(&before));
+    edit(json!({"addresses": null})).await;
+    says(&cluster, "Gateway", "web", "", ("Accepted", "True", "Accepted")).await;
+
+    // A class in use is not let go.
+    let classes = api(&cluster, "GatewayClass");
+    eventually("the class is held", || async {
+        classes.get("causeway").await.unwrap().finalizers().len() == 1
+    })
+    .await;
+    classes.delete("causeway", &DeleteParams::default()).await.unwrap();
+    // Somebody takes it away by force.
+    let patch = json!({"metadata": {"finalizers": null}});
+    classes.patch("causeway", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+    eventually("the class is gone", || async { classes.get_opt("causeway").await.unwrap().is_none() }).await;
+    // One that comes later shows that the operator has looked since.
+    create(&cluster, "GatewayClass", "other", json!({"controllerName": "causeway.dev/gateway"})).await;
+    says(&cluster, "GatewayClass", "other", "", ("Accepted", "True", "Accepted")).await;
+    assert_eq!(made(&cluster, "web").await.as_ref(), Some(&before));
+    api(&cluster, "Gateway").delete("web", &DeleteParams::default()).await.unwrap();
+    eventually("it goes with its Gateway", || async { made(&cluster, "web").await.is_none() }).await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_class_is_held_only_while_gateways_are_of_it() {
+    let cluster = Cluster::start().await;
+    let operator = cluster.whole();
+    let classes = api(&cluster, "GatewayClass");
+    let held = || async {
+        let class = classes.get_opt("causeway").await.unwrap()?;
+        Some(class.finalizers().to_vec())
+    };
+    says(&cluster, "GatewayClass", "causeway", "", ("Accepted", "True", "Accepted")).await;
+    assert_eq!(held().await, Some(Vec::new()));
+    gateway(&cluster, "web", http(8080)).await;
+    let word = "gateway-exists-finalizer.gateway.networking.k8s.io";
+    eventually("it is held", || async { held().await == Some(vec![word.to_owned()]) }).await;
+    classes.delete("causeway", &DeleteParams::default()).await.unwrap();
+    assert!(classes.get("causeway").await.unwrap().metadata.deletion_timestamp.is_some());
+    api(&cluster, "Gateway").delete("web", &DeleteParams::default()).await.unwrap();
+    eventually("it goes", || async { held().await.is_none() }).await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_can_not_be_given_what_it_needs_says_so() {
+    let cluster = Cluster::start().await;
+    // Somebody else has the name.
+    let taken = json!({"metadata": {"name": "web-causeway"}});
+    let taken: ServiceAccount = serde_json::from_value(taken).unwrap();
+    cluster.api::<ServiceAccount>().create(&PostParams::default(), &taken).await.unwrap();
+    let operator = cluster.whole();
+    gateway(&cluster, "web", http(8080)).await;
+    eventually("it says why", || async {
+        let gateway = api(&cluster, "Gateway").get("web").await.unwrap();
+        let conditions = gateway.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let programmed = conditions.into_iter().find(|found| found["type"] == "Programmed")?;
+        let said =
+            programmed["message"].as_str()?.contains("ServiceAccount default/web-causeway already exists");
+        (said && programmed["status"] == "False").then_some(())
+    })
+    .await;
+    cluster.api::<ServiceAccount>().delete("web-causeway", &DeleteParams::default()).await.unwrap();
+    eventually("it is made", || made(&cluster, "web")).await;
+    serve(&cluster, "web-causeway").await;
+    says(&cluster, "Gateway", "web", "", ("Programmed", "True", "Programmed")).await;
     operator.stop().await;
 }

@@ -8,6 +8,7 @@ mod cluster_scoped;
 mod gateway;
 mod grants;
 mod infra;
+mod intercepts;
 mod leader;
 mod servers;
 mod supply;

@@ -177,7 +177,7 @@ impl ClusterSet {
     }
 }
 
-fn same<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
+pub(super) fn same<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => Arc::ptr_eq(a, b),
         (None, None) => true,

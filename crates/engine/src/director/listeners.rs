@@ -7,18 +7,18 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use causeway_ir::http::HttpRoute;
-use causeway_ir::{Action, CertificateRef, Limit, Name, Plan, Terminate, Then, changes};
+use causeway_ir::{Action, CertificateRef, Change, Limit, Name, Plan, Terminate, Then, changes};
 
 use super::Cores;
 use super::changes::{ListenerChange, inner_name};
-use super::clusters::ClusterSet;
+use super::clusters::{ClusterSet, same};
 use crate::cluster::Cluster;
 use crate::handover::{Handed, Purpose};
 use crate::http::{self, Common, Router};
 use crate::listen::{self, SharePorts, Transport};
 use crate::listener::Listener;
 use crate::status::{ListenerStatus, MissingCertificate, Part};
-use crate::table::{Basis, Destination, Inside, Route, RouteShared, Table, Terminated};
+use crate::table::{Basis, Destination, Inside, Route, RouteShared, Share, Table, Terminated};
 use crate::tls::Certificates;
 use crate::worker::{Command, Shared, SocketId};
 
@@ -70,20 +70,30 @@ impl ListenerSet {
         }
     }
 
-    /// Takes other certificates into use, for the connections to come.
+    /// Takes other certificates into use, for the connections to come. What names none of those that differ stays as it is.
     pub(super) async fn renew(
         &mut self,
         certificates: Arc<Certificates>,
         plan: &Plan,
         clusters: &ClusterSet,
     ) {
-        self.certificates = certificates;
+        let before = std::mem::replace(&mut self.certificates, certificates);
+        let now = Arc::clone(&self.certificates);
+        let differs = |action: &Action| matches!(action, Action::Terminate(terminate) if names_others(terminate, &before, &now));
+        let sessions = Arc::clone(&self.shared.sessions);
         let mut replaced = Vec::new();
-        for planned in plan.listeners.iter().filter(|listener| terminates(listener)) {
+        for planned in &plan.listeners {
             let key = key(planned);
             let Some(socket) = self.sockets.get(&key) else { continue };
+            if !planned.actions().any(|(_, action)| differs(action)) {
+                continue;
+            }
             let (id, old) = (socket.id, Arc::clone(&socket.table));
-            if let Some(table) = self.compile_anew(planned, Arc::clone(&old.listener), clusters) {
+            let routes = planned.tls_routes().iter().filter(|route| differs(&route.action));
+            let routes: Vec<_> = routes.map(|route| Change { old: Some(route), new: Some(route) }).collect();
+            let basis =
+                Basis { table: Some(&old), changes: &routes, sites: &HashSet::new(), sessions: &sessions };
+            if let Some(table) = self.compile(planned, Arc::clone(&old.listener), &basis, clusters) {
                 self.cores.tell(|| Command::Update { id, table: Arc::clone(&table) });
                 self.sockets.insert(key, Socket { id, table });
                 replaced.push(old);
@@ -317,8 +327,10 @@ impl Maker<'_> {
             Action::Forward(targets) => match targets.as_slice() {
                 [only] => cluster(&only.cluster).map(Destination::Cluster),
                 several => {
-                    let shares =
-                        several.iter().map(|target| Some((cluster(&target.cluster)?, target.weight)));
+                    let shares = several.iter().map(|target| {
+                        let (weight, priority) = (target.weight, target.priority);
+                        Some(Share { cluster: cluster(&target.cluster)?, weight, priority })
+                    });
                     Some(Destination::Clusters(shares.collect::<Option<_>>()?))
                 }
             },
@@ -356,12 +368,16 @@ impl Maker<'_> {
             }
         };
         let config = self.shared.tls.terminate(&certificates, clients.as_ref(), protocols)?;
-        Some(Terminated { config, clients: clients.map(Arc::new), inside })
+        Some(Terminated { config, clients, inside })
     }
 }
 
-fn terminates(listener: &causeway_ir::Listener) -> bool {
-    listener.actions().any(|(_, action)| matches!(action, Action::Terminate(_)))
+/// Whether something that an end of TLS names is another than before.
+fn names_others(terminate: &Terminate, before: &Certificates, now: &Certificates) -> bool {
+    let key = |name: &CertificateRef| !same(before.get(&name.0), now.get(&name.0));
+    let asked = terminate.client_certificates.iter().map(|asked| &asked.authorities);
+    let mut authorities = asked.map(|name| !same(before.authorities(&name.0), now.authorities(&name.0)));
+    terminate.certificates.iter().any(key) || authorities.any(|differs| differs)
 }
 
 fn key(listener: &causeway_ir::Listener) -> SocketKey {

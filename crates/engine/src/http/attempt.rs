@@ -117,6 +117,8 @@ pub(crate) struct Attempt<'a> {
     pub(crate) entry: &'a Entry,
     /// Statuses that count as failures.
     pub(crate) failures: &'a [u16],
+    /// Lines for the answer, with which the client stays at this endpoint.
+    pub(crate) session: &'a [u8],
     /// Get the body, too.
     pub(crate) copies: &'a RefCell<Copies>,
     pub(crate) so_far: SoFar,
@@ -211,6 +213,7 @@ impl Attempt<'_> {
         }
         request.change_protocol();
         let Some(mut answers) = from.source(Framing::UntilClose) else { return Heard::Cut };
+        answers.change_protocol();
         let to_client = match self.reply {
             Reply::H1(stream) => Sink::h1(stream, Vec::new(), Framing::UntilClose),
             Reply::H2 { flow, .. } => Sink::H2(flow),
@@ -497,7 +500,7 @@ impl Attempt<'_> {
         // connection, has no other one.
         ending.keep_alive &= self.so_far.sent.get() && to_client != Framing::UntilClose;
         self.so_far.keeps.set(ending.keep_alive);
-        onward::write_response(out, response, self.forward, to_client, ending);
+        onward::write_response(out, response, self.forward, self.session, to_client, ending);
         Ok(Step::Body { framing, to_client, keep_alive: response.keep_alive })
     }
 }

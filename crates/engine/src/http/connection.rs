@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::buffer::{Buffers, Inbox, send};
+use super::buffer::{Buffers, Inbox};
 use super::decision::{self, Client, Decision, Seen};
 use super::exchange::{self, After};
 use super::fault::Fault;
@@ -17,13 +17,13 @@ use super::h1::scan::Scan;
 use super::h2;
 use super::origin::Origin;
 use super::record::RequestRecord;
-use super::reply::Reply;
+use super::reply::{Reply, send_in_time};
 use super::source::Source;
 use super::waiting::Registered;
 use super::wire::Wire;
 use crate::clock;
 use crate::close_reason::CloseReason;
-use crate::table::{CurrentTable, Within};
+use crate::table::{CurrentTable, Unserved, Within};
 use crate::tcp::Downstream;
 use crate::worker::{Stop, Worker};
 
@@ -32,6 +32,9 @@ pub(crate) const IDLE: u64 = 60_000;
 /// How long, and for how many bytes, a client that was refused is still listened to, so that it gets to read why.
 const LINGER: Duration = Duration::from_millis(1500);
 const LINGER_BYTES: usize = 1 << 20;
+
+/// What a client hears that has to come anew, since it was asked for less when it came than others are now.
+const UNPROVEN: Fault = Fault::new(421, "the connection began before a certificate was asked for");
 
 /// How a TLS handshake begins, and no request.
 const TLS_RECORD: u8 = 0x16;
@@ -203,23 +206,36 @@ impl Requests {
         let mut out = buffers.take_head();
         let decided = {
             let table = origin.table.borrow();
-            let Some(router) = table.requests(&origin.within) else {
+            let decided = match table.requests(&origin.within) {
+                Ok(router) => {
+                    let mut seen: Option<Seen> = None;
+                    let wanted = worker.shared.access_log.is_on().then_some(&mut seen);
+                    let head = &inbox.bytes()[..length];
+                    let decided = decision::decide(
+                        head,
+                        &mut buffers.index(),
+                        router,
+                        &origin.client,
+                        wanted,
+                        &mut out,
+                    );
+                    record.seen = seen;
+                    decided
+                }
                 // The listener became another one.
-                return After::Close(CloseReason::Drained);
+                Err(Unserved::Gone) => return After::Close(CloseReason::Drained),
+                Err(Unserved::Unproven) => {
+                    decision::refuse(&mut out, UNPROVEN);
+                    Decision::Answered { status: UNPROVEN.status, route: None, keep_alive: false }
+                }
             };
-            let mut seen: Option<Seen> = None;
-            let wanted = worker.shared.access_log.is_on().then_some(&mut seen);
-            let head = &inbox.bytes()[..length];
-            let decided =
-                decision::decide(head, &mut buffers.index(), router, &origin.client, wanted, &mut out);
-            record.seen = seen;
             record.listener = Some(Arc::clone(&table.listener));
             decided
         };
         inbox.consume(length);
         let after = match decided {
             Decision::Forward(mut forward) => {
-                forward.ending.keep_alive &= !origin.is_leaving();
+                forward.ending.keep_alive &= !origin.ends_soon();
                 let source = Source::h1(&self.stream, inbox, forward.framing);
                 let reply = Reply::H1(&self.stream);
                 let (after, rest) = exchange::run(origin, source, reply, forward, out, &mut record).await;
@@ -229,7 +245,7 @@ impl Requests {
             Decision::Answered { status, route, keep_alive } => {
                 record.status = status;
                 record.route = route;
-                match send(&self.stream, &out, &[]).await {
+                match send_in_time(&self.stream, &out).await {
                     Err(_) => After::Close(CloseReason::ClientReset),
                     Ok(()) if keep_alive => After::Next,
                     Ok(()) if status == 400 => After::Linger(CloseReason::InvalidRequest),
@@ -247,7 +263,7 @@ impl Requests {
         let buffers = self.origin.buffers();
         let mut out = buffers.take_head();
         decision::refuse(&mut out, fault);
-        let sent = send(&self.stream, &out, &[]).await;
+        let sent = send_in_time(&self.stream, &out).await;
         buffers.give_back_head(out);
         if sent.is_ok() {
             linger(&self.stream, inbox, buffers).await;

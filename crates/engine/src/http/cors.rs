@@ -90,9 +90,7 @@ impl Cors {
 
     /// Writes the lines that let a page see an answer; none if it may not, or if no page asks.
     pub(crate) fn write_grant(&self, out: &mut Vec<u8>, fields: Fields<'_>) {
-        if self.write_origin(out, fields) {
-            line(out, "access-control-expose-headers", self.exposed.as_bytes());
-        }
+        self.write_origin(out, fields);
     }
 
     fn write_origin(&self, out: &mut Vec<u8>, fields: Fields<'_>) -> bool {
@@ -107,6 +105,7 @@ impl Cors {
         if self.credentials {
             line(out, "access-control-allow-credentials", b"true");
         }
+        line(out, "access-control-expose-headers", self.exposed.as_bytes());
         true
     }
 
@@ -176,7 +175,8 @@ mod tests {
         let simple = said("{allowOrigins: ['*'], exposeHeaders: [X-C]}", question, true);
         assert_eq!(
             simple,
-            "access-control-allow-origin: *\r\naccess-control-allow-methods: GET, HEAD, POST\r\n"
+            "access-control-allow-origin: *\r\naccess-control-expose-headers: x-c\r\n\
+             access-control-allow-methods: GET, HEAD, POST\r\n"
         );
     }
 }

@@ -18,9 +18,9 @@ use super::h1::request::Request;
 use super::onward;
 use super::pages::write_error;
 use super::route::{Does, Route, Target, can_rewrite};
-use super::router::{Asked, Found, Missed, Router};
+use super::router::{Asked, Found, Missed, Router, ToldOn};
 use crate::clock;
-use crate::cluster::Endpoint;
+use crate::cluster::{Cluster, Endpoint};
 
 /// What is known of the client with all of its requests.
 pub(crate) struct Client {
@@ -85,7 +85,7 @@ pub(crate) enum Decision {
 pub(crate) struct Forward {
     pub(crate) route: Arc<Route>,
     /// The place of its target among those of the route.
-    target: usize,
+    pub(crate) target: usize,
     /// The host that the endpoint sees, if that is the name which its certificate must have.
     pub(crate) server_name: Option<Box<str>>,
     /// Whose request it is.
@@ -103,6 +103,18 @@ pub(crate) struct Forward {
     pub(crate) trailers: bool,
     /// Lines for the answer that depend on the request.
     pub(crate) grant: Vec<u8>,
+    /// How the client stays with an endpoint, if it does.
+    session: Option<Stay>,
+}
+
+/// How a client stays with an endpoint.
+struct Stay {
+    /// Lines for the answer of the endpoint that it has had.
+    lines: Vec<u8>,
+    /// For that of any other.
+    scheme: Scheme,
+    /// Since 1970.
+    seconds: u32,
 }
 
 impl Forward {
@@ -113,6 +125,17 @@ impl Forward {
     /// Where it goes, and what is changed on the way.
     pub(crate) fn target(&self) -> &Target {
         &self.route.targets[self.target]
+    }
+
+    /// Lines for the answer of this endpoint, with which the client stays there.
+    pub(crate) fn session_with<'f>(&'f self, cluster: &Cluster, endpoint: &Arc<Endpoint>) -> Cow<'f, [u8]> {
+        let (Some(stay), Some(persistence)) = (&self.session, &self.route.policies.persistence) else {
+            return Cow::Borrowed(&[]);
+        };
+        if self.endpoint.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, endpoint)) {
+            return Cow::Borrowed(&stay.lines);
+        }
+        Cow::Owned(persistence.begin(&cluster.name, endpoint, stay.scheme, stay.seconds))
     }
 
     /// Whether so much of its body may go on.
@@ -127,34 +150,26 @@ impl Forward {
     }
 }
 
-/// The target of a request, the endpoint that its client stays with, and what the client hears of that.
-fn choose(
-    found: &Found<'_, Arc<Route>>,
-    request: &Request<'_>,
-    client: IpAddr,
-    scheme: Scheme,
-) -> Option<Chosen> {
+/// The target of a request, the endpoint that its client stays with, and what the client hears of that there.
+fn choose(found: &Found<'_, Arc<Route>>, request: &Request<'_>, scheme: Scheme) -> Option<Chosen> {
     let route = found.to;
     let now = clock::woken();
     let Some(persistence) = &route.policies.persistence else {
-        return Some(Chosen { target: route.pick(now)?, endpoint: None, lines: Vec::new() });
+        return Some(Chosen { target: route.pick(now)?, endpoint: None, session: None });
     };
     let seconds = u32::try_from(jiff::Timestamp::now().as_second()).unwrap_or(u32::MAX);
     if let Some(stays) = persistence.stays(&route.targets, request.fields, scheme, seconds) {
-        return Some(Chosen { target: stays.target, endpoint: Some(stays.endpoint), lines: stays.lines });
+        let session = Some(Stay { lines: stays.lines, scheme, seconds });
+        return Some(Chosen { target: stays.target, endpoint: Some(stays.endpoint), session });
     }
-    let target = route.pick(now)?;
-    let cluster = &route.targets[target].cluster;
-    let endpoint = cluster.pick(&cluster.state(), client, &[], now);
-    let begin = |endpoint: &Arc<Endpoint>| persistence.begin(&cluster.name, endpoint, scheme, seconds);
-    let lines = endpoint.as_ref().map(begin).unwrap_or_default();
-    Some(Chosen { target, endpoint, lines })
+    let session = Some(Stay { lines: Vec::new(), scheme, seconds });
+    Some(Chosen { target: route.pick(now)?, endpoint: None, session })
 }
 
 struct Chosen {
     target: usize,
     endpoint: Option<Arc<Endpoint>>,
-    lines: Vec<u8>,
+    session: Option<Stay>,
 }
 
 /// Decides on a complete head and writes an answer, or the request as it goes on, to `out`. `seen` is for the log.
@@ -190,7 +205,7 @@ pub(crate) fn decide_on(
             method: request.method.into(),
             host: request.target.host.as_ref().into(),
             path: request.target.path.as_ref().into(),
-            forwarded_for: told.as_ref().map(|told| told.client),
+            forwarded_for: told.as_ref().and_then(|told| told.client),
         });
     }
     let mut ending = Ending {
@@ -198,12 +213,14 @@ pub(crate) fn decide_on(
         keep_alive: request.keep_alive,
         to_head: request.method == "HEAD",
     };
+    let introduction = client.introduction(told.as_ref());
     let asked = Asked {
         method: request.method,
         host: &request.target.host,
         path: &request.target.path,
         query: request.target.query,
         fields: request.fields,
+        told: ToldOn { introduction: &introduction, authority: request.target.authority },
     };
     // A question about the server as a whole has no route.
     let sought = if request.target.path == "*" { Err(Missed::Nothing) } else { router.find(&asked) };
@@ -211,11 +228,12 @@ pub(crate) fn decide_on(
         Ok(found) => (Some(found), 404),
         Err(missed) => (None, missed.status()),
     };
-    let source = told.as_ref().map_or(client.address.ip(), |told| told.client);
+    let source = told.as_ref().and_then(|told| told.client).unwrap_or_else(|| client.address.ip());
+    let is_known = told.as_ref().is_none_or(|told| told.client.is_some());
     let has_body = !matches!(request.framing, Framing::None | Framing::Length(0));
     if let Some(found) = &found {
         let policies = &found.to.policies;
-        let refused = policies.refusal(&found.to.base.shared, source, request.framing);
+        let refused = policies.refusal(&found.to.base.shared, (source, is_known), request.framing);
         if let Some(refused) = refused {
             ending.keep_alive &= !has_body;
             write_error(out, refused.status, policies.pages.as_deref(), &refused.lines, ending);
@@ -236,8 +254,7 @@ pub(crate) fn decide_on(
     }
     let arrival = client.arrival(told.as_ref());
     if let Some(found) = &found
-        && let Some(Chosen { target: place, endpoint, lines }) =
-            choose(found, request, source, arrival.scheme)
+        && let Some(Chosen { target: place, endpoint, session }) = choose(found, request, arrival.scheme)
     {
         let target = &found.to.targets[place];
         if !can_rewrite(&request.target.path, target.changes.path.as_ref()) {
@@ -246,11 +263,10 @@ pub(crate) fn decide_on(
             let route = Some(Arc::clone(found.to));
             return Decision::Answered { status: fault.status, route, keep_alive: false };
         }
-        let mut grant = lines;
+        let mut grant = Vec::new();
         if let Some(cors) = cors {
             cors.write_grant(&mut grant, request.fields);
         }
-        let introduction = client.introduction(told.as_ref());
         onward::write_request(out, request, &target.changes, found.prefix, &introduction);
         let host = || target.changes.host.as_deref().unwrap_or(&request.target.host);
         return Decision::Forward(Forward {
@@ -266,6 +282,7 @@ pub(crate) fn decide_on(
             upgrades: request.upgrade.is_some(),
             trailers: request.takes_trailers(),
             grant,
+            session,
         });
     }
     // A body that nobody wants is not waited for.

@@ -2,11 +2,12 @@
 //! before the client has heard a word is tried again where that is safe, or answered here.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::sync::Arc;
 
 use causeway_base::backoff::Backoff;
 use causeway_ir::ProxyVersion;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::attempt::{Attempt, Heard, SoFar};
 use super::decision::{self, Forward};
@@ -100,9 +101,9 @@ impl Exchange<'_> {
         let (route, worker) = (&self.forward.route, &self.origin.worker);
         let base = &route.base;
         let deadline = route.request_timeout.map(|limit| Instant::now() + limit);
-        let cluster = Arc::clone(&self.forward.target().cluster);
-        let state = cluster.state();
-        record.cluster = Some(Arc::clone(&cluster));
+        let mut place = self.forward.target;
+        let mut cluster = Arc::clone(&self.forward.target().cluster);
+        let mut state = cluster.state();
         let held = Held::within(Arc::clone(&cluster), state.settings.connection_limit);
         let mut held = Some(held.ok_or(503_u16)?);
         let client = self.forward.client;
@@ -114,14 +115,31 @@ impl Exchange<'_> {
         let mut tried = Vec::new();
         let (mut failed, mut refused) = (0, 0);
         let mut is_stale = false;
+        // Where nobody can be reached, those that come first say so.
+        let mut first_failure = None;
         loop {
+            record.cluster = Some(Arc::clone(&cluster));
             let reaching = self.reach(&cluster, &state, &mut tried, is_stale, record);
             let reached = match deadline {
                 Some(deadline) => timeout_at(deadline, reaching).await.map_err(|_| 504_u16)?,
                 None => reaching.await,
             };
             clock::wake();
-            let Reached { server, endpoint, reused } = reached?;
+            let Reached { server, endpoint, reused } = match (reached, route.after(place)) {
+                (Ok(reached), _) => reached,
+                (Err(status), None) => return Err(first_failure.unwrap_or(status)),
+                // Nobody has seen the request yet.
+                (Err(status), Some(next)) => {
+                    first_failure.get_or_insert(status);
+                    place = next;
+                    cluster = Arc::clone(&route.targets[next].cluster);
+                    state = cluster.state();
+                    let next = Held::within(Arc::clone(&cluster), state.settings.connection_limit);
+                    held = Some(next.ok_or(503_u16)?);
+                    (tried, is_stale) = (Vec::new(), false);
+                    continue;
+                }
+            };
             record.endpoint = Some(Arc::clone(&endpoint));
             cluster.metrics.requests.inc();
             let entry = worker.connections.insert(Entry::new(
@@ -134,9 +152,12 @@ impl Exchange<'_> {
                 state.settings.idle_limit,
             ));
             let retry = route.retry.as_ref().filter(|retry| !has_body && failed < retry.attempts);
-            let failures = retry.map_or(&[][..], |retry| &retry.statuses[..]);
+            // What an endpoint has looked at is done again only where that makes no difference.
+            let failing = retry.filter(|_| self.forward.is_idempotent);
+            let failures = failing.map_or(&[][..], |retry| &retry.statuses[..]);
             let until = route.attempt_timeout.map(|limit| Instant::now() + limit);
             let until = until.into_iter().chain(deadline).min();
+            let session = self.forward.session_with(&cluster, &endpoint);
             let attempt = Attempt {
                 origin: self.origin,
                 reply: self.reply,
@@ -145,6 +166,7 @@ impl Exchange<'_> {
                 server: &server,
                 entry: &entry,
                 failures,
+                session: &session,
                 copies: &copies,
                 so_far: SoFar::default(),
             };
@@ -232,10 +254,26 @@ impl Exchange<'_> {
             if let (Again::Later, Some(retry)) = (again, &route.retry) {
                 failed += 1;
                 tried.push(endpoint);
-                let pause = Backoff::new(retry.backoff, retry.backoff * 10).delay(failed);
-                tokio::time::sleep(pause).await;
+                let until = Instant::now() + Backoff::new(retry.backoff, retry.backoff * 10).delay(failed);
+                if deadline.is_some_and(|deadline| until >= deadline) {
+                    return Err(504);
+                }
+                if let Some(reason) = self.rest(request, until).await {
+                    record.status = 499;
+                    return Ok(After::Close(reason));
+                }
                 clock::wake();
             }
+        }
+    }
+
+    /// Waits before another try; why that is in vain, if the client leaves meanwhile.
+    async fn rest(&self, request: &mut Source<'_, Downstream>, until: Instant) -> Option<CloseReason> {
+        let gone = poll_fn(|cx| self.reply.poll_gone(cx));
+        tokio::select! {
+            () = sleep_until(until) => None,
+            reason = request.watch(self.origin.buffers()) => Some(reason),
+            () = gone => Some(CloseReason::ClientReset),
         }
     }
 
@@ -251,6 +289,8 @@ impl Exchange<'_> {
     ) -> Result<Reached, u16> {
         let client = self.forward.client;
         let server_name = self.forward.server_name.as_deref();
+        let came = self.forward.ending.version;
+        let version = reach::spoken(state.settings.http_version, came, self.forward.upgrades);
         let worker = &self.origin.worker;
         let introduction = state.settings.send_proxy_protocol.map(|version| self.introduction(version));
         let mut failures = 0;
@@ -267,13 +307,13 @@ impl Exchange<'_> {
             let Some(endpoint) = picked else { break };
             record.attempts += 1;
             let limit = (!self.forward.is_idempotent).then_some(FRESH);
+            let to = reach::To { cluster, state, endpoint: &endpoint, server_name, version };
             if !is_stale
                 && introduction.is_none()
-                && let Some(server) = reach::pooled(worker, state, &endpoint, server_name, limit).await
+                && let Some(server) = reach::pooled(worker, to, limit).await
             {
                 return Ok(Reached { server, endpoint, reused: true });
             }
-            let to = reach::To { cluster, state, endpoint: &endpoint, server_name };
             let unreached = match reach::connect(worker, to, introduction.as_deref()).await {
                 Ok((server, is_new)) => {
                     endpoint.succeeded();

@@ -17,9 +17,10 @@ pub(crate) struct Trusted {
 /// A client as trusted proxies tell of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Told {
-    pub(crate) client: IpAddr,
+    /// None if they say nothing that can be understood.
+    pub(crate) client: Option<IpAddr>,
     pub(crate) scheme: Option<Scheme>,
-    /// The client and all proxies after it, but the last.
+    /// The client, if it is known, and all proxies after it, but the last.
     pub(crate) chain: Vec<IpAddr>,
 }
 
@@ -33,7 +34,8 @@ impl Trusted {
         self.from.iter().any(|network| network.contains(&address))
     }
 
-    /// The client of a request that a trusted proxy has sent; nothing if whoever sent it is the client.
+    /// The client of a request that a trusted proxy has sent; nothing if whoever sent it is the client, as a proxy is that says
+    /// nothing of another.
     pub(crate) fn told(&self, peer: IpAddr, fields: Fields<'_>) -> Option<Told> {
         if !self.has(peer) {
             return None;
@@ -55,15 +57,19 @@ impl Trusted {
             }
         };
         let mut chain = Vec::new();
+        let mut is_known = true;
         for said in said.into_iter().rev() {
             // Who can't be told apart from nonsense is not looked beyond.
-            let Some(address) = said else { break };
+            let Some(address) = said else {
+                is_known = false;
+                break;
+            };
             chain.insert(0, address);
             if !self.has(address) {
                 break;
             }
         }
-        Some(Told { client: *chain.first()?, scheme, chain })
+        Some(Told { client: chain.first().copied().filter(|_| is_known), scheme, chain })
     }
 }
 
@@ -102,7 +108,8 @@ mod tests {
         let mut index = Vec::new();
         let fields = Fields::parse(head.as_bytes(), 0, &mut index).unwrap();
         let told = trusted.told(peer.parse().unwrap(), fields)?;
-        Some((told.client.to_string(), told.chain.len(), told.scheme))
+        let client = told.client.map_or_else(|| "nobody".to_owned(), |client| client.to_string());
+        Some((client, told.chain.len(), told.scheme))
     }
 
     #[test]
@@ -114,11 +121,11 @@ mod tests {
             ("192.0.2.1", client("192.0.2.1", 1)),
             ("6.6.6.6, 192.0.2.1, 10.1.1.1", client("192.0.2.1", 2)),
             ("10.2.2.2, 10.1.1.1", client("10.2.2.2", 2)),
-            ("junk, 10.1.1.1", client("10.1.1.1", 1)),
+            ("junk, 10.1.1.1", client("nobody", 1)),
             ("192.0.2.1:5000", client("192.0.2.1", 1)),
             ("[2001:db9::1]:5000", client("2001:db9::1", 1)),
-            ("192.0.2.1, unknown", None),
-            ("", None),
+            ("192.0.2.1, unknown", client("nobody", 0)),
+            ("", client("nobody", 0)),
         ] {
             assert_eq!(of("10.9.9.9", said), expected, "{said}");
         }
@@ -139,6 +146,9 @@ mod tests {
             told("xForwardedFor", "10.0.0.1", lines),
             Some(("192.0.2.1".to_owned(), 1, Some(Scheme::Https)))
         );
-        assert_eq!(told("forwarded", "10.0.0.1", "Forwarded: by=x, proto=https\r\n"), None);
+        assert_eq!(
+            told("forwarded", "10.0.0.1", "Forwarded: by=x, proto=https\r\n"),
+            Some(("nobody".to_owned(), 0, Some(Scheme::Https)))
+        );
     }
 }

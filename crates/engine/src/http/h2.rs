@@ -10,7 +10,7 @@ mod trunk;
 pub(crate) mod websocket;
 
 pub(crate) use flow::{Inflow, Outflow};
-pub(crate) use incoming::serve;
+pub(crate) use incoming::{serve, settings};
 pub(crate) use trunk::{Pulse, Share, Trunk};
 
 /// What a client begins with, up to where a reader of HTTP/1.1 takes it for a head.

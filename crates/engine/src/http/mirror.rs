@@ -11,15 +11,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use causeway_base::random;
 use tokio::sync::mpsc;
-use tokio::task::spawn_local;
+use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::timeout;
 
 use super::buffer::Inbox;
 use super::decision::Forward;
-use super::h1::HEAD;
 use super::h1::framing::{Body, Framing};
 use super::h1::response::Response;
 use super::h1::scan::Scan;
+use super::h1::{HEAD, Version};
 use super::h2::{Inflow, Outflow, Share, head};
 use super::reach::{self, Server};
 use super::sink::Sink;
@@ -34,6 +34,8 @@ use crate::worker::Worker;
 const PIECES: usize = 32;
 /// Copies that a core has under way at a time.
 const MOST: usize = 1024;
+/// Bytes of all of them that wait on a core.
+const MOST_BYTES: usize = 32 << 20;
 /// For a copy as a whole.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -44,11 +46,26 @@ pub(crate) struct Mirror {
 }
 
 /// A piece of a body; nothing at its end. One that does not come to that is given up.
-type Copied = Option<Bytes>;
+type Copied = Option<(Bytes, Room)>;
 
 /// The copies of one request that keep up with it.
 #[derive(Default)]
-pub(crate) struct Copies(Vec<mpsc::Sender<Copied>>);
+pub(crate) struct Copies(Vec<Following>);
+
+/// A copy that keeps up so far.
+struct Following {
+    pieces_tx: mpsc::Sender<Copied>, // request → copy
+    task: AbortHandle,
+    mirrors: Rc<Mirrors>,
+}
+
+impl Following {
+    /// Hands on a piece, if there is room for it.
+    fn pass(&self, piece: &Bytes) -> bool {
+        let Some(room) = self.mirrors.room(piece.len()) else { return false };
+        self.pieces_tx.try_send(Some((piece.clone(), room))).is_ok()
+    }
+}
 
 impl Copies {
     /// Begins the copies of a request, whose body may follow.
@@ -62,26 +79,29 @@ impl Copies {
         let mut copies = Vec::new();
         for mirror in mirrors {
             let drawn = random::fraction() * 100_000.0 < f64::from(mirror.per_hundred_thousand);
-            if !drawn || worker.mirrors.get() >= MOST {
+            if !drawn || worker.mirrors.count.get() >= MOST {
                 continue;
             }
+            let Some(room) = worker.mirrors.room(head.len()) else { continue };
             let (pieces_tx, pieces_rx) = mpsc::channel(PIECES);
-            let under_way = UnderWay::new(worker);
+            let under_way = UnderWay::new(&worker.mirrors);
             let copy = Copying {
                 cluster: Arc::clone(&mirror.cluster),
                 head: head.into(),
                 framing: forward.framing,
                 to_head: forward.ending.to_head,
                 trailers: forward.trailers,
+                came: forward.ending.version,
                 client,
                 worker: Rc::clone(worker),
             };
-            spawn_local(async move {
-                let _under_way = under_way;
+            let task = spawn_local(async move {
+                let _under_way = (under_way, room);
                 // Whatever becomes of it, nobody is told.
                 let _ = timeout(PATIENCE, copy.run(pieces_rx)).await;
             });
-            copies.push(pieces_tx);
+            let task = task.abort_handle();
+            copies.push(Following { pieces_tx, task, mirrors: Rc::clone(&worker.mirrors) });
         }
         Self(copies)
     }
@@ -90,32 +110,52 @@ impl Copies {
     pub(crate) fn pass(&mut self, piece: &Piece<'_>) {
         if !self.0.is_empty() {
             let piece = piece.to_bytes();
-            self.0.retain(|copy| copy.try_send(Some(piece.clone())).is_ok());
+            self.0.retain(|copy| {
+                let keeps_up = copy.pass(&piece);
+                // What waits of one that does not is of no use to anybody.
+                if !keeps_up {
+                    copy.task.abort();
+                }
+                keeps_up
+            });
         }
     }
 
     /// The body is complete.
     pub(crate) fn finish(self) {
         for copy in self.0 {
-            // One that has no room is given up.
-            let _ = copy.try_send(None);
+            if copy.pieces_tx.try_send(None).is_err() {
+                copy.task.abort();
+            }
         }
     }
 }
 
 /// Counts a copy until dropped.
-struct UnderWay(Rc<Worker>);
+struct UnderWay(Rc<Mirrors>);
 
 impl UnderWay {
-    fn new(worker: &Rc<Worker>) -> Self {
-        worker.mirrors.set(worker.mirrors.get() + 1);
-        Self(Rc::clone(worker))
+    fn new(mirrors: &Rc<Mirrors>) -> Self {
+        mirrors.count.set(mirrors.count.get() + 1);
+        Self(Rc::clone(mirrors))
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.mirrors.set(self.0.mirrors.get() - 1);
+        self.0.count.set(self.0.count.get() - 1);
+    }
+}
+
+/// Bytes that wait, until dropped.
+struct Room {
+    mirrors: Rc<Mirrors>,
+    bytes: usize,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.mirrors.bytes.set(self.mirrors.bytes.get() - self.bytes);
     }
 }
 
@@ -125,6 +165,7 @@ struct Copying {
     framing: Framing,
     to_head: bool,
     trailers: bool,
+    came: Version,
     client: IpAddr,
     worker: Rc<Worker>,
 }
@@ -136,11 +177,12 @@ impl Copying {
         let _held = Held::within(Arc::clone(&self.cluster), state.settings.connection_limit)?;
         let endpoint = self.cluster.pick(&state, self.client, &[], clock::woken())?;
         let server_name = if self.cluster.is_named_by_request() { host(&self.head) } else { None };
-        let pooled = reach::pooled(&self.worker, &state, &endpoint, server_name, None).await;
-        let server = if let Some(server) = pooled {
+        let version = reach::spoken(state.settings.http_version, self.came, false);
+        let to =
+            reach::To { cluster: &self.cluster, state: &state, endpoint: &endpoint, server_name, version };
+        let server = if let Some(server) = reach::pooled(&self.worker, to, None).await {
             server
         } else {
-            let to = reach::To { cluster: &self.cluster, state: &state, endpoint: &endpoint, server_name };
             reach::connect(&self.worker, to, None).await.ok()?.0
         };
         self.cluster.metrics.requests.inc();
@@ -222,7 +264,7 @@ async fn send_body(sink: &mut Sink<'_, Upstream>, mut pieces_rx: mpsc::Receiver<
     loop {
         sink.flush().await.ok()?;
         match pieces_rx.recv().await? {
-            Some(piece) => sink.push(Piece::Owned(piece), false).await.ok()?,
+            Some((piece, _room)) => sink.push(Piece::Owned(piece), false).await.ok()?,
             None => return sink.finish(None).await.ok(),
         }
     }
@@ -236,5 +278,36 @@ fn host(head: &[u8]) -> Option<&str> {
     (!authority.starts_with('[')).then_some(name)
 }
 
-/// How many copies a core has under way.
-pub(crate) type Mirrors = Cell<usize>;
+/// What a core has under way.
+#[derive(Default)]
+pub(crate) struct Mirrors {
+    count: Cell<usize>,
+    bytes: Cell<usize>,
+}
+
+impl Mirrors {
+    /// Room for so many bytes, if there is some.
+    fn room(self: &Rc<Self>, bytes: usize) -> Option<Room> {
+        let all = self.bytes.get() + bytes;
+        (all <= MOST_BYTES).then(|| {
+            self.bytes.set(all);
+            Room { mirrors: Rc::clone(self), bytes }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_bounded_and_makes_room_when_it_goes() {
+        let mirrors = Rc::new(Mirrors::default());
+        let half: Vec<Room> = (0..16).filter_map(|_| mirrors.room(MOST_BYTES / 16)).collect();
+        assert_eq!(half.len(), 16);
+        assert!(mirrors.room(1).is_none());
+        drop(half);
+        assert!(mirrors.room(MOST_BYTES).is_some() && mirrors.room(MOST_BYTES + 1).is_none());
+        assert_eq!(mirrors.bytes.get(), 0);
+    }
+}

@@ -16,6 +16,9 @@ use super::h1::response::Response;
 use super::h2::websocket;
 use super::route::{Changes, write_path};
 
+/// Where endpoints hear which host the client asked for.
+pub(crate) const FORWARDED_HOST: &str = "x-forwarded-host";
+
 /// What endpoints hear of a client with each of its requests; written once for a connection.
 pub(crate) fn introduction(client: SocketAddr, scheme: Scheme) -> Box<[u8]> {
     introduction_by(&[], client, scheme).into()
@@ -80,7 +83,7 @@ pub(crate) fn write_request(
     }
     out.extend_from_slice(introduction);
     if !request.target.authority.is_empty() {
-        line(out, b"x-forwarded-host", request.target.authority.as_bytes());
+        line(out, FORWARDED_HOST.as_bytes(), request.target.authority.as_bytes());
     }
     out.extend_from_slice(b"\r\n");
 }
@@ -95,11 +98,13 @@ pub(crate) fn framing_for(client: Version, framing: Framing) -> Framing {
     }
 }
 
-/// Writes the head of an answer for its client; `framing` is how its body will reach it.
+/// Writes the head of an answer for its client; `session` are lines with which the client stays where it is, `framing` is how
+/// its body will reach it.
 pub(crate) fn write_response(
     out: &mut Vec<u8>,
     response: &Response<'_>,
     forward: &Forward,
+    session: &[u8],
     framing: Framing,
     ending: Ending,
 ) {
@@ -121,6 +126,7 @@ pub(crate) fn write_response(
         }
     }
     out.extend_from_slice(edits.added());
+    out.extend_from_slice(session);
     out.extend_from_slice(&forward.grant);
     write_framing(out, framing);
     ending.write(out);

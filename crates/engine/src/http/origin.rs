@@ -1,6 +1,7 @@
 //! What the requests of one client's connection have in common.
 
 use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::buffer::Buffers;
 use super::decision::Client;
@@ -23,6 +24,12 @@ impl Origin {
     /// How long the client may take to say what it wants.
     pub(crate) fn handshake_millis(&self) -> u64 {
         self.worker.shared.limits.handshake_timeout().as_millis() as u64
+    }
+
+    /// Whether the client is told that the connection ends, for it asks elsewhere then. What is idle stays until the
+    /// listener is gone: the next request may be on its way.
+    pub(crate) fn ends_soon(&self) -> bool {
+        self.is_leaving() || self.worker.shared.ends_soon.load(Relaxed)
     }
 
     /// Whether the listener takes nothing more.

@@ -46,11 +46,18 @@ impl Policies {
         }
     }
 
-    /// Why a request of this client, with a body of this kind, does not go on; nothing if it does.
-    pub(crate) fn refusal(&self, shared: &RouteShared, client: IpAddr, framing: Framing) -> Option<Refused> {
+    /// Why a request of this client, with a body of this kind, does not go on; nothing if it does. One that `is_known` only
+    /// by the proxy that speaks for it is nobody that a list could name.
+    pub(crate) fn refusal(
+        &self,
+        shared: &RouteShared,
+        (client, is_known): (IpAddr, bool),
+        framing: Framing,
+    ) -> Option<Refused> {
         let refused = |status: u16| Some(Refused { status, lines: Vec::new() });
         let client = client.to_canonical();
-        if !(self.allowed.is_empty() || self.allowed.iter().any(|network| network.contains(&client))) {
+        let is_allowed = || is_known && self.allowed.iter().any(|network| network.contains(&client));
+        if !self.allowed.is_empty() && !is_allowed() {
             return refused(403);
         }
         if let Some(rate) = self.rate

@@ -40,19 +40,20 @@ impl Trunks {
 /// A connection that one request opens and others wait for.
 #[derive(Default)]
 pub(crate) struct Opening {
-    succeeded: Cell<bool>,
+    /// Nobody can connect there.
+    failed: Cell<bool>,
     over: Cell<bool>,
     news: Notify,
 }
 
 impl Opening {
-    /// Waits for the end of it; whether it succeeded.
-    pub(crate) async fn outcome(&self) -> bool {
+    /// Waits for the end of it; whether others would fail, too. Whoever opened it may just have lost its patience.
+    pub(crate) async fn has_failed(&self) -> bool {
         let news = self.news.notified();
         if !self.over.get() {
             news.await;
         }
-        self.succeeded.get()
+        self.failed.get()
     }
 }
 
@@ -66,8 +67,12 @@ pub(crate) struct Opener<'a> {
 impl Opener<'_> {
     /// The connection is there.
     pub(crate) fn succeed(self, trunk: Rc<Trunk>) {
-        self.opening.succeeded.set(true);
         self.pool.add(&self.endpoint, trunk);
+    }
+
+    /// Nobody can connect there.
+    pub(crate) fn fail(self) {
+        self.opening.failed.set(true);
     }
 }
 

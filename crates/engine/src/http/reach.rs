@@ -9,6 +9,7 @@ use causeway_ir::HttpVersion;
 use tokio::time::timeout;
 
 use super::buffer::send;
+use super::h1::Version;
 use super::h2::{Share, Trunk};
 use crate::clock;
 use crate::cluster::{Cluster, Endpoint, State};
@@ -29,6 +30,18 @@ pub(crate) struct To<'a> {
     pub(crate) endpoint: &'a Arc<Endpoint>,
     /// Whom it must prove to be, if the request says so.
     pub(crate) server_name: Option<&'a str>,
+    /// What is spoken on it.
+    pub(crate) version: HttpVersion,
+}
+
+/// What is spoken to an endpoint of a cluster for a request that came in this version. One that asks for another protocol does so
+/// in HTTP/1.1.
+pub(crate) fn spoken(cluster: HttpVersion, came: Version, upgrades: bool) -> HttpVersion {
+    match (cluster, came) {
+        (HttpVersion::Same, Version::Http2) if !upgrades => HttpVersion::Http2,
+        (HttpVersion::Same, _) => HttpVersion::Http1,
+        (version, _) => version,
+    }
 }
 
 /// Why there is no connection.
@@ -63,14 +76,8 @@ impl Unreached {
 
 /// A connection that is there. `limit`: the milliseconds that it may have said nothing for, if the request can't be sent
 /// twice.
-pub(crate) async fn pooled(
-    worker: &Worker,
-    state: &State,
-    endpoint: &Arc<Endpoint>,
-    server_name: Option<&str>,
-    limit: Option<u64>,
-) -> Option<Server> {
-    let version = state.settings.http_version;
+pub(crate) async fn pooled(worker: &Worker, to: To<'_>, limit: Option<u64>) -> Option<Server> {
+    let To { endpoint, server_name, version, .. } = to;
     if version != HttpVersion::Http1 {
         while let Some(share) = worker.pool.join(endpoint, server_name) {
             let alive = match limit {
@@ -98,20 +105,20 @@ pub(crate) async fn connect(
     to: To<'_>,
     first: Option<&[u8]>,
 ) -> Result<(Server, bool), Unreached> {
-    let To { cluster, state, endpoint, server_name } = to;
+    let To { cluster, state, endpoint, server_name, version } = to;
     let settings = &state.settings;
     // Who is not sure to speak HTTP/2 is not waited for: each HTTP/1.1 connection has one request.
-    let opener = if settings.http_version == HttpVersion::Http2 && first.is_none() {
+    let opener = if version == HttpVersion::Http2 && first.is_none() {
         loop {
             match worker.pool.opener(endpoint) {
                 Ok(opener) => break Some(opener),
                 Err(opening) => {
-                    let succeeded = opening.outcome().await;
+                    let has_failed = opening.has_failed().await;
                     clock::wake();
                     if let Some(share) = worker.pool.join(endpoint, server_name) {
                         return Ok((Server::H2(share), false));
                     }
-                    if !succeeded {
+                    if has_failed {
                         return Err(Unreached::Elsewhere);
                     }
                 }
@@ -121,12 +128,13 @@ pub(crate) async fn connect(
         None
     };
     let connecting = async {
-        let upstream = Upstream::reach(cluster, state, endpoint, Carries::Requests(server_name)).await?;
+        let carries = Carries::Requests { server_name, version };
+        let upstream = Upstream::reach(cluster, state, endpoint, carries).await?;
         upstream.socket().send_without_delay();
         if let Some(first) = first {
             send(&upstream, first, &[]).await?;
         }
-        if !speaks_h2(settings.http_version, &upstream) {
+        if !speaks_h2(version, &upstream) {
             return Ok(Connected::H1(upstream));
         }
         upstream.socket().keep_alive(&settings.keepalive);
@@ -135,21 +143,26 @@ pub(crate) async fn connect(
     };
     let connected = timeout(settings.connect_timeout, connecting).await;
     clock::wake();
-    match connected {
-        Ok(Ok(Connected::H1(upstream))) => Ok((Server::H1(upstream), true)),
-        Ok(Ok(Connected::H2(trunk))) => {
-            let share =
-                trunk.share().ok_or_else(|| Unreached::Failed(io::ErrorKind::ConnectionReset.into()))?;
-            match opener {
-                Some(opener) => opener.succeed(trunk),
-                None if first.is_none() => worker.pool.add(endpoint, trunk),
-                None => {}
+    let unreached = match connected {
+        Ok(Ok(Connected::H1(upstream))) => return Ok((Server::H1(upstream), true)),
+        Ok(Ok(Connected::H2(trunk))) => match trunk.share() {
+            Some(share) => {
+                match opener {
+                    Some(opener) => opener.succeed(trunk),
+                    None if first.is_none() => worker.pool.add(endpoint, trunk),
+                    None => {}
+                }
+                return Ok((Server::H2(share), true));
             }
-            Ok((Server::H2(share), true))
-        }
-        Ok(Err(error)) => Err(Unreached::Failed(error)),
-        Err(_) => Err(Unreached::TimedOut),
+            None => Unreached::Failed(io::ErrorKind::ConnectionReset.into()),
+        },
+        Ok(Err(error)) => Unreached::Failed(error),
+        Err(_) => Unreached::TimedOut,
+    };
+    if let Some(opener) = opener {
+        opener.fail();
     }
+    Err(unreached)
 }
 
 enum Connected {
@@ -160,7 +173,8 @@ enum Connected {
 /// Whether HTTP/2 is spoken on a connection to an endpoint.
 fn speaks_h2(version: HttpVersion, upstream: &Upstream) -> bool {
     match version {
-        HttpVersion::Http1 => false,
+        // It is never the same as nothing: what a request came in was asked for before.
+        HttpVersion::Http1 | HttpVersion::Same => false,
         HttpVersion::Http2 => true,
         HttpVersion::Auto => upstream.agreed_on_h2(),
     }

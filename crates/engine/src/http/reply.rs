@@ -57,7 +57,7 @@ impl<'a> Reply<'a> {
     /// Sends a head before the one that counts.
     pub(crate) async fn interim(self, out: &[u8], buffers: &Buffers) -> io::Result<()> {
         match self {
-            Self::H1(stream) => timeout(SLOW_READ, send(stream, out, &[])).await?,
+            Self::H1(stream) => send_in_time(stream, out).await,
             Self::H2 { flow, .. } => {
                 let (head, _) = head::response(out, &mut buffers.index()).ok_or(NONSENSE)?;
                 flow.borrow_mut().interim(head)
@@ -87,7 +87,7 @@ impl<'a> Reply<'a> {
     /// Sends an answer that is complete, with its body.
     pub(crate) async fn whole(self, out: &[u8], buffers: &Buffers) -> io::Result<()> {
         match self {
-            Self::H1(stream) => send(stream, out, &[]).await,
+            Self::H1(stream) => send_in_time(stream, out).await,
             Self::H2 { flow, .. } => {
                 let (head, length) = head::response(out, &mut buffers.index()).ok_or(NONSENSE)?;
                 let body = &out[length..];
@@ -102,5 +102,34 @@ impl<'a> Reply<'a> {
     }
 }
 
+/// Sends all of this to a client that reads it.
+///
+/// # Errors
+/// If it does not, or is gone.
+pub(crate) async fn send_in_time(stream: &Downstream, bytes: &[u8]) -> io::Result<()> {
+    timeout(SLOW_READ, send(stream, bytes, &[])).await?
+}
+
 /// What was written here is read here.
 const NONSENSE: io::ErrorKind = io::ErrorKind::InvalidData;
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::tcp::Socket;
+
+    /// Time stands still while there is something to do, and passes while everybody waits.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_its_answer_is_not_waited_for_for_ever() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let socket = listener.accept().await.unwrap().0.into_std().unwrap();
+        let stream = Downstream::Tcp(Socket::new(socket.into()).unwrap());
+        let answer = vec![b'x'; 64 << 20];
+        let failed = send_in_time(&stream, &answer).await.unwrap_err();
+        assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
+        drop(peer);
+    }
+}

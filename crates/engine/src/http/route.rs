@@ -15,7 +15,7 @@ use super::mirror::Mirror;
 use super::path;
 use super::policies::Policies;
 use crate::cluster::Cluster;
-use crate::table;
+use crate::table::{self, Rank};
 
 /// A route of requests.
 pub(crate) struct Route {
@@ -38,6 +38,8 @@ pub(crate) struct Target {
     weight: u32,
     priority: u32,
     pub(crate) changes: Changes,
+    /// It changes requests in other ways than the route does.
+    has_own_changes: bool,
 }
 
 /// What is changed of a request and its answer on the way: what the route says, and then what the target does.
@@ -104,6 +106,7 @@ impl Route {
                 let shares = targets.as_slice().iter().map(|target| causeway_ir::Target {
                     cluster: target.cluster.clone(),
                     weight: target.weight,
+                    priority: target.priority,
                 });
                 (Action::Forward(Targets::new(shares.collect())?), Does::Forward, targets.as_slice())
             }
@@ -122,7 +125,7 @@ impl Route {
                 Filter::Cors(planned) => cors = Some(Cors::compile(planned)),
                 Filter::Mirror(planned) => {
                     let to = make(&Action::forward(planned.cluster.clone()))?;
-                    let cluster = Arc::clone(to.cluster().ok()?);
+                    let cluster = Arc::clone(to.cluster(0).ok()?);
                     mirrors.push(Mirror { cluster, per_hundred_thousand: planned.per_hundred_thousand });
                 }
                 Filter::RequestHeaders(_) | Filter::ResponseHeaders(_) | Filter::Rewrite(_) => {}
@@ -135,6 +138,7 @@ impl Route {
                 weight: target.weight,
                 priority: target.priority,
                 changes: Changes::compile(planned.filters.iter().chain(&target.filters)),
+                has_own_changes: !target.filters.is_empty(),
             });
         let targets = targets.collect();
         Some(Self {
@@ -163,6 +167,7 @@ impl Route {
             weight: 1,
             priority: 0,
             changes: Changes::default(),
+            has_own_changes: false,
         });
         Self {
             targets: targets.collect(),
@@ -180,25 +185,21 @@ impl Route {
     /// The place of the target for the next request: by their shares, among those of the lowest priority that has an
     /// endpoint which can be used. If none has, those that come first say so.
     pub(crate) fn pick(&self, now: u64) -> Option<usize> {
-        let [first, others @ ..] = &*self.targets else { return None };
-        if others.is_empty() {
+        if self.targets.len() == 1 {
             return Some(0);
         }
-        if others.iter().all(|other| other.priority == first.priority) {
-            return self.base.shared.by_weight(self.targets.iter().map(|target| target.weight));
-        }
-        let usable: Vec<bool> =
-            self.targets.iter().map(|target| target.weight > 0 && target.cluster.is_usable(now)).collect();
-        let of_usable = self.targets.iter().zip(&usable).filter(|(_, usable)| **usable);
-        let level = of_usable.map(|(target, _)| target.priority).min();
-        let of_all =
-            self.targets.iter().filter(|target| target.weight > 0).map(|target| target.priority).min()?;
-        let share = |(target, usable): (&Target, &bool)| match level {
-            Some(level) if target.priority == level && *usable => target.weight,
-            None if target.priority == of_all => target.weight,
-            _ => 0,
-        };
-        self.base.shared.by_weight(self.targets.iter().zip(&usable).map(share))
+        let ranks = self.targets.iter().map(|at| Rank::of(&at.cluster, at.weight, at.priority));
+        self.base.shared.by_rank(ranks, now)
+    }
+
+    /// The place of the target that takes over when nothing of this one can be reached: of the next priority, and only
+    /// where neither changes requests in a way of its own, since the head is written by then.
+    pub(crate) fn after(&self, place: usize) -> Option<usize> {
+        let from = self.targets.get(place).filter(|target| !target.has_own_changes)?;
+        let later = self.targets.iter().enumerate().filter(|(_, target)| {
+            target.weight > 0 && target.priority > from.priority && !target.has_own_changes
+        });
+        later.min_by_key(|(_, target)| target.priority).map(|(place, _)| place)
     }
 }
 

@@ -13,11 +13,12 @@ use std::sync::Arc;
 
 use causeway_ir::Name;
 use causeway_ir::http::{
-    HeaderMatch, Http, HttpRoute, PathMatch, QueryMatch, RequestMatch, Site, precedence,
+    HeaderMatch, Http, HttpRoute, PathMatch, QueryMatch, RequestMatch, Site, call, precedence,
 };
 
 use super::forwarded::Trusted;
-use super::h1::fields::Fields;
+use super::h1::fields::{Fields, Known, known};
+use super::onward;
 use super::pages::Pages;
 use super::path;
 use hosts::Hosts;
@@ -30,6 +31,27 @@ pub(crate) struct Asked<'a> {
     pub(crate) path: &'a str,
     pub(crate) query: Option<&'a [u8]>,
     pub(crate) fields: Fields<'a>,
+    /// Who the client is and what it asked for, as the endpoint will hear it.
+    pub(crate) told: ToldOn<'a>,
+}
+
+/// What endpoints hear of a client.
+#[derive(Clone, Copy)]
+pub(crate) struct ToldOn<'a> {
+    /// Lines.
+    pub(crate) introduction: &'a [u8],
+    pub(crate) authority: &'a str,
+}
+
+impl<'a> ToldOn<'a> {
+    /// The value of a field that tells of clients.
+    fn get(self, name: &str) -> Option<&'a [u8]> {
+        if name == onward::FORWARDED_HOST {
+            return Some(self.authority.as_bytes()).filter(|authority| !authority.is_empty());
+        }
+        let mut lines = self.introduction.split(|byte| *byte == b'\n');
+        lines.find_map(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b": ")?.strip_suffix(b"\r"))
+    }
 }
 
 /// The route of a request.
@@ -86,12 +108,15 @@ struct Hosted<T> {
     exact: HashMap<Box<str>, Vec<Way<T>>>,
     regexes: Vec<(causeway_ir::http::Regex, Way<T>)>,
     prefixes: Paths<T>,
+    /// By the method, with its slash.
+    calls: HashMap<Box<str>, Vec<Way<T>>>,
 }
 
 /// One way to a route: what has to fit besides host and path.
 struct Way<T> {
     method: Option<Box<str>>,
-    headers: Box<[HeaderMatch]>,
+    /// Each with whether it tells of the client: what the client itself says there counts for nothing.
+    headers: Box<[(HeaderMatch, bool)]>,
     query: Box<[QueryMatch]>,
     to: T,
 }
@@ -190,7 +215,7 @@ impl<T: Clone> Routes<T> {
 
 impl<T> Default for Hosted<T> {
     fn default() -> Self {
-        Self { exact: HashMap::new(), regexes: Vec::new(), prefixes: Paths::default() }
+        Self { exact: HashMap::new(), regexes: Vec::new(), prefixes: Paths::default(), calls: HashMap::new() }
     }
 }
 
@@ -198,7 +223,7 @@ impl<T> Hosted<T> {
     fn add(&mut self, request: Option<&RequestMatch>, to: T) {
         let way = Way {
             method: request.and_then(|r| r.method.as_ref()).map(|method| method.as_str().into()),
-            headers: request.map(|r| r.headers.clone()).unwrap_or_default().into(),
+            headers: request.into_iter().flat_map(|r| &r.headers).map(told_apart).collect(),
             query: request.map(|r| r.query.clone()).unwrap_or_default().into(),
             to,
         };
@@ -213,6 +238,9 @@ impl<T> Hosted<T> {
             }
             Some(PathMatch::Regex(regex)) => self.regexes.push((regex.clone(), way)),
             Some(PathMatch::Prefix(path)) => self.prefixes.add(&normal(path), way),
+            Some(PathMatch::Call(method)) => {
+                self.calls.entry(method.as_str().into()).or_default().push(way);
+            }
             None => self.prefixes.add("", way),
         }
     }
@@ -226,15 +254,22 @@ impl<T> Hosted<T> {
         if let Some((_, way)) = by_regex {
             return Some(Found { to: &way.to, prefix: asked.path.len() });
         }
-        self.prefixes.find(asked)
+        let by_prefix = self.prefixes.find(asked);
+        if self.calls.is_empty() || by_prefix.as_ref().is_some_and(|found| found.prefix > 0) {
+            return by_prefix;
+        }
+        let called = call(asked.path).and_then(|method| self.calls.get(method)?.iter().find(fits));
+        called.map(|way| Found { to: &way.to, prefix: asked.path.len() }).or(by_prefix)
     }
 }
 
 impl<T> Way<T> {
     fn fits(&self, asked: &Asked<'_>) -> bool {
         self.method.as_deref().is_none_or(|method| method == asked.method)
-            && self.headers.iter().all(|header| {
-                let value = asked.fields.get(header.name.as_str());
+            && self.headers.iter().all(|(header, is_told)| {
+                let name = header.name.as_str();
+                let value =
+                    if *is_told { asked.told.get(name).map(Cow::Borrowed) } else { asked.fields.get(name) };
                 value.is_some_and(|value| text(&value).is_some_and(|value| header.value.is_match(value)))
             })
             && self.query.iter().all(|wanted| {
@@ -242,6 +277,12 @@ impl<T> Way<T> {
                 value.is_some_and(|value| text(&value).is_some_and(|value| wanted.value.is_match(value)))
             })
     }
+}
+
+/// A match, and whether its header tells of the client.
+fn told_apart(header: &HeaderMatch) -> (HeaderMatch, bool) {
+    let is_told = matches!(known(header.name.as_str().as_bytes()), Ok(Known::Forwarded));
+    (header.clone(), is_told)
 }
 
 fn text(bytes: &[u8]) -> Option<&str> {

@@ -65,11 +65,13 @@ pub(crate) struct Reading<'a, W> {
     body: Body,
     /// The piece at hand: what stands before it in the inbox, and its end.
     piece: (usize, usize),
+    /// It is of another protocol.
+    tunnels: bool,
 }
 
 impl<'a, W: Wire> Source<'a, W> {
     pub(crate) fn h1(wire: &'a W, inbox: &'a mut Inbox, framing: Framing) -> Self {
-        Self::H1(Reading { wire, inbox, body: Body::new(framing), piece: (0, 0) })
+        Self::H1(Reading { wire, inbox, body: Body::new(framing), piece: (0, 0), tunnels: false })
     }
 
     pub(crate) fn is_h2(&self) -> bool {
@@ -87,6 +89,7 @@ impl<'a, W: Wire> Source<'a, W> {
     pub(crate) fn change_protocol(&mut self) {
         if let Self::H1(reading) = self {
             reading.body = Body::new(Framing::UntilClose);
+            reading.tunnels = true;
         }
     }
 
@@ -135,7 +138,11 @@ impl<'a, W: Wire> Source<'a, W> {
         match self {
             Self::H1(reading) => {
                 match poll_fn(|cx| reading.inbox.poll_fill(cx, reading.wire, buffers)).await {
-                    Ok(0) if reading.body.ends_with_connection() => {
+                    // What takes over after a change of the protocol has its own word for its end.
+                    Ok(0)
+                        if reading.body.ends_with_connection()
+                            && (reading.tunnels || !reading.wire.was_cut()) =>
+                    {
                         reading.body = Body::new(Framing::None);
                         Ok(())
                     }

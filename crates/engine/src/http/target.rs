@@ -53,6 +53,10 @@ impl<'a> Target<'a> {
             (Some(authority), _) | (None, Some(authority)) => authority,
             (None, None) => b"",
         };
+        // HTTP/1.1 lets a client say that there is none.
+        if authority.is_empty() && version == Version::Http2 {
+            return Err(Fault::bad("the Host is empty"));
+        }
         let (authority, host) = host(authority)?;
         if rest == b"*" {
             if method != "OPTIONS" || absolute.is_some() && version != Version::Http2 {

@@ -24,6 +24,9 @@ pub(crate) trait Wire {
 
     /// Tells the peer that nothing more comes.
     fn end(&self);
+
+    /// Whether the peer's end may not be the one that it meant.
+    fn was_cut(&self) -> bool;
 }
 
 impl Wire for Downstream {
@@ -65,6 +68,13 @@ impl Wire for Downstream {
             Self::Tls(stream) => stream.end(),
         }
     }
+
+    fn was_cut(&self) -> bool {
+        match self {
+            Self::Tcp(_) => false,
+            Self::Tls(stream) => stream.was_cut(),
+        }
+    }
 }
 
 impl Wire for Upstream {
@@ -104,6 +114,13 @@ impl Wire for Upstream {
         match self {
             Self::Tcp(socket) | Self::Unix(socket) => socket.end(),
             Self::Tls { stream, .. } => stream.end(),
+        }
+    }
+
+    fn was_cut(&self) -> bool {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => false,
+            Self::Tls { stream, .. } => stream.was_cut(),
         }
     }
 }

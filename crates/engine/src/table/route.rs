@@ -21,10 +21,17 @@ pub(crate) struct Route {
 
 pub(crate) enum Destination {
     Cluster(Arc<Cluster>),
-    /// Several by weight; at least one has some.
-    Clusters(Box<[(Arc<Cluster>, u32)]>),
+    /// Several; at least one has some weight.
+    Clusters(Box<[Share]>),
     Refuse(Refusal),
     Terminate(Box<Terminated>),
+}
+
+/// A cluster and what of the connections it gets.
+pub(crate) struct Share {
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) weight: u32,
+    pub(crate) priority: u32,
 }
 
 /// TLS that ends here, and what is in it.
@@ -60,12 +67,13 @@ impl HasActive for Route {
 
 impl Route {
     /// The cluster for the next connection.
-    pub(crate) fn cluster(&self) -> Result<&Arc<Cluster>, Refusal> {
+    pub(crate) fn cluster(&self, now: u64) -> Result<&Arc<Cluster>, Refusal> {
         match &self.destination {
             Destination::Cluster(cluster) => Ok(cluster),
             Destination::Clusters(shares) => {
-                let place = self.shared.by_weight(shares.iter().map(|(_, weight)| *weight));
-                place.map(|place| &shares[place].0).ok_or(Refusal::Close)
+                let ranks = shares.iter().map(|share| Rank::of(&share.cluster, share.weight, share.priority));
+                let place = self.shared.by_rank(ranks, now);
+                place.map(|place| &shares[place].cluster).ok_or(Refusal::Close)
             }
             Destination::Refuse(refusal) => Err(*refusal),
             // What is inside has ways of its own.
@@ -73,12 +81,22 @@ impl Route {
         }
     }
 
+    /// The cluster that takes over when nothing of this one can be reached: one of the next priority.
+    pub(crate) fn cluster_after(&self, cluster: &Cluster) -> Option<&Arc<Cluster>> {
+        let Destination::Clusters(shares) = &self.destination else { return None };
+        let here = shares.iter().find(|share| std::ptr::eq(Arc::as_ptr(&share.cluster), cluster))?.priority;
+        let later = shares.iter().filter(|share| share.weight > 0 && share.priority > here);
+        later.min_by_key(|share| share.priority).map(|share| &share.cluster)
+    }
+
     /// Whether connections may go to this cluster.
     pub(crate) fn leads_to(&self, cluster: &Cluster) -> bool {
         let is_it = |found: &Arc<Cluster>| std::ptr::eq(Arc::as_ptr(found), cluster);
         match &self.destination {
             Destination::Cluster(found) => is_it(found),
-            Destination::Clusters(shares) => shares.iter().any(|(found, weight)| *weight > 0 && is_it(found)),
+            Destination::Clusters(shares) => {
+                shares.iter().any(|share| share.weight > 0 && is_it(&share.cluster))
+            }
             Destination::Refuse(_) | Destination::Terminate(_) => false,
         }
     }
@@ -92,7 +110,21 @@ impl Destination {
             Self::Clusters(shares) => (None, &**shares),
             Self::Refuse(_) | Self::Terminate(_) => (None, &[][..]),
         };
-        one.into_iter().chain(several.iter().map(|(cluster, _)| cluster))
+        one.into_iter().chain(several.iter().map(|share| &share.cluster))
+    }
+}
+
+/// What decides among clusters.
+#[derive(Clone, Copy)]
+pub(crate) struct Rank<'a> {
+    cluster: &'a Cluster,
+    weight: u32,
+    priority: u32,
+}
+
+impl<'a> Rank<'a> {
+    pub(crate) fn of(cluster: &'a Cluster, weight: u32, priority: u32) -> Self {
+        Self { cluster, weight, priority }
     }
 }
 
@@ -124,6 +156,31 @@ impl RouteShared {
     /// How often clients ask.
     pub(crate) fn rates(&self) -> &Rates {
         self.rates.get_or_init(Box::default)
+    }
+
+    /// The place of the one whose turn it is: by their weights, among those of the lowest priority that has an endpoint
+    /// which can be used. If none has, those that come first say so.
+    pub(crate) fn by_rank<'a>(
+        &self,
+        ranks: impl Iterator<Item = Rank<'a>> + Clone,
+        now: u64,
+    ) -> Option<usize> {
+        let mut with_weight = ranks.clone().filter(|rank| rank.weight > 0);
+        let first = with_weight.next()?.priority;
+        if with_weight.all(|rank| rank.priority == first) {
+            return self.by_weight(ranks.map(|rank| rank.weight));
+        }
+        let usable: Vec<bool> =
+            ranks.clone().map(|rank| rank.weight > 0 && rank.cluster.is_usable(now)).collect();
+        let of_usable = ranks.clone().zip(&usable).filter(|(_, usable)| **usable);
+        let level = of_usable.map(|(rank, _)| rank.priority).min();
+        let of_all = ranks.clone().filter(|rank| rank.weight > 0).map(|rank| rank.priority).min()?;
+        let share = |(rank, usable): (Rank<'a>, &bool)| match level {
+            Some(level) if rank.priority == level && *usable => rank.weight,
+            None if rank.priority == of_all => rank.weight,
+            _ => 0,
+        };
+        self.by_weight(ranks.zip(&usable).map(share))
     }
 
     /// The place of the one whose turn it is, by their weights.

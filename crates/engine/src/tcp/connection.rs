@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use causeway_ir::http::Scheme;
 use causeway_ir::{ProxyVersion, Refusal};
@@ -76,6 +77,8 @@ struct Secured {
 enum Within {
     Stream(Opened),
     Requests {
+        /// What was asked of the client, if anything was.
+        asked: Option<Arc<Clients>>,
         /// What endpoints hear of the client's certificate.
         introduction: Vec<u8>,
         _source: Option<FromSource>,
@@ -109,8 +112,8 @@ pub(super) async fn handle(
         Ok(Turned::Tls(secured)) => {
             match Box::pin(secure(client, secured, &listener, &worker, &mut record)).await {
                 Ok((client, Within::Stream(opened))) => (client, opened),
-                Ok((client, Within::Requests { introduction, _source })) => {
-                    let within = table::Within::Tls(record.server_name.clone());
+                Ok((client, Within::Requests { asked, introduction, _source })) => {
+                    let within = table::Within::Tls(table::Secured::new(record.server_name.clone(), asked));
                     let arrival = Arrived { client: record.client, within, introduction };
                     let reason = Box::pin(serve(client, arrival, table, stop, &worker, Vec::new())).await;
                     listener.metrics.closed.count(reason);
@@ -155,14 +158,15 @@ async fn open(
         source = Some(worker.shared.limits.enter(client.ip())?);
     }
     let Opening { addresses, bytes, greeting } = opening;
-    if matches!(table.mode, Mode::Http(_)) {
+    if matches!(table.mode, Mode::Http(_)) && greeting != Greeting::NoRequest {
         return Ok(Turned::Requests { bytes, _source: source });
     }
     let found = find(&table.mode, greeting, record).and_then(|route| {
         if matches!(route.destination, Destination::Terminate(_)) {
             return Ok(Found::Terminated(route));
         }
-        let cluster = Arc::clone(route.cluster().map_err(|refusal| (CloseReason::Refused, refusal))?);
+        let cluster = route.cluster(clock::woken()).map_err(|refusal| (CloseReason::Refused, refusal))?;
+        let cluster = Arc::clone(cluster);
         Ok(Found::Cluster(route, cluster))
     });
     let (route, cluster) = match found {
@@ -184,7 +188,8 @@ async fn open(
     Ok(Turned::Stream(Opened { source, ..opened }))
 }
 
-/// Finds an endpoint for a connection that has its route, and connects to it; the endpoint first gets `bytes`.
+/// Finds an endpoint for a connection that has its route, and connects to it; the endpoint first gets `bytes`. Where nothing
+/// of a cluster can be reached, that of the next priority is tried: nothing was sent yet.
 async fn enter(
     client: &Downstream,
     listener: Arc<Listener>,
@@ -192,12 +197,26 @@ async fn enter(
     (addresses, bytes): (Option<(SocketAddr, SocketAddr)>, Vec<u8>),
     record: &mut Record,
 ) -> Result<Opened, CloseReason> {
-    record.cluster = Some(Arc::clone(&cluster));
     let limit = route.limit;
     let route = Held::within(route, limit).ok_or(CloseReason::RouteLimit)?;
-    let state = cluster.state();
-    let cluster = Held::within(cluster, state.settings.connection_limit).ok_or(CloseReason::ClusterLimit)?;
-
+    let began = clock::woken();
+    let mut candidate = cluster;
+    let (cluster, state, (server, endpoint)) = loop {
+        record.cluster = Some(Arc::clone(&candidate));
+        let state = candidate.state();
+        let settings = &state.settings;
+        let cluster = Held::within(candidate, settings.connection_limit).ok_or(CloseReason::ClusterLimit)?;
+        let speaks_first = !bytes.is_empty() || settings.send_proxy_protocol.is_some();
+        match connect(&cluster, &state, speaks_first, record).await {
+            Ok(connected) => break (cluster, state, connected),
+            Err(reason) => candidate = Arc::clone(route.cluster_after(&cluster).ok_or(reason)?),
+        }
+    };
+    clock::wake();
+    record.connect = clock::woken() - began;
+    if route.shared.is_over() {
+        return Err(CloseReason::Drained);
+    }
     let head = match state.settings.send_proxy_protocol {
         None => bytes,
         Some(version) => {
@@ -209,14 +228,6 @@ async fn enter(
             introduced(version, record.client, destination, &bytes)
         }
     };
-    let began = clock::woken();
-    let connected = connect(&cluster, &state, !head.is_empty(), record).await;
-    clock::wake();
-    record.connect = clock::woken() - began;
-    let (server, endpoint) = connected?;
-    if route.shared.is_over() {
-        return Err(CloseReason::Drained);
-    }
     record.endpoint = Some(Arc::clone(&endpoint));
     cluster.metrics.total.inc();
     endpoint.total.inc();
@@ -253,14 +264,15 @@ async fn secure(
                 |clients: &Arc<Clients>| stream.with_peer_certificates(|shown| clients.introduction(shown));
             let introduction = terminated.clients.as_ref().map(introduce).unwrap_or_default();
             let client = Downstream::Tls(Box::new(stream));
-            return Ok((client, Within::Requests { introduction, _source: source }));
+            let asked = terminated.clients.clone();
+            return Ok((client, Within::Requests { asked, introduction, _source: source }));
         }
         Inside::Bytes(route) => Arc::clone(route),
     };
     drop(route);
     record.route = Some(Arc::clone(&inner));
     let client = Downstream::Tls(Box::new(stream));
-    let cluster = Arc::clone(inner.cluster().map_err(|_| CloseReason::Refused)?);
+    let cluster = Arc::clone(inner.cluster(clock::woken()).map_err(|_| CloseReason::Refused)?);
     let ways = (inner, cluster);
     let opened = enter(&client, Arc::clone(listener), ways, (addresses, Vec::new()), record).await?;
     Ok((client, Within::Stream(Opened { source, ..opened })))
@@ -309,8 +321,12 @@ fn wanted(table: &Table, peer: SocketAddr) -> Result<Wanted, CloseReason> {
         ProxyHeader::Wanted => true,
         ProxyHeader::Untrusted => return Err(CloseReason::InvalidProxyHeader),
     };
-    Ok(Wanted { proxy_header, client_hello: matches!(table.mode, Mode::Tls(_)) })
+    let request = matches!(&table.mode, Mode::Http(requests) if requests.otherwise.is_some());
+    Ok(Wanted { proxy_header, client_hello: matches!(table.mode, Mode::Tls(_)), request })
 }
+
+/// How long a client may say nothing before its server is taken to speak first.
+const SERVER_FIRST: Duration = Duration::from_secs(3);
 
 /// Reads the opening of a connection.
 async fn read(
@@ -352,7 +368,12 @@ async fn read(
             }
         }
     });
-    timeout(limits.handshake_timeout(), reading).await.map_err(|_| CloseReason::HandshakeTimeout)?
+    let limit = limits.handshake_timeout();
+    let patience = if wanted.request { limit.min(SERVER_FIRST) } else { limit };
+    match timeout(patience, reading).await {
+        Ok(read) => read,
+        Err(_) => reader.give_up().ok_or(CloseReason::HandshakeTimeout),
+    }
 }
 
 /// Finds the way of a connection, and notes the server name it asked for.
@@ -363,9 +384,12 @@ fn find(mode: &Mode, greeting: Greeting, record: &mut Record) -> Result<Arc<Rout
             record.server_name = server_name;
             names.find(record.server_name.as_deref())
         }
-        (Mode::Tls(names), Greeting::Plaintext | Greeting::Unread) => names.plaintext(),
-        // Carries requests, which have routes of their own.
-        (Mode::Http(_), _) => Verdict::Refuse(CloseReason::Refused, Refusal::Close),
+        (Mode::Tls(names), _) => names.plaintext(),
+        // Requests have routes of their own.
+        (Mode::Http(requests), _) => match &requests.otherwise {
+            Some(route) => Verdict::Route(Arc::clone(route)),
+            None => Verdict::Refuse(CloseReason::Refused, Refusal::Close),
+        },
     };
     let route = match verdict {
         Verdict::Route(route) => route,
@@ -380,16 +404,16 @@ fn find(mode: &Mode, greeting: Greeting, record: &mut Record) -> Result<Arc<Rout
 }
 
 /// Connects to an endpoint; nothing was sent yet, so a failure is tried again elsewhere.
-async fn connect(
+pub(crate) async fn connect(
     cluster: &Cluster,
     state: &State,
     speaks_first: bool,
     record: &mut Record,
 ) -> Result<(Upstream, Arc<Endpoint>), CloseReason> {
-    let mut tried = Vec::new();
+    let mut tried: Vec<Arc<Endpoint>> = Vec::new();
     let mut reason = CloseReason::NoEndpoint;
     let server_name = record.server_name.clone();
-    while record.attempts <= state.settings.retries {
+    while tried.len() as u32 <= state.settings.retries {
         let picked = cluster.pick(state, record.client.ip(), &tried, clock::woken());
         let Some(endpoint) = picked else { break };
         record.attempts += 1;

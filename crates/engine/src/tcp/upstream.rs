@@ -2,7 +2,7 @@
 
 use std::io;
 
-use causeway_ir::Address;
+use causeway_ir::{Address, HttpVersion};
 use rustix::io::Errno;
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
@@ -26,7 +26,7 @@ pub(crate) enum Upstream {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Carries<'a> {
     /// The first bytes for the endpoint are at hand.
-    Requests(Option<&'a str>),
+    Requests { server_name: Option<&'a str>, version: HttpVersion },
     Bytes {
         server_name: Option<&'a str>,
         /// The first bytes for the endpoint are at hand.
@@ -37,7 +37,7 @@ pub(crate) enum Carries<'a> {
 impl<'a> Carries<'a> {
     pub(crate) fn server_name(self) -> Option<&'a str> {
         match self {
-            Self::Requests(server_name) | Self::Bytes { server_name, .. } => server_name,
+            Self::Requests { server_name, .. } | Self::Bytes { server_name, .. } => server_name,
         }
     }
 }
@@ -56,7 +56,7 @@ impl Upstream {
         let is_secured = state.settings.is_secured;
         let speaks_first = is_secured
             || match carries {
-                Carries::Requests(_) => true,
+                Carries::Requests { .. } => true,
                 Carries::Bytes { speaks_first, .. } => speaks_first,
             };
         let plain = Self::connect(&endpoint.address, speaks_first).await?;

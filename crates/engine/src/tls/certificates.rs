@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use causeway_ir::tls::Validity;
 use causeway_ir::{Name, Pattern};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -62,9 +63,7 @@ pub struct Certificate {
     pub(super) key: Arc<CertifiedKey>,
     /// The names that it is for.
     pub(super) names: Vec<Pattern>,
-    /// In seconds since 1970.
-    begins: i64,
-    expires: i64,
+    validity: Validity,
 }
 
 /// Why a certificate can't be used.
@@ -94,26 +93,21 @@ impl Certificate {
             .collect::<Result<_, _>>()
             .map_err(|_| Error::NoCertificate)?;
         let own = chain.first().ok_or(Error::NoCertificate)?;
-        let (names, begins, expires) = read(own).ok_or(Error::Unreadable)?;
+        let (names, validity) = read(own).ok_or(Error::Unreadable)?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| Error::NoKey)?;
         let provider = rustls::crypto::aws_lc_rs::default_provider();
         let key = CertifiedKey::from_der(chain, key, &provider).map_err(Error::Unfit)?;
-        Ok(Self { key: Arc::new(key), names, begins, expires })
+        Ok(Self { key: Arc::new(key), names, validity })
     }
 
-    /// When it begins to count, in seconds since 1970.
-    pub fn begins(&self) -> i64 {
-        self.begins
-    }
-
-    /// When it expires, in seconds since 1970.
-    pub fn expires(&self) -> i64 {
-        self.expires
+    /// From when to when it counts.
+    pub fn validity(&self) -> Validity {
+        self.validity
     }
 }
 
 /// The names of a certificate, and from when to when it counts.
-fn read(certificate: &[u8]) -> Option<(Vec<Pattern>, i64, i64)> {
+fn read(certificate: &[u8]) -> Option<(Vec<Pattern>, Validity)> {
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
     let names = match certificate.subject_alternative_name().ok()? {
         None => Vec::new(),
@@ -129,7 +123,9 @@ fn read(certificate: &[u8]) -> Option<(Vec<Pattern>, i64, i64)> {
         }
     };
     let validity = certificate.validity();
-    Some((names, validity.not_before.timestamp(), validity.not_after.timestamp()))
+    let validity =
+        Validity { begins: validity.not_before.timestamp(), expires: validity.not_after.timestamp() };
+    Some((names, validity))
 }
 
 #[cfg(test)]
@@ -147,7 +143,7 @@ mod tests {
         let certificate = read(&one.cert.pem(), &one.signing_key.serialize_pem()).unwrap();
         let expected = ["a.test", "*.b.test"].map(|name| Pattern::parse(name).unwrap());
         assert_eq!(certificate.names, expected);
-        assert!(certificate.expires() > 0);
+        assert!(certificate.validity().expires > 0);
         for (chain, key, words) in [
             (one.cert.pem(), other.signing_key.serialize_pem(), "do not fit"),
             ("nothing".to_owned(), one.signing_key.serialize_pem(), "no certificate"),

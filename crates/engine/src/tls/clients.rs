@@ -9,7 +9,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
 use x509_parser::extensions::GeneralName;
 
 use super::authorities::Authorities;
@@ -22,6 +22,7 @@ const MOST: usize = 4 << 10;
 pub(crate) struct Clients {
     /// Tells whose certificate is good.
     trusted: Arc<dyn ClientCertVerifier>,
+    authorities: Arc<RootCertStore>,
     mode: ClientCertificateMode,
 }
 
@@ -39,7 +40,22 @@ impl Clients {
                 builder.allow_unauthenticated()
             }
         };
-        Some(Self { trusted: builder.build().ok()?, mode })
+        Some(Self { trusted: builder.build().ok()?, authorities: Arc::clone(&authorities.roots), mode })
+    }
+
+    /// Whether a client that was asked for this has shown what the other would ask it for.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        self.trusts_as(other) && (self.mode == other.mode || self.mode == ClientCertificateMode::Required)
+    }
+
+    /// Whether both ask the same.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.trusts_as(other) && self.mode == other.mode
+    }
+
+    fn trusts_as(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.authorities, &other.authorities)
+            || self.authorities.roots == other.authorities.roots
     }
 
     /// Who decides in a handshake.

@@ -1,7 +1,7 @@
 //! A connection whose TLS ends here: a client's, or one to an endpoint. What the session holds of either direction is
 //! bounded by a few records.
 
-use std::cell::{RefCell, RefMut};
+use std::cell::{Cell, RefCell, RefMut};
 use std::future::poll_fn;
 use std::io::{self, BufRead as _, IoSlice, Read, Write};
 use std::sync::Arc;
@@ -15,6 +15,8 @@ use crate::tcp::{Received, Socket};
 pub(crate) struct TlsStream {
     socket: Socket,
     session: RefCell<Connection>,
+    /// The peer ended without the word for it: somebody else may have cut what it said.
+    was_cut: Cell<bool>,
 }
 
 /// Receives for a session.
@@ -83,7 +85,7 @@ impl TlsStream {
     }
 
     async fn shake_hands(socket: Socket, session: Connection, bytes: &[u8]) -> io::Result<Self> {
-        let stream = Self { socket, session: RefCell::new(session) };
+        let stream = Self { socket, session: RefCell::new(session), was_cut: Cell::new(false) };
         let mut first = bytes;
         poll_fn(|cx| {
             loop {
@@ -167,8 +169,9 @@ impl TlsStream {
             match session.reader().read(buffer) {
                 Ok(count) => return Poll::Ready(Ok(Received { count, ended: count == 0 })),
                 Err(error) if would_block(&error) => {}
-                // Messages tell their own length: an end without the word for it is an end.
+                // Most messages tell their own length: an end without the word for it is an end. Those that do not ask.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    self.was_cut.set(true);
                     return Poll::Ready(Ok(Received { count: 0, ended: true }));
                 }
                 Err(error) => return Poll::Ready(Err(error)),
@@ -184,6 +187,11 @@ impl TlsStream {
                 _ => {}
             }
         }
+    }
+
+    /// Whether the end of what was received may not be that of what was sent.
+    pub(crate) fn was_cut(&self) -> bool {
+        self.was_cut.get()
     }
 
     /// Takes what fits once everything before it was sent; it is sent with [`Self::poll_flush`].

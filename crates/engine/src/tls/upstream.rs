@@ -22,6 +22,8 @@ use verifier::Verifier;
 pub(crate) struct Upstream {
     server_name: Option<ServerName<'static>>,
     requests: Arc<ClientConfig>,
+    /// For requests that go on in HTTP/2 and in nothing else.
+    streams: Arc<ClientConfig>,
     bytes: Arc<ClientConfig>,
 }
 
@@ -66,9 +68,13 @@ impl Upstream {
             }
             None => builder.with_no_client_auth(),
         };
-        let mut requests = bytes.clone();
-        requests.alpn_protocols = protocols(version).iter().map(|protocol| protocol.to_vec()).collect();
-        Some(Self { server_name, requests: Arc::new(requests), bytes: Arc::new(bytes) })
+        let offering = |version: HttpVersion| {
+            let mut config = bytes.clone();
+            config.alpn_protocols = protocols(version).iter().map(|protocol| protocol.to_vec()).collect();
+            Arc::new(config)
+        };
+        let (requests, streams) = (offering(version), offering(HttpVersion::Http2));
+        Some(Self { server_name, requests, streams, bytes: Arc::new(bytes) })
     }
 
     /// Whether the name to ask for is that of the request.
@@ -90,7 +96,8 @@ impl Upstream {
         carries: Carries<'_>,
     ) -> io::Result<TlsStream> {
         let config = match carries {
-            Carries::Requests(_) => &self.requests,
+            Carries::Requests { version: HttpVersion::Http2, .. } => &self.streams,
+            Carries::Requests { .. } => &self.requests,
             Carries::Bytes { .. } => &self.bytes,
         };
         let name = self.name(carries.server_name(), address)?;
@@ -119,7 +126,7 @@ impl Upstream {
 fn protocols(version: HttpVersion) -> &'static [&'static [u8]] {
     match version {
         HttpVersion::Http2 => &[b"h2"],
-        HttpVersion::Http1 => &[b"http/1.1"],
+        HttpVersion::Http1 | HttpVersion::Same => &[b"http/1.1"],
         HttpVersion::Auto => &[b"h2", b"http/1.1"],
     }
 }

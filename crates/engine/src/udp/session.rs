@@ -7,21 +7,22 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::task::Poll;
 
-use tokio::io::ReadBuf;
 use tokio::net::UdpSocket;
 
+use super::far::Far;
 use crate::clock;
 use crate::close_reason::CloseReason;
+use crate::cluster::{Cluster, Endpoint, State};
 use crate::connections::{Entry, Registered};
 use crate::metrics::Held;
 use crate::record::Record;
 use crate::table::{Mode, Table};
-use crate::tcp::is_local;
+use crate::tcp::{self, is_local};
 use crate::worker::Worker;
 use crate::workspace::Workspace;
 
 pub(super) struct Session {
-    upstream: UdpSocket,
+    far: Far,
     entry: Registered,
     up: Cell<u64>,
     down: Cell<u64>,
@@ -42,23 +43,19 @@ impl Session {
         if route.shared.is_over() {
             return Err(CloseReason::Drained);
         }
-        let cluster = Arc::clone(route.cluster().map_err(|_| CloseReason::Refused)?);
-        record.cluster = Some(Arc::clone(&cluster));
-        let state = cluster.state();
+        let mut candidate = Arc::clone(route.cluster(clock::woken()).map_err(|_| CloseReason::Refused)?);
         let route = Held::within(Arc::clone(route), route.limit).ok_or(CloseReason::RouteLimit)?;
-        let cluster =
-            Held::within(cluster, state.settings.connection_limit).ok_or(CloseReason::ClusterLimit)?;
         let began = clock::woken();
-        let endpoint = cluster.pick(&state, record.client.ip(), &[], began).ok_or(CloseReason::NoEndpoint)?;
-        record.attempts = 1;
-        let upstream = match endpoint.address.socket() {
-            Some(address) => connect(address).await,
-            None => Err(io::ErrorKind::Unsupported.into()),
+        let (cluster, state, (far, endpoint)) = loop {
+            record.cluster = Some(Arc::clone(&candidate));
+            let state = candidate.state();
+            let limit = state.settings.connection_limit;
+            let cluster = Held::within(candidate, limit).ok_or(CloseReason::ClusterLimit)?;
+            match reach(&cluster, &state, record).await {
+                Ok(reached) => break (cluster, state, reached),
+                Err(reason) => candidate = Arc::clone(route.cluster_after(&cluster).ok_or(reason)?),
+            }
         };
-        let upstream = upstream.map_err(|error| {
-            cluster.connect_failed(&state, &endpoint, !is_local(&error));
-            CloseReason::ConnectFailed
-        })?;
         clock::wake();
         record.connect = clock::woken() - began;
         record.endpoint = Some(Arc::clone(&endpoint));
@@ -73,7 +70,7 @@ impl Session {
             Held::new(endpoint),
             state.settings.idle_limit,
         ));
-        Ok(Self { upstream, entry, up: Cell::new(0), down: Cell::new(0) })
+        Ok(Self { far, entry, up: Cell::new(0), down: Cell::new(0) })
     }
 
     /// Whether its endpoint is still the one to send to: in a cluster that the route leads to, and healthy unless no
@@ -90,7 +87,7 @@ impl Session {
     /// # Errors
     /// If there is no room now, or the endpoint's host said that nobody listens there.
     pub(super) fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        self.upstream.try_send(bytes)?;
+        self.far.send(bytes)?;
         self.up.set(self.up.get() + bytes.len() as u64);
         self.entry.moved(self.up.get(), self.down.get());
         Ok(())
@@ -127,13 +124,12 @@ impl Session {
                 }
                 self.entry.watch(cx.waker());
                 let mut buffer = workspace.buffer();
-                let mut read = ReadBuf::new(&mut buffer);
-                match self.upstream.poll_recv(cx, &mut read) {
+                match self.far.poll_receive(cx, &mut buffer) {
                     Poll::Pending => return Poll::Pending,
-                    Poll::Ready(Ok(())) => {
+                    Poll::Ready(Ok(length)) => {
                         // A datagram that does not fit is lost, as on any network.
-                        let sent = socket.try_send_to(read.filled(), client).is_ok();
-                        let count = if sent { read.filled().len() as u64 } else { 0 };
+                        let sent = socket.try_send_to(&buffer[..length], client).is_ok();
+                        let count = if sent { length as u64 } else { 0 };
                         self.entry.endpoint.succeeded();
                         self.down.set(self.down.get() + count);
                         self.entry.moved(self.up.get(), self.down.get());
@@ -143,6 +139,32 @@ impl Session {
             }
         })
         .await
+    }
+}
+
+/// Finds an endpoint of a cluster, and how it is reached.
+async fn reach(
+    cluster: &Cluster,
+    state: &State,
+    record: &mut Record,
+) -> Result<(Far, Arc<Endpoint>), CloseReason> {
+    if state.settings.is_secured {
+        let (server, endpoint) = tcp::connect(cluster, state, true, record).await?;
+        return Ok((Far::stream(server), endpoint));
+    }
+    let picked = cluster.pick(state, record.client.ip(), &[], clock::woken());
+    let endpoint = picked.ok_or(CloseReason::NoEndpoint)?;
+    record.attempts += 1;
+    let connected = match endpoint.address.socket() {
+        Some(address) => connect(address).await,
+        None => Err(io::ErrorKind::Unsupported.into()),
+    };
+    match connected {
+        Ok(socket) => Ok((Far::Datagrams(socket), endpoint)),
+        Err(error) => {
+            cluster.connect_failed(state, &endpoint, !is_local(&error));
+            Err(CloseReason::ConnectFailed)
+        }
     }
 }
 

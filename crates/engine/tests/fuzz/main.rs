@@ -7,6 +7,10 @@ mod client_hello;
 mod proxy_protocol;
 #[path = "../../fuzz/bodies/requests.rs"]
 mod requests;
+#[path = "../../fuzz/bodies/routing.rs"]
+mod routing;
+#[path = "../../fuzz/bodies/streams.rs"]
+mod streams;
 
 use causeway_testkit::fuzz::{drive, seeds};
 
@@ -25,4 +29,23 @@ fn bent_proxy_headers_never_surprise() {
 #[test]
 fn bent_requests_are_one_or_none() {
     drive("requests", &seeds(FUZZ, "requests"), requests::run);
+}
+
+/// A GET, a question about the server, two POSTs, one GET of two requests, two, and a WebSocket.
+#[test]
+fn the_seeds_of_streams_pass() {
+    let front = causeway_engine::front::Front::everything();
+    let passed: Vec<_> =
+        seeds(FUZZ, "streams").iter().map(|seed| front.pass_streams(seed).requests.len()).collect();
+    assert_eq!(passed, [1, 0, 1, 1, 1, 2, 1]);
+}
+
+#[test]
+fn bent_streams_are_one_request_or_none() {
+    drive("streams", &seeds(FUZZ, "streams"), streams::run);
+}
+
+#[test]
+fn bent_requests_lead_the_same_way_twice() {
+    drive("routing", &seeds(FUZZ, "routing"), routing::run);
 }

@@ -207,3 +207,26 @@ async fn endpoints_may_be_unix_sockets_and_are_checked_there() {
     serving.abort();
     running.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_can_not_be_made_goes_on_to_the_next_priority() {
+    let (first, second) = (Backend::named("first").await, Backend::named("second").await);
+    let plan = format!(
+        "listeners:\n- {{name: in, bind: '127.0.0.1:0', protocol: {{tcp: {{name: all, action: {{forward: [\
+         {{cluster: a}}, {{cluster: b, priority: 1}}]}}}}}}}}\n\
+         clusters:\n- {{name: a, retries: 0, endpoints: [{{address: '{}'}}]}}\n- {{name: b, endpoints: [{{address: '{}'}}]}}\n",
+        first.address, second.address
+    );
+    let mut running = Running::start(&plan).await;
+    for _ in 0..3 {
+        assert_eq!(running.ask("in", b"").await, b"first");
+    }
+    let gone = nobody().await;
+    running.change(|plan| plan.clusters[0].endpoints[0].address = gone.into()).await;
+    assert_eq!(running.ask("in", b"hello").await, b"secondhello");
+    running.change(|plan| plan.clusters[0].endpoints.clear()).await;
+    assert_eq!(running.ask("in", b"").await, b"second");
+    running.change(|plan| plan.clusters[0].endpoints.push(Endpoint::new(first.address))).await;
+    assert_eq!(running.ask("in", b"").await, b"first");
+    running.stop().await;
+}

@@ -2,9 +2,11 @@
 
 mod answers;
 mod backend;
+mod bent;
 mod changes;
 mod client_certificates;
 mod corpus;
+mod downgrades;
 mod endpoints;
 mod floods;
 mod forwarding;

@@ -4,9 +4,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use causeway_engine::AccessLog;
 use causeway_ir::Endpoint;
-use tokio::io::AsyncReadExt as _;
-use tokio::net::UdpSocket;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::sync::watch;
 
+use crate::pki::{Authority, given};
 use crate::support::{Backend, PATIENCE, Running, eventually, forward_to, name};
 
 /// A server that sends each datagram back.
@@ -183,7 +185,7 @@ async fn a_session_leaves_an_endpoint_that_is_found_unhealthy_unless_all_are() {
         assert_eq!(ask(&client, b"who?").await, b"one");
     }
     assert_eq!(running.metric(&["envoy_cluster_upstream_cx_total{"]), 1, "the only one is kept");
-    let _answers = tokio::net::TcpListener::bind(two).await.unwrap();
+    let _answers = TcpListener::bind(two).await.unwrap();
     running.change(|plan| plan.clusters[0].endpoints.push(Endpoint::new(two))).await;
     eventually("found up", || healthy(&running, 1)).await;
     assert_eq!(ask(&client, b"who?").await, b"two");
@@ -217,4 +219,49 @@ async fn a_successor_gets_every_datagram_while_the_predecessor_still_runs() {
     server.abort();
     old.stop().await;
     new.stop().await;
+}
+
+/// Datagrams to an endpoint with TLS go in a stream, each behind its length; while nobody can be reached there, the next
+/// priority gets them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn datagrams_reach_an_endpoint_with_tls_in_a_stream() {
+    let (authority, (plain, server)) = (Authority::new("one"), echo().await);
+    let issued = authority.issue(&["far.test"]);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let far = listener.local_addr().unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(issued.server(None));
+    let echoes = tokio::spawn(async move {
+        loop {
+            let (tcp, _) = listener.accept().await.unwrap();
+            let Ok(mut stream) = acceptor.accept(tcp).await else { continue };
+            while let Ok(length) = stream.read_u16().await {
+                let mut datagram = vec![0; length.into()];
+                stream.read_exact(&mut datagram).await.unwrap();
+                datagram.insert(0, b'>');
+                stream.write_u16(length + 1).await.unwrap();
+                stream.write_all(&datagram).await.unwrap();
+            }
+        }
+    });
+    let plan = format!(
+        "listeners: [{{name: in, bind: '127.0.0.1:0', protocol: {{udp: {{name: r, action: {{forward: \
+         [{{cluster: a}}, {{cluster: b, priority: 1}}]}}}}}}}}]\n\
+         clusters: [{{name: a, retries: 0, transport: {{tls: {{serverName: far.test, authorities: one}}}}, endpoints: [{{address: '{far}'}}]}},\n\
+         {{name: b, endpoints: [{{address: '{plain}'}}]}}]"
+    );
+    let (_certificates_tx, certificates_rx) = watch::channel(given(&[], &[("one", &authority)]));
+    let plan = serde_saphyr::from_str(&plan).unwrap();
+    let running = Running::with_certificates(plan, AccessLog::Off, certificates_rx).await;
+    let first = client(&running).await;
+    for word in [&b"one"[..], b"", &[7; 1400]] {
+        assert_eq!(ask(&first, word).await, [b">", word].concat());
+    }
+    // Its stream ends with the endpoint, and the next datagrams go elsewhere.
+    echoes.abort();
+    let _ = echoes.await;
+    eventually("the session is over", || running.metric(&["causeway_connections_closed_total"]) == 1).await;
+    assert_eq!(ask(&first, b"two").await, b"two");
+    assert_eq!(ask(&client(&running).await, b"three").await, b"three");
+    server.abort();
+    running.stop().await;
 }

@@ -32,6 +32,8 @@ pub enum PathMatch {
     Prefix(Path),
     /// All that the expression matches as a whole.
     Regex(Regex),
+    /// The calls of a method in every gRPC service: `/Say` has `/a.Greeter/Say`.
+    Call(Path),
 }
 
 impl PathMatch {
@@ -44,8 +46,15 @@ impl PathMatch {
                 path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             }
             Self::Regex(regex) => regex.is_match(path),
+            Self::Call(method) => call(path) == Some(method.as_str()),
         }
     }
+}
+
+/// The method that a path calls, with its slash; none if it has other than two segments.
+pub fn call(path: &str) -> Option<&str> {
+    let (service, method) = path.split_at(path.rfind('/')?);
+    (service.rfind('/') == Some(0) && service.len() > 1).then_some(method)
 }
 
 /// A header and its value.

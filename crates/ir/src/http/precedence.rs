@@ -2,7 +2,8 @@
 //! nowhere else:
 //!
 //! 1. the host: an exact name before a wildcard, a longer wildcard before a shorter one, any host last;
-//! 2. the path: an exact one, then a regular expression, then the longest prefix, then none;
+//! 2. the path: an exact one, then a regular expression, then the longest prefix, then a call's method
+//!    whatever its service, then none;
 //! 3. a method before none;
 //! 4. the larger number of headers;
 //! 5. the larger number of query parameters;
@@ -69,8 +70,12 @@ fn rank(host: Option<&Pattern>, request: Option<&RequestMatch>, place: (usize, u
     let path = match request.and_then(|request| request.path.as_ref()) {
         Some(PathMatch::Exact(path)) => (0, Reverse(path.as_str().len())),
         Some(PathMatch::Regex(regex)) => (1, Reverse(regex.as_str().len())),
-        Some(PathMatch::Prefix(path)) => (2, Reverse(path.as_str().trim_end_matches('/').len())),
-        None => (2, Reverse(0)),
+        Some(PathMatch::Prefix(path)) => match path.as_str().trim_end_matches('/').len() {
+            0 => (4, Reverse(0)),
+            length => (2, Reverse(length)),
+        },
+        Some(PathMatch::Call(method)) => (3, Reverse(method.as_str().len())),
+        None => (4, Reverse(0)),
     };
     Rank {
         host,
@@ -109,6 +114,7 @@ mod tests {
         let order = order(
             "routes:\n\
              - {name: none, action: {forward: c}}\n\
+             - {name: call, matches: [{path: {call: /b}}], action: {forward: c}}\n\
              - {name: short, matches: [{path: {prefix: /a}}], action: {forward: c}}\n\
              - {name: long, matches: [{path: {prefix: /a/b}}], action: {forward: c}}\n\
              - {name: regex, matches: [{path: {regex: '/a.*'}}], action: {forward: c}}\n\
@@ -118,6 +124,9 @@ mod tests {
              - {name: method, matches: [{method: GET}], action: {forward: c}}\n\
              - {name: later, matches: [{path: {prefix: /a}}], action: {forward: c}}",
         );
-        assert_eq!(order, ["exact", "regex", "long", "short", "later", "method", "header", "query", "none"]);
+        assert_eq!(
+            order,
+            ["exact", "regex", "long", "short", "later", "call", "method", "header", "query", "none"]
+        );
     }
 }

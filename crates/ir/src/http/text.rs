@@ -1,7 +1,11 @@
 //! Pieces of HTTP that are checked when they are read.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
+use regex_automata::{PatternID, meta};
+use regex_syntax::hir::{Hir, Look};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Writes and reads a type as its text.
@@ -119,11 +123,15 @@ as_text!(Path);
 #[derive(Debug, Clone)]
 pub struct Regex {
     text: String,
-    compiled: regex::Regex,
+    compiled: Arc<meta::Regex>,
 }
 
-/// What a compiled expression may take, so that one route can't take an engine's memory.
-const MAX_SIZE: usize = 1 << 20;
+/// What an expression may take when it is compiled, and again what it may remember while it is used, so that nobody takes an
+/// engine's memory with a few of them.
+const MAX_SIZE: usize = 256 * 1024;
+
+/// Expressions that are in use, by their texts: plans are read and made again and again, and have the same ones.
+static IN_USE: LazyLock<Mutex<HashMap<String, Weak<meta::Regex>>>> = LazyLock::new(Mutex::default);
 
 impl Regex {
     /// Compiles.
@@ -131,14 +139,43 @@ impl Regex {
     /// # Errors
     /// A sentence that says what is wrong.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let compiled = regex::RegexBuilder::new(&format!("^(?:{text})$")).size_limit(MAX_SIZE).build();
-        match compiled {
-            Ok(compiled) => Ok(Self { text: text.to_owned(), compiled }),
-            Err(regex::Error::CompiledTooBig(_)) => {
-                Err(format!("`{text}` takes too much memory: make it simpler"))
-            }
-            Err(error) => Err(format!("`{text}` is not a regular expression: {error}")),
-        }
+        let known = IN_USE.lock().unwrap_or_else(PoisonError::into_inner).get(text).and_then(Weak::upgrade);
+        let compiled = match known {
+            Some(compiled) => compiled,
+            None => keep(text, compile(text)?),
+        };
+        Ok(Self { text: text.to_owned(), compiled })
+    }
+
+    /// The bytes that it takes.
+    pub fn size(&self) -> usize {
+        self.text.len() + self.compiled.memory_usage()
+    }
+
+    /// One that matches every text that has, somewhere, what this expression matches; `^` and `$` are its ends.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong.
+    pub fn within(text: &str) -> Result<Self, String> {
+        // By itself first: the message is about what was written.
+        Self::parse(text)?;
+        Self::parse(&format!("(?s:.*?)(?:{text})(?s:.*)"))
+    }
+
+    /// One that matches exactly this text.
+    ///
+    /// # Errors
+    /// If the text is too long for an expression.
+    pub fn of(text: &str) -> Result<Self, String> {
+        Self::parse(&regex_syntax::escape(text))
+    }
+
+    /// One that matches everything that begins with this text.
+    ///
+    /// # Errors
+    /// If the text is too long for an expression.
+    pub fn beginning_with(text: &str) -> Result<Self, String> {
+        Self::parse(&format!("{}(?s:.*)", regex_syntax::escape(text)))
     }
 
     /// As it is written.
@@ -155,10 +192,11 @@ impl Regex {
 impl Regex {
     /// What stands in place of `value` if it matches all of it: in `with`, `$1` or `${name}` is what a group matched.
     pub fn replace(&self, value: &str, with: &str) -> Option<String> {
-        let captures = self.compiled.captures(value)?;
+        let mut captures = self.compiled.create_captures();
+        self.compiled.captures(value, &mut captures);
         let mut replaced = String::with_capacity(value.len() + with.len());
-        captures.expand(with, &mut replaced);
-        Some(replaced)
+        captures.interpolate_string_into(value, with, &mut replaced);
+        captures.is_match().then_some(replaced)
     }
 
     /// A group that `with` names and the expression does not have.
@@ -179,12 +217,39 @@ impl Regex {
                 }
             };
             let known = match group.parse::<usize>() {
-                Ok(number) => number < self.compiled.captures_len(),
-                Err(_) => self.compiled.capture_names().flatten().any(|name| name == group),
+                Ok(number) => number < self.compiled.group_info().group_len(PatternID::ZERO),
+                Err(_) => self.compiled.group_info().to_index(PatternID::ZERO, group).is_some(),
             };
             (!known && !group.is_empty()).then_some(group)
         })
     }
+}
+
+/// Compiles a text so that it has to match the whole. It is read by itself first: nothing in it, be it a parenthesis or a
+/// comment, can change what stands around it.
+fn compile(text: &str) -> Result<meta::Regex, String> {
+    let wrong = |error: &dyn fmt::Display| format!("`{text}` is not a regular expression: {error}");
+    let read = regex_syntax::parse(text).map_err(|error| wrong(&error))?;
+    let whole = Hir::concat(vec![Hir::look(Look::Start), read, Hir::look(Look::End)]);
+    let limits = meta::Config::new()
+        .nfa_size_limit(Some(MAX_SIZE))
+        .onepass_size_limit(Some(MAX_SIZE))
+        .hybrid_cache_capacity(MAX_SIZE);
+    meta::Builder::new().configure(limits).build_from_hir(&whole).map_err(|error| match error.size_limit() {
+        Some(_) => format!("`{text}` takes too much memory: make it simpler"),
+        None => wrong(&error),
+    })
+}
+
+/// Remembers an expression for as long as somebody uses it.
+fn keep(text: &str, compiled: meta::Regex) -> Arc<meta::Regex> {
+    let compiled = Arc::new(compiled);
+    let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+    if in_use.len() == in_use.capacity() {
+        in_use.retain(|_, regex| regex.strong_count() > 0);
+    }
+    in_use.insert(text.to_owned(), Arc::downgrade(&compiled));
+    compiled
 }
 
 impl PartialEq for Regex {
@@ -208,7 +273,32 @@ mod tests {
             assert!(Path::parse(path).is_err(), "{path}");
         }
         assert!(Regex::parse("(").is_err());
-        assert!(Regex::parse("(a{1000}){1000}").unwrap_err().contains("memory"));
+        for large in ["(a{1000}){1000}", "a{30000}", r"\w{10}"] {
+            assert!(Regex::parse(large).unwrap_err().contains("memory"), "{large}");
+        }
+    }
+
+    #[test]
+    fn nothing_in_an_expression_changes_what_stands_around_it() {
+        for text in ["a)|(b", "a)(?:b", ")("] {
+            assert!(Regex::parse(text).unwrap_err().contains("not a regular expression"), "{text}");
+        }
+        let commented = Regex::parse("(?x)a # to the end").unwrap();
+        assert!(commented.is_match("a") && !commented.is_match("ab"));
+        let lines = Regex::parse("(?m)^a$").unwrap();
+        assert!(lines.is_match("a") && !lines.is_match("a\nb"));
+    }
+
+    #[test]
+    fn an_expression_in_use_is_not_compiled_again() {
+        let (first, second) =
+            (Regex::parse("/in/use/[0-9]+").unwrap(), Regex::parse("/in/use/[0-9]+").unwrap());
+        assert!(Arc::ptr_eq(&first.compiled, &second.compiled));
+        assert!(first.size() > 1000 && first.size() < MAX_SIZE, "{}", first.size());
+        for i in 0..10_000 {
+            Regex::parse(&format!("/not/in/use/{i}")).unwrap();
+        }
+        assert!(IN_USE.lock().unwrap().len() < 5000);
     }
 
     #[test]
@@ -217,6 +307,12 @@ mod tests {
         assert!(either.is_match("bc") && !either.is_match("abc") && !either.is_match("xa"));
         assert_eq!(either, Regex::parse("a|bc").unwrap());
         assert_eq!(HeaderName::parse("X-User").unwrap().as_str(), "x-user");
+        let (exact, beginning) = (Regex::of("/a.b").unwrap(), Regex::beginning_with("/a.b").unwrap());
+        assert!(exact.is_match("/a.b") && !exact.is_match("/axb") && !exact.is_match("/a.bc"));
+        assert!(beginning.is_match("/a.bc\n") && !beginning.is_match("/axb"));
+        let within = |text: &str| Regex::within(text).unwrap();
+        assert!(within("b|c").is_match("abd") && within("^a").is_match("ab") && !within("^b").is_match("ab"));
+        assert!(within("b$").is_match("ab") && !within("a$").is_match("ab") && Regex::within("(").is_err());
     }
 
     #[test]

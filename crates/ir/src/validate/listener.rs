@@ -18,7 +18,13 @@ pub(super) fn check(found: &mut Findings, path: &str, listener: &Listener, named
             check_datagrams(found, &path, route, named);
         }
         Protocol::Tls(tls) => check_tls(found, &format!("{path}.protocol.tls"), tls, named),
-        Protocol::Http(http) => http::check(found, &format!("{path}.protocol.http"), http, named),
+        Protocol::Http(http) => {
+            let path = format!("{path}.protocol.http");
+            http::check(found, &path, http, named);
+            if let Some(otherwise) = &http.otherwise {
+                check_plain(found, &format!("{path}.otherwise"), otherwise, named);
+            }
+        }
     }
 }
 
@@ -45,7 +51,7 @@ fn check_plain(found: &mut Findings, path: &str, route: &ConnectionRoute, named:
     }
 }
 
-/// A datagram has no room for the PROXY header, and goes neither through TLS nor, from here, through a link.
+/// A datagram has no room for the PROXY header, and does not go, from here, through a link.
 fn check_datagrams(found: &mut Findings, path: &str, route: &ConnectionRoute, named: &Named<'_>) {
     for target in route.action.targets() {
         let Some(cluster) = named.cluster(&target.cluster) else { continue };
@@ -63,8 +69,8 @@ pub(super) fn unfit_for_datagrams(cluster: &crate::Cluster) -> Option<&'static s
     if cluster.send_proxy_protocol.is_some() {
         return Some("sendProxyProtocol");
     }
-    if cluster.transport != Transport::Direct {
-        return Some("a transport");
+    if matches!(cluster.transport, Transport::Link(_)) {
+        return Some("a link");
     }
     cluster.endpoints.iter().any(|endpoint| endpoint.address.socket().is_none()).then_some("a Unix socket")
 }

@@ -52,6 +52,7 @@ pub(super) fn build_slices(service: &Service, pods: &[Pod]) -> Vec<EndpointSlice
                 serving: Some(serving),
                 terminating: Some(backend.terminating),
             }),
+            hostname: hostname(service, backend.pod),
             node_name: backend.pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
             target_ref: Some(target(backend.pod)),
             ..Endpoint::default()
@@ -93,9 +94,9 @@ pub(super) fn build_endpoints(service: &Service, pods: &[Pod]) -> Endpoints {
     for backend in backends(service, pods).into_iter().filter(|backend| !backend.terminating || publish_all) {
         let address = EndpointAddress {
             ip: backend.address.clone(),
+            hostname: hostname(service, backend.pod),
             node_name: backend.pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
             target_ref: Some(target(backend.pod)),
-            ..EndpointAddress::default()
         };
         let (ready, not_ready) = groups.entry(backend.ports).or_default();
         if backend.ready || publish_all {
@@ -122,6 +123,14 @@ pub(super) fn build_endpoints(service: &Service, pods: &[Pod]) -> Endpoints {
     labels.insert("endpointslice.kubernetes.io/skip-mirror".into(), "true".into());
     endpoints.metadata.labels = Some(labels);
     endpoints
+}
+
+/// The name that a pod has below the Service's: those of a StatefulSet have one below that which the set names.
+fn hostname(service: &Service, pod: &Pod) -> Option<String> {
+    let spec = pod.spec.as_ref()?;
+    let is_below =
+        spec.subdomain.as_deref() == Some(&service.name_any()) && pod.namespace() == service.namespace();
+    spec.hostname.clone().filter(|name| is_below && !name.is_empty())
 }
 
 /// True when nothing that matters differs.

@@ -22,6 +22,13 @@ pub(super) fn interface(family: Family, interface: &str, name: &str, value: &str
     }
 }
 
+/// What a setting of one interface is.
+pub(super) fn read_interface(family: Family, interface: &str, name: &str) -> Option<String> {
+    let family = if family == Family::V4 { "ipv4" } else { "ipv6" };
+    let path = Path::new("/proc/sys/net").join(family).join("conf").join(interface).join(name);
+    fs::read_to_string(path).ok().map(|value| value.trim().to_owned())
+}
+
 /// Writes a setting by its name, such as `net.ipv4.ip_forward`; those of other parts of the kernel are not the pod's own.
 pub(super) fn write(name: &str, value: &str) -> io::Result<()> {
     let path = path(name).ok_or_else(|| {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use k8s_openapi::api::core::v1::{Container, EnvVar, Pod};
+use k8s_openapi::api::core::v1::{Container, EnvFromSource, EnvVar, Pod};
 
 use super::{
     fields::{self, Host},
@@ -89,23 +89,7 @@ pub(super) fn build(
 ) -> Result<Environment, EnvError> {
     let mut environment = given;
     for from in container.env_from.iter().flatten() {
-        let (kind, name, optional) = if let Some(source) = &from.config_map_ref {
-            (Kind::ConfigMap, &source.name, source.optional)
-        } else if let Some(source) = &from.secret_ref {
-            (Kind::Secret, &source.name, source.optional)
-        } else {
-            continue;
-        };
-        let Some(entries) = sources.get(kind, name) else {
-            if optional == Some(true) {
-                continue;
-            }
-            return Err(EnvError::MissingSource { kind, name: name.clone() });
-        };
-        let prefix = from.prefix.as_deref().unwrap_or_default();
-        for (key, value) in entries {
-            environment.set(format!("{prefix}{key}"), String::from_utf8_lossy(value));
-        }
+        add_source(&mut environment, from, sources)?;
     }
     for variable in container.env.iter().flatten() {
         if let Some(value) = value(pod, container, host, sources, variable, &environment)? {
@@ -115,7 +99,34 @@ pub(super) fn build(
     Ok(environment)
 }
 
-fn value(
+/// Adds every entry of a ConfigMap or Secret.
+pub(super) fn add_source(
+    environment: &mut Environment,
+    from: &EnvFromSource,
+    sources: &Sources,
+) -> Result<(), EnvError> {
+    let (kind, name, optional) = if let Some(source) = &from.config_map_ref {
+        (Kind::ConfigMap, &source.name, source.optional)
+    } else if let Some(source) = &from.secret_ref {
+        (Kind::Secret, &source.name, source.optional)
+    } else {
+        return Ok(());
+    };
+    let Some(entries) = sources.get(kind, name) else {
+        if optional == Some(true) {
+            return Ok(());
+        }
+        return Err(EnvError::MissingSource { kind, name: name.clone() });
+    };
+    let prefix = from.prefix.as_deref().unwrap_or_default();
+    for (key, value) in entries {
+        environment.set(format!("{prefix}{key}"), String::from_utf8_lossy(value));
+    }
+    Ok(())
+}
+
+/// The value of one variable; none if it is an optional one that is not there.
+pub(super) fn value(
     pod: &Pod,
     container: &Container,
     host: Host<'_>,

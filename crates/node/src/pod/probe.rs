@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Probe};
 use tokio::{
     sync::mpsc,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use self::check::Check;
@@ -83,6 +83,11 @@ impl Threshold {
     }
 }
 
+/// How long a process that has just begun is asked again and again.
+const EAGER: Duration = Duration::from_secs(1);
+/// The pause before it is asked again for the first time; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+
 /// Runs one probe until its container ends (then the task is aborted) or the receiver goes.
 pub(super) async fn run<T: Send + 'static>(
     kind: Kind,
@@ -96,13 +101,21 @@ pub(super) async fn run<T: Send + 'static>(
     let limit = Duration::from_secs(probe.timeout_seconds.unwrap_or(1).max(1) as u64);
     let mut threshold = Threshold::of(&probe);
     sleep(first_delay(&probe, started_at, Timestamp::now())).await;
+    let once = async || match &check {
+        Ok(check) => timeout(limit, check.run()).await.unwrap_or_else(|_| Err(check.timeout_message(limit))),
+        Err(message) => Err(message.clone()),
+    };
+    // A process begins in a fraction of a period: the first answer is what it says within one.
+    if kind != Kind::Liveness && check.is_ok() {
+        let until = Instant::now() + period.min(EAGER);
+        let mut pause = FIRST_PAUSE;
+        while Instant::now() + pause < until && once().await.is_err() {
+            sleep(pause).await;
+            pause *= 2;
+        }
+    }
     loop {
-        let result = match &check {
-            Ok(check) => {
-                timeout(limit, check.run()).await.unwrap_or_else(|_| Err(check.timeout_message(limit)))
-            }
-            Err(message) => Err(message.clone()),
-        };
+        let result = once().await;
         let verdict = threshold.count(result.is_ok());
         let report = Report { kind, failure: result.err(), verdict };
         if report_tx.send(wrap(report)).await.is_err() {

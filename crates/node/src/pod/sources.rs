@@ -10,14 +10,14 @@ use kube::{Api, Client, ResourceExt};
 
 /// The two kinds of sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub enum Kind {
     ConfigMap,
     Secret,
 }
 
 impl Kind {
     /// The word in Kubernetes' messages.
-    pub(super) fn resource(self) -> &'static str {
+    pub fn resource(self) -> &'static str {
         match self {
             Self::ConfigMap => "configmap",
             Self::Secret => "secret",
@@ -27,36 +27,50 @@ impl Kind {
 
 /// A source by name; `namespace` is that of the pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct SourceRef {
+pub struct SourceRef {
     pub kind: Kind,
     pub namespace: String,
     pub name: String,
 }
 
+impl SourceRef {
+    /// Its contents; none if it is not there.
+    ///
+    /// # Errors
+    /// When it can't be read.
+    pub async fn fetch(&self, client: &Client) -> kube::Result<Option<BTreeMap<String, Vec<u8>>>> {
+        Ok(match self.kind {
+            Kind::ConfigMap => Api::<ConfigMap>::namespaced(client.clone(), &self.namespace)
+                .get_opt(&self.name)
+                .await?
+                .map(config_map_contents),
+            Kind::Secret => Api::<Secret>::namespaced(client.clone(), &self.namespace)
+                .get_opt(&self.name)
+                .await?
+                .map(|secret| bytes(secret.data)),
+        })
+    }
+}
+
 /// Contents of sources; what is missing is missing in the API.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sources(HashMap<(Kind, String), BTreeMap<String, Vec<u8>>>);
+pub struct Sources(HashMap<(Kind, String), BTreeMap<String, Vec<u8>>>);
 
 impl Sources {
     /// Reads every source that the pod refers to.
     pub(super) async fn fetch(client: &Client, pod: &Pod) -> kube::Result<Self> {
         let mut contents = HashMap::new();
         for source in references(pod) {
-            let found = match source.kind {
-                Kind::ConfigMap => Api::<ConfigMap>::namespaced(client.clone(), &source.namespace)
-                    .get_opt(&source.name)
-                    .await?
-                    .map(config_map_contents),
-                Kind::Secret => Api::<Secret>::namespaced(client.clone(), &source.namespace)
-                    .get_opt(&source.name)
-                    .await?
-                    .map(|secret| bytes(secret.data)),
-            };
-            if let Some(found) = found {
+            if let Some(found) = source.fetch(client).await? {
                 contents.insert((source.kind, source.name), found);
             }
         }
         Ok(Self(contents))
+    }
+
+    /// Takes what was read of one.
+    pub fn insert(&mut self, source: SourceRef, contents: BTreeMap<String, Vec<u8>>) {
+        self.0.insert((source.kind, source.name), contents);
     }
 
     /// The contents of one source.
@@ -84,7 +98,7 @@ fn bytes(data: Option<BTreeMap<String, ByteString>>) -> BTreeMap<String, Vec<u8>
 }
 
 /// Every source that a pod refers to, in environment and volumes.
-pub(super) fn references(pod: &Pod) -> BTreeSet<SourceRef> {
+pub fn references(pod: &Pod) -> BTreeSet<SourceRef> {
     let mut found: Vec<(Kind, Option<&str>)> = Vec::new();
     if let Some(spec) = &pod.spec {
         for container in spec.init_containers.iter().flatten().chain(&spec.containers) {

@@ -17,7 +17,7 @@ use super::{
 
 const DEFAULT_MODE: u32 = 0o644;
 /// The ConfigMap in which a cluster publishes its CA; here it may be missing, and the node's own file stands in.
-const ROOT_CA: &str = "kube-root-ca.crt";
+pub(super) const ROOT_CA: &str = "kube-root-ca.crt";
 
 /// Why a volume cannot be set up; the texts are Kubernetes' where it has them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,7 +42,7 @@ pub(super) enum VolumeError {
 
 /// One file of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct File {
+pub struct File {
     pub contents: Vec<u8>,
     pub mode: u32,
 }

@@ -22,7 +22,8 @@ const UDP_IDLE: Period = Period::from_secs(60);
 /// Long-lived connections stay.
 const TCP_IDLE: Period = Period::from_secs(24 * 3600);
 
-/// The plan of these Services. Those of type LoadBalancer are also on `listen_on`, the first that wants a port there.
+/// The plan of these Services. Node ports are also on `listen_on`, and so are Services of type LoadBalancer, the first that wants
+/// a port there.
 pub(crate) fn translate<S, E>(services: &[S], slices: &[E], listen_on: Option<IpAddr>) -> Plan
 where
     S: Deref<Target = Service>,
@@ -70,8 +71,8 @@ pub(super) fn service_of(listener: &str) -> Option<(&str, &str)> {
     Some((namespace, rest.split_once('@')?.0))
 }
 
-/// Where a port of a Service is reached: each of its own addresses, loopback for a node port, and what stands for a load
-/// balancer.
+/// Where a port of a Service is reached: each of its own addresses, those of the machine for a node port, and what stands for a
+/// load balancer.
 fn addresses(service: &Service, port: &ServicePort, listen_on: Option<IpAddr>) -> Vec<SocketAddr> {
     let Some(spec) = &service.spec else { return Vec::new() };
     if spec.type_.as_deref() == Some("ExternalName") {
@@ -83,11 +84,20 @@ fn addresses(service: &Service, port: &ServicePort, listen_on: Option<IpAddr>) -
         // A headless Service has the address `None`.
         .filter_map(|address| Some(SocketAddr::new(address.parse().ok()?, number(port.port)?)))
         .collect();
-    let node = port.node_port.and_then(number).filter(|_| !found.is_empty());
-    found.extend(node.map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)));
+    if let Some(port) = port.node_port.and_then(number).filter(|_| !found.is_empty()) {
+        found.extend(node_addresses(listen_on).map(|address| SocketAddr::new(address, port)));
+    }
     let outside = listen_on.filter(|_| spec.type_.as_deref() == Some("LoadBalancer"));
     found.extend(outside.and_then(|address| Some(SocketAddr::new(address, number(port.port)?))));
     found
+}
+
+/// Where node ports are: on loopback, and beyond it where that is asked for.
+fn node_addresses(listen_on: Option<IpAddr>) -> impl Iterator<Item = IpAddr> {
+    // Loopback is one of all addresses.
+    let has_loopback = listen_on == Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let loopback = (!has_loopback).then_some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    loopback.into_iter().chain(listen_on)
 }
 
 fn listener(

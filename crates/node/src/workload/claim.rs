@@ -1,10 +1,21 @@
 //! Which objects belong to a controller: those it owns and selects; orphans it selects are adopted, others are let go.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Debug};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
-use kube::core::{Selector, SelectorExt};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{ListParams, Patch, PatchParams},
+    core::{Selector, SelectorExt},
+    runtime::reflector::{ObjectRef, Store},
+};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+
+use super::{Error, controller_reference, is_code};
 
 /// What a controller has to do about an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +63,67 @@ pub(super) fn selector(selector: &LabelSelector) -> Option<Selector> {
         return None;
     }
     selector.clone().try_into().ok()
+}
+
+/// The objects of a kind that belong to `owner`, after those it has to adopt and to let go. What is no `member` is not for it,
+/// whatever its labels say.
+pub(super) async fn claimed<O, K>(
+    client: &Client,
+    owner: &O,
+    selector: &Selector,
+    kind: &'static str,
+    is_member: impl Fn(&K) -> bool,
+) -> Result<Vec<K>, Error>
+where
+    O: Resource<DynamicType = ()>,
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+{
+    let namespace = owner.namespace().unwrap_or_default();
+    let api: Api<K> = Api::namespaced(client.clone(), &namespace);
+    let listed = api.list(&ListParams::default()).await.map_err(Error::api("list", kind, &namespace, "*"))?;
+    let reference = controller_reference(owner);
+    let mut mine = Vec::new();
+    for object in listed.items {
+        let own = match (claim(owner.meta(), selector, object.meta()), is_member(&object)) {
+            (Claim::Mine, true) => {
+                mine.push(object);
+                continue;
+            }
+            (Claim::Adopt, true) => true,
+            (Claim::Release, _) | (Claim::Mine, false) => false,
+            (Claim::Other, _) | (Claim::Adopt, false) => continue,
+        };
+        let name = object.name_any();
+        let patch = Patch::Merge(ownership_patch(object.meta(), &reference, own));
+        match api.patch(&name, &PatchParams::default(), &patch).await {
+            Ok(patched) if own => mine.push(patched),
+            Ok(_) => {}
+            // Gone or replaced meanwhile: its own event comes.
+            Err(error) if is_code(&error, 404) || is_code(&error, 409) => {}
+            Err(error) => return Err(Error::api("claim", kind, &namespace, &name)(error)),
+        }
+    }
+    Ok(mine)
+}
+
+/// The controllers that select an object which names no owner.
+pub(super) fn selecting<O, K>(
+    store: &Store<O>,
+    object: &K,
+    selector_of: impl Fn(&O) -> Option<&LabelSelector>,
+) -> Vec<ObjectRef<O>>
+where
+    O: Resource<DynamicType = ()> + Clone,
+    K: Resource<DynamicType = ()>,
+{
+    if controller_uid(object.meta()).is_some() {
+        return Vec::new();
+    }
+    let selects = |owner: &O| {
+        owner.namespace() == object.namespace()
+            && selector_of(owner).and_then(selector).is_some_and(|selector| selector.matches(object.labels()))
+    };
+    store.state_filter(selects).iter().map(|owner| ObjectRef::from_obj(owner.as_ref())).collect()
 }
 
 /// A merge patch that adds or removes the owner; the uid makes it fail on another object of the same name.

@@ -14,9 +14,8 @@ use k8s_openapi::api::{
     core::v1::Pod,
 };
 use kube::{
-    Api, Client, Resource, ResourceExt,
+    Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy},
-    core::Selector,
     runtime::{
         controller::{Action as Requeue, Config, Controller},
         reflector::ObjectRef,
@@ -29,8 +28,7 @@ use tokio_util::sync::CancellationToken;
 use self::plan::{Action, Plan, plan};
 use super::{
     Error,
-    claim::{self, Claim, claim, controller_uid, ownership_patch},
-    controller_reference,
+    claim::{self, controller_uid},
     hash::same_template,
     is_code, message,
     replica_set::plan::is_finished,
@@ -86,7 +84,8 @@ async fn reconcile(deployment: Arc<Deployment>, context: Arc<Context>) -> Result
     let Some(selector) = deployment.spec.as_ref().and_then(|spec| claim::selector(&spec.selector)) else {
         return Ok(Requeue::await_change());
     };
-    let sets = claimed_sets(&context.client, &deployment, &selector, &namespace).await?;
+    let sets: Vec<ReplicaSet> =
+        claim::claimed(&context.client, &deployment, &selector, "ReplicaSet", |_| true).await?;
     let old_pods = if rolling::is_recreate(&deployment) {
         has_old_pods(&context.client, &deployment, &sets, &namespace).await?
     } else {
@@ -97,39 +96,6 @@ async fn reconcile(deployment: Arc<Deployment>, context: Arc<Context>) -> Result
     write(&deployments, &deployment, &plan, &namespace, &name).await?;
     context.failures.succeeded(&key);
     Ok(plan.check_again.map_or_else(Requeue::await_change, Requeue::requeue))
-}
-
-async fn claimed_sets(
-    client: &Client,
-    deployment: &Deployment,
-    selector: &Selector,
-    namespace: &str,
-) -> Result<Vec<ReplicaSet>, Error> {
-    let api: Api<ReplicaSet> = Api::namespaced(client.clone(), namespace);
-    let listed =
-        api.list(&ListParams::default()).await.map_err(Error::api("list", "ReplicaSets", namespace, ""))?;
-    let owner = controller_reference(deployment);
-    let mut mine = Vec::new();
-    for set in listed.items {
-        let own = match claim(deployment.meta(), selector, &set.metadata) {
-            Claim::Mine => {
-                mine.push(set);
-                continue;
-            }
-            Claim::Other => continue,
-            Claim::Adopt => true,
-            Claim::Release => false,
-        };
-        let name = set.name_any();
-        let patch = Patch::Merge(ownership_patch(&set.metadata, &owner, own));
-        match api.patch(&name, &PatchParams::default(), &patch).await {
-            Ok(patched) if own => mine.push(patched),
-            Ok(_) => {}
-            Err(error) if is_code(&error, 404) || is_code(&error, 409) => {}
-            Err(error) => return Err(Error::api("claim", "ReplicaSet", namespace, &name)(error)),
-        }
-    }
-    Ok(mine)
 }
 
 /// True while a pod of an older template still exists.

@@ -10,23 +10,18 @@ use k8s_openapi::api::{
     core::v1::{Pod, PodTemplateSpec},
 };
 use kube::{
-    Api, Client, Resource, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
-    core::{Selector, SelectorExt},
+    Api, Client, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
     runtime::{
         controller::{Action, Config, Controller},
-        reflector::{ObjectRef, Store},
+        reflector::ObjectRef,
         watcher,
     },
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Error,
-    claim::{self, Claim, claim, controller_uid, ownership_patch},
-    controller_reference, is_code, message,
-};
+use super::{Error, claim, controller_reference, is_code, message};
 use crate::{events::Recorder, retry::Failures};
 
 const KIND: &str = "ReplicaSet";
@@ -48,29 +43,13 @@ pub(super) async fn run(client: Client, recorder: Recorder, shutdown: Cancellati
         .with_config(Config::default().concurrency(4))
         .owns(Api::<Pod>::all(client.clone()), watcher::Config::default())
         // An orphan names no owner, so every ReplicaSet that selects it is looked at.
-        .watches(Api::<Pod>::all(client), watcher::Config::default(), move |pod| selecting(&store, &pod))
+        .watches(Api::<Pod>::all(client), watcher::Config::default(), move |pod| {
+            claim::selecting(&store, &pod, |set| set.spec.as_ref().map(|spec| &spec.selector))
+        })
         .graceful_shutdown_on(async move { shutdown.cancelled().await })
         .run(reconcile, on_error, context)
         .for_each(|_| async {})
         .await;
-}
-
-fn selecting(store: &Store<ReplicaSet>, pod: &Pod) -> Vec<ObjectRef<ReplicaSet>> {
-    if controller_uid(&pod.metadata).is_some() {
-        return Vec::new();
-    }
-    store
-        .state_filter(|set| {
-            set.namespace() == pod.namespace()
-                && set
-                    .spec
-                    .as_ref()
-                    .and_then(|spec| claim::selector(&spec.selector))
-                    .is_some_and(|selector| selector.matches(pod.labels()))
-        })
-        .iter()
-        .map(|set| ObjectRef::from_obj(set.as_ref()))
-        .collect()
 }
 
 fn on_error(set: Arc<ReplicaSet>, error: &Error, context: Arc<Context>) -> Action {
@@ -91,7 +70,7 @@ async fn reconcile(set: Arc<ReplicaSet>, context: Arc<Context>) -> Result<Action
     let Some(selector) = set.spec.as_ref().and_then(|spec| claim::selector(&spec.selector)) else {
         return Ok(Action::await_change());
     };
-    let pods = claimed_pods(&context.client, &set, &selector, &namespace).await?;
+    let pods: Vec<Pod> = claim::claimed(&context.client, &set, &selector, "Pod", |_| true).await?;
     let plan = plan::plan(&set, &pods, jiff::Timestamp::now());
     let failure = act(&context, &set, &namespace, &plan).await.err();
     write_status(&sets, &set, &plan, failure.as_ref(), &namespace, &name).await?;
@@ -100,40 +79,6 @@ async fn reconcile(set: Arc<ReplicaSet>, context: Arc<Context>) -> Result<Action
     }
     context.failures.succeeded(&key);
     Ok(plan.check_again.map_or_else(Action::await_change, Action::requeue))
-}
-
-async fn claimed_pods(
-    client: &Client,
-    set: &ReplicaSet,
-    selector: &Selector,
-    namespace: &str,
-) -> Result<Vec<Pod>, Error> {
-    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let listed = api.list(&ListParams::default()).await.map_err(Error::api("list", "Pods", namespace, ""))?;
-    let owner = controller_reference(set);
-    let mut mine = Vec::new();
-    for pod in listed.items {
-        let decision = claim(set.meta(), selector, &pod.metadata);
-        let own = match decision {
-            Claim::Mine => {
-                mine.push(pod);
-                continue;
-            }
-            Claim::Other => continue,
-            Claim::Adopt => true,
-            Claim::Release => false,
-        };
-        let name = pod.name_any();
-        let patch = Patch::Merge(ownership_patch(&pod.metadata, &owner, own));
-        match api.patch(&name, &PatchParams::default(), &patch).await {
-            Ok(patched) if own => mine.push(patched),
-            Ok(_) => {}
-            // Gone or replaced meanwhile: its own event comes.
-            Err(error) if is_code(&error, 404) || is_code(&error, 409) => {}
-            Err(error) => return Err(Error::api("claim", "Pod", namespace, &name)(error)),
-        }
-    }
-    Ok(mine)
 }
 
 async fn act(context: &Context, set: &ReplicaSet, namespace: &str, plan: &plan::Plan) -> Result<(), Error> {

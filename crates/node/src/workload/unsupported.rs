@@ -1,7 +1,7 @@
 //! Workloads that this node does not run say so in an Event, instead of staying silent forever.
 
 use futures::StreamExt;
-use k8s_openapi::api::apps::v1::{DaemonSet, StatefulSet};
+use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::{
     Api, Client, Resource,
     runtime::{WatchStreamExt, watcher},
@@ -13,12 +13,9 @@ use crate::events::Recorder;
 
 /// Watches the kinds that are stored but not run.
 pub(super) async fn run(client: Client, recorder: Recorder, shutdown: CancellationToken) {
-    let watches = async {
-        tokio::join!(watch::<StatefulSet>(client.clone(), &recorder), watch::<DaemonSet>(client, &recorder));
-    };
     tokio::select! {
         () = shutdown.cancelled() => {}
-        () = watches => {}
+        () = watch::<DaemonSet>(client, &recorder) => {}
     }
 }
 
@@ -28,7 +25,7 @@ where
 {
     let kind = K::kind(&()).into_owned();
     let message = format!(
-        "This node runs Deployments, ReplicaSets and Pods; a {kind} is stored but gets no pods. Use a Deployment."
+        "This node runs Deployments, ReplicaSets, StatefulSets and Pods; a {kind} is stored but gets no pods. Use a Deployment."
     );
     let mut objects = std::pin::pin!(
         watcher(Api::<K>::all(client), watcher::Config::default()).default_backoff().touched_objects()

@@ -2,5 +2,6 @@
 
 mod containers;
 mod pods;
+mod stateful;
 mod workloads;
 mod world;

@@ -59,7 +59,7 @@ struct Spec {
 
 /// All backends of all routes, by their clusters.
 pub(super) struct Backends<'a> {
-    lookup: &'a Lookup<'a>,
+    pub(super) lookup: &'a Lookup<'a>,
     policies: &'a Policies<'a>,
     specs: RefCell<BTreeMap<Name, Spec>>,
 }
@@ -216,9 +216,10 @@ fn cluster_name(at: &ServiceRef, port: u16, used: Use, version: HttpVersion, tls
     let kind = match (used, version, tls) {
         (Use::Datagrams, ..) => " udp",
         (Use::Bytes, _, true) => " tcp tls",
-        (Use::Bytes | Use::Sealed, ..) | (_, HttpVersion::Http1 | HttpVersion::Auto, false) => "",
+        (Use::Bytes | Use::Sealed, ..)
+        | (_, HttpVersion::Http1 | HttpVersion::Auto | HttpVersion::Same, false) => "",
         (_, HttpVersion::Http1, true) => " h1 tls",
-        (_, HttpVersion::Auto, true) => " tls",
+        (_, HttpVersion::Auto | HttpVersion::Same, true) => " tls",
         (_, HttpVersion::Http2, false) => " h2",
         (_, HttpVersion::Http2, true) => " h2 tls",
     };

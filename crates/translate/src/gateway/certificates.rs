@@ -1,8 +1,9 @@
 //! Certificates with their keys, and those of authorities, as Secrets and ConfigMaps have them: read and checked once, when
-//! the object is read. Whether they are valid at this time of day is not asked: who terminates TLS says when they expire.
+//! the object is read. One that does not count at this time of day is used all the same: it is clients who refuse it.
 
 use std::fmt;
 
+use causeway_ir::tls::Validity;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
@@ -11,6 +12,9 @@ use rustls::sign::CertifiedKey;
 
 /// The entry of a ConfigMap with the certificates of authorities.
 pub const CA_ENTRY: &str = "ca.crt";
+/// What a certificate with its key, or all authorities of one policy or listener, may take in bytes: they are handed to pods
+/// in Secrets, which have no more than 1 MiB, and the authorities that every system comes with take less than half of this.
+const MOST: usize = 512 * 1024;
 
 /// A certificate with its chain and key, or the reason why there is none.
 #[derive(Clone, PartialEq, Eq)]
@@ -19,14 +23,14 @@ pub struct KeyPair {
     pub certificate: Vec<u8>,
     /// The key, PEM.
     pub key: Vec<u8>,
-    /// Why it can't be used; none if it can.
-    pub problem: Option<String>,
+    /// From when to when it counts, or why it can't be used.
+    pub checked: Result<Validity, String>,
 }
 
 /// A key is nobody's to read in a log.
 impl fmt::Debug for KeyPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyPair").field("problem", &self.problem).finish_non_exhaustive()
+        f.debug_struct("KeyPair").field("checked", &self.checked).finish_non_exhaustive()
     }
 }
 
@@ -39,29 +43,41 @@ impl KeyPair {
             })
         };
         let (certificate, key) = (entry("tls.crt"), entry("tls.key"));
-        let problem = match (&certificate, &key) {
-            (Some(certificate), Some(key)) => check_pair(certificate, key).err(),
-            (None, _) => Some("has no tls.crt: write the certificate there, in PEM".to_owned()),
-            (_, None) => Some("has no tls.key: write the key there, in PEM".to_owned()),
+        let checked = match (&certificate, &key) {
+            (Some(certificate), Some(key)) => check_size("tls.crt and tls.key", &[certificate, key])
+                .and_then(|()| check_pair(certificate, key)),
+            (None, _) => Err("has no tls.crt: write the certificate there, in PEM".to_owned()),
+            (_, None) => Err("has no tls.key: write the key there, in PEM".to_owned()),
         };
-        Self { certificate: certificate.unwrap_or_default(), key: key.unwrap_or_default(), problem }
+        Self { certificate: certificate.unwrap_or_default(), key: key.unwrap_or_default(), checked }
     }
 }
 
-fn check_pair(certificate: &[u8], key: &[u8]) -> Result<(), String> {
+fn check_pair(certificate: &[u8], key: &[u8]) -> Result<Validity, String> {
     let chain = certificates("tls.crt", certificate)?;
+    let validity = validity(&chain)?;
     let key = PrivateKeyDer::from_pem_slice(key)
         .map_err(|_| "has no private key in tls.key: write one in PEM, without a passphrase".to_owned())?;
     let signer = aws_lc_rs::sign::any_supported_type(&key)
         .map_err(|error| format!("has a key in tls.key that can't be used: {error}"))?;
     match CertifiedKey::new(chain, signer).keys_match() {
         // A key that does not say its public half can't be compared.
-        Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => Ok(()),
+        Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => Ok(validity),
         Err(rustls::Error::InconsistentKeys(_)) => {
             Err("has a key in tls.key that is not the one of the certificate in tls.crt".to_owned())
         }
         Err(error) => Err(format!("has a certificate in tls.crt that can't be read: {error}")),
     }
+}
+
+/// From when to when the first certificate of a chain counts.
+fn validity(chain: &[CertificateDer<'_>]) -> Result<Validity, String> {
+    let (_, own) = chain
+        .first()
+        .and_then(|own| x509_parser::parse_x509_certificate(own).ok())
+        .ok_or_else(|| "has a certificate in tls.crt that can't be read: make it anew".to_owned())?;
+    let validity = own.validity();
+    Ok(Validity { begins: validity.not_before.timestamp(), expires: validity.not_after.timestamp() })
 }
 
 /// Certificates of authorities, or the reason why there are none.
@@ -80,9 +96,23 @@ impl Authorities {
             let problem = format!("has no {CA_ENTRY}: write the authorities' certificates there, in PEM");
             return Self { certificates: String::new(), problem: Some(problem) };
         };
-        let problem = check_authorities(text).err();
+        let problem = check_size(CA_ENTRY, &[text.as_bytes()]).and_then(|()| check_authorities(text)).err();
         Self { certificates: text.clone(), problem }
     }
+}
+
+/// Whether these are not too large, as they are written for pods.
+pub(super) fn check_size(entry: &str, texts: &[&[u8]]) -> Result<(), String> {
+    let written = texts.iter().map(|text| serde_json::to_string(&String::from_utf8_lossy(text)));
+    let size: usize = written.map(|written| written.map_or(usize::MAX, |written| written.len())).sum();
+    if size <= MOST {
+        return Ok(());
+    }
+    Err(format!(
+        "has {} KiB in {entry}, and {} KiB are the most: leave out what nobody needs",
+        size / 1024,
+        MOST / 1024
+    ))
 }
 
 fn check_authorities(text: &str) -> Result<(), String> {

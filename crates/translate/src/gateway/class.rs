@@ -31,7 +31,18 @@ pub(super) fn classes(world: &World) -> BTreeMap<&str, Class> {
     ours.map(|(name, class)| (name.as_str(), Class { parameters: of_class(class, world) })).collect()
 }
 
+/// Whether a class is there and nothing of ours. One whose controller can't be read may be.
+pub(super) fn is_of_others(name: &str, world: &World) -> bool {
+    world.classes.get(name).is_some_and(|class| {
+        let controller = class.spec.controller_name.as_str();
+        controller != CONTROLLER_NAME && !(controller.is_empty() && class.unreadable.is_some())
+    })
+}
+
 fn of_class(class: &GatewayClass, world: &World) -> Result<Parameters, String> {
+    if let Some(why) = &class.unreadable {
+        return Err(why.to_string());
+    }
     let Some(reference) = &class.spec.parameters_ref else { return Ok(Parameters::default()) };
     let Some(namespace) = &reference.namespace else {
         return Err("spec.parametersRef has no namespace: GatewayParameters are in one".to_owned());

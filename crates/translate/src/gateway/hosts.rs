@@ -34,6 +34,14 @@ pub(super) fn rank(host: Option<&Pattern>) -> (u8, Reverse<usize>) {
     }
 }
 
+/// What has all of these hosts and more, the most specific first.
+pub(super) fn wider(host: &Pattern) -> impl Iterator<Item = Option<Pattern>> {
+    let (Pattern::Exact(name) | Pattern::Below(name)) = host;
+    let above = |name: &str| name.split_once('.').map(|(_, above)| above.to_owned());
+    let domains = std::iter::successors(above(name), move |name| above(name));
+    domains.map(|domain| Some(Pattern::Below(domain))).chain([None])
+}
+
 /// The hosts of the listeners of one port, each with its place.
 #[derive(Debug, Default)]
 pub(super) struct Owners(HashMap<Option<Pattern>, usize>);
@@ -55,15 +63,7 @@ impl Owners {
         if let Some(place) = self.0.get(&Some(host.clone())) {
             return Some(*place);
         }
-        let (Pattern::Exact(name) | Pattern::Below(name)) = host;
-        let mut rest = name.as_str();
-        while let Some((_, above)) = rest.split_once('.') {
-            if let Some(place) = self.0.get(&Some(Pattern::Below(above.to_owned()))) {
-                return Some(*place);
-            }
-            rest = above;
-        }
-        self.0.get(&None).copied()
+        wider(host).find_map(|wider| self.0.get(&wider).copied())
     }
 }
 

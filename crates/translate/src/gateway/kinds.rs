@@ -12,13 +12,15 @@ pub use gateway::{
     GatewaySpec, GatewayTls, Infrastructure, Listener, ListenerSet, ListenerSetSpec, ListenerTls, Namespaces,
     ParametersRef, PortTls, RouteGroupKind,
 };
-pub use meta::{Meta, Object, ObjectRef, Unreadable};
-pub use policy::{BackendTlsPolicy, BackendTlsPolicySpec, BackendValidation, SubjectAltName, TargetRef};
+pub use meta::{Meta, Object, ObjectRef, Spec, Unreadable};
+pub use policy::{
+    BackendTlsPolicy, BackendTlsPolicySpec, BackendValidation, SubjectAltName, TargetRef, TrafficPolicy,
+};
 pub use route::{
-    Backend, BackendRef, ConnectionRoute, ConnectionRouteSpec, ConnectionRule, Cors, Filter, Fraction,
-    GrpcMatch, GrpcMethod, GrpcRoute, GrpcRouteSpec, GrpcRule, Header, HeaderFilter, HeaderMatch, HttpMatch,
-    HttpRoute, HttpRouteSpec, HttpRule, Mirror, ParentRef, PathMatch, PathModifier, Redirect, Retry,
-    RouteKind, Timeouts, UrlRewrite,
+    Backend, BackendRef, ConnectionRoute, ConnectionRouteSpec, ConnectionRule, CookieConfig, Cors, Filter,
+    Fraction, GrpcMatch, GrpcMethod, GrpcRoute, GrpcRouteSpec, GrpcRule, Header, HeaderFilter, HeaderMatch,
+    HttpMatch, HttpRoute, HttpRouteSpec, HttpRule, Mirror, ParentRef, PathMatch, PathModifier, Redirect,
+    Retry, RouteKind, SessionPersistence, Timeouts, UrlRewrite,
 };
 
 /// The API group of all these kinds.

@@ -3,6 +3,7 @@
 //! first, then those of the oldest ListenerSet; who comes later and wants what is taken loses.
 
 mod conflicts;
+mod overlaps;
 mod sets;
 mod tls;
 
@@ -83,10 +84,14 @@ pub(super) struct Bound<'a> {
     pub(super) accepted: Verdict,
     /// Whether it lost a conflict.
     pub(super) conflicted: Verdict,
+    /// Another one that has some of its hosts, by its place, where clients may take one for the other.
+    pub(super) overlaps: Option<usize>,
     /// Whether everything that it names is there.
     pub(super) resolved: Verdict,
     /// The certificates that it shows.
     pub(super) certificates: Vec<(Name, Certificate)>,
+    /// That clients refuse one of them, or soon will.
+    pub(super) ageing: Option<Verdict>,
     /// What it asks of clients' certificates.
     pub(super) clients: Option<Clients>,
 }
@@ -124,6 +129,7 @@ pub(super) fn listeners<'a>(gateway: &'a Gateway, sets: &[Set<'a>], lookup: &Loo
         }
     }
     conflicts::settle(&mut bound);
+    overlaps::mark(&mut bound);
     tls::ask_clients(&mut bound, gateway, own, lookup);
     bound
 }
@@ -150,8 +156,10 @@ fn bind<'a>(
         kinds,
         accepted,
         conflicted: Verdict::no("NoConflicts", "nobody else wants the same port and host"),
+        overlaps: None,
         resolved: kinds_verdict.unwrap_or_else(|| Verdict::yes("ResolvedRefs", "all references are good")),
         certificates: Vec::new(),
+        ageing: None,
         clients: None,
     };
     if protocol.is_some_and(Protocol::terminates) {

@@ -7,13 +7,14 @@ use causeway_ir::{Name, Pattern};
 
 use super::addresses::Requested;
 use super::attach::attach;
+use super::backends::Backends;
 use super::class::{Class, Uses};
 use super::kinds::{GROUP, Gateway, ListenerSet, ParentRef};
 use super::listeners::{Bound, Set, listeners, sets_of};
 use super::picture::Certificate;
 use super::routes::{Parents, Route};
+use super::rules::Compiler;
 use super::secrets::{Lookup, Wrong};
-use super::world::World;
 use crate::grants::Users;
 use crate::references::Verdict;
 
@@ -84,19 +85,33 @@ impl<'a> Own<'a> {
 /// Attaches all routes to all Gateways; for each route, what became of each of its references to something of ours.
 pub(super) fn attach_all<'a>(
     owns: &mut [Own<'_>],
-    routes: &[Route<'a>],
+    routes: &mut [Route<'a>],
     parents: &Parents,
-    world: &World,
+    backends: &Backends<'_>,
 ) -> Vec<Vec<Parent<'a>>> {
+    let world = backends.lookup.world;
     let mut states = Vec::with_capacity(routes.len());
     // By listener: two references of one route may mean the same.
     let mut seen: HashMap<(usize, usize), usize> = HashMap::new();
-    for (place, route) in routes.iter().enumerate() {
-        let mut of_route = Vec::new();
+    for (place, route) in routes.iter_mut().enumerate() {
+        let mut ends = Vec::new();
         for reference in route.parents {
             let Some((gateway, set)) = parents.find(reference, &route.meta.at.namespace) else { continue };
+            let found = match route.unreadable {
+                None => attach(route, &owns[gateway], set, reference, world),
+                Some(why) => Err(Verdict::no("UnsupportedValue", format!("it can't be read: {why}"))),
+            };
+            ends.push((reference, gateway, found));
+        }
+        if !ends.is_empty() {
+            let users =
+                Users { group: GROUP, kind: route.kind.as_str(), namespace: &route.meta.at.namespace };
+            let attaches = ends.iter().any(|(.., found)| found.is_ok());
+            route.compile(&Compiler { backends, users, at: &route.meta.at, attaches });
+        }
+        let mut of_route = Vec::new();
+        for (reference, gateway, found) in ends {
             let own = &mut owns[gateway];
-            let found = attach(route, own, set, reference, world);
             let mut listeners = Vec::new();
             let accepted = match found {
                 Ok(taken) => {

@@ -23,12 +23,16 @@ pub struct Picture {
     pub classes: BTreeMap<String, Status>,
     /// Each Gateway of ours.
     pub gateways: BTreeMap<ObjectRef, GatewayPicture>,
+    /// Gateways that are nobody's, since their class is not there: what runs for them stays as it is.
+    pub nobodys: BTreeSet<ObjectRef>,
     /// The status of each ListenerSet of a Gateway of ours.
     pub listener_sets: BTreeMap<ObjectRef, Status>,
     /// The status of each route that refers to something of ours, or did.
     pub routes: BTreeMap<(RouteKind, ObjectRef), Status>,
     /// The status of each BackendTLSPolicy that a route of ours uses, or did.
     pub policies: BTreeMap<ObjectRef, Status>,
+    /// The status of each TrafficPolicy.
+    pub traffic_policies: BTreeMap<ObjectRef, Status>,
     /// The status of each GatewayParameters that a class or Gateway of ours refers to.
     pub parameters: BTreeMap<ObjectRef, Status>,
     /// What is referred to and may be used, there or not: what has to be watched.

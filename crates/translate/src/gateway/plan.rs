@@ -6,17 +6,25 @@ mod tls;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 use causeway_ir::http::{Filter, HttpAction, HttpRoute};
-use causeway_ir::{self as ir, Action, ConnectionRoute, Name, Plan, Protocol, Refusal, Target, Targets};
+use causeway_ir::{
+    self as ir, Action, ConnectionRoute, HealthCheck, HealthCheckKind, Name, Plan, Protocol, Refusal, Target,
+    Targets,
+};
 
 use super::backends::Backends;
 use super::listeners::{Bound, Family};
 use super::own::Own;
 use super::picture::{BackendPort, Bundle, Certificate, Port};
 use super::routes::Route;
+use super::traffic::TrafficPolicies;
 use crate::endpoints;
 use crate::naming::name;
+
+/// How long an endpoint rests that failed while others stand by: until checks have told whether it is there.
+const UNTIL_CHECKED: Duration = Duration::from_secs(20);
 
 /// The plan of a Gateway, and what it needs.
 #[derive(Default)]
@@ -34,18 +42,28 @@ pub(super) struct Built {
 pub(super) struct Builder<'p, 'a> {
     own: &'p Own<'a>,
     routes: &'p [Route<'a>],
+    traffic: &'p TrafficPolicies<'a>,
     used: BTreeSet<Name>,
+    /// Clusters whose failure others wait for.
+    watched: BTreeSet<Name>,
     certificates: BTreeMap<Name, Certificate>,
     authorities: BTreeMap<Name, Bundle>,
     lost: HashMap<(usize, usize), String>,
 }
 
 /// Makes the plan of a Gateway.
-pub(super) fn build(own: &Own<'_>, routes: &[Route<'_>], backends: &Backends<'_>) -> Built {
+pub(super) fn build<'a>(
+    own: &Own<'a>,
+    routes: &[Route<'a>],
+    backends: &Backends<'_>,
+    traffic: &TrafficPolicies<'a>,
+) -> Built {
     let mut builder = Builder {
         own,
         routes,
+        traffic,
         used: BTreeSet::new(),
+        watched: BTreeSet::new(),
         certificates: BTreeMap::new(),
         authorities: BTreeMap::new(),
         lost: HashMap::new(),
@@ -131,7 +149,11 @@ impl Builder<'_, '_> {
 
     fn use_clusters_of(&mut self, route: &HttpRoute) {
         if let HttpAction::Forward(targets) = &route.action {
-            self.used.extend(targets.as_slice().iter().map(|target| target.cluster.clone()));
+            let targets = targets.as_slice();
+            self.used.extend(targets.iter().map(|target| target.cluster.clone()));
+            if targets.iter().any(|target| target.priority > 0) {
+                self.watched.extend(targets.iter().map(|target| target.cluster.clone()));
+            }
         }
         for filter in &route.filters {
             if let Filter::Mirror(mirror) = filter {
@@ -145,7 +167,13 @@ impl Builder<'_, '_> {
         let mut clusters = Vec::with_capacity(self.used.len());
         let mut behind = BTreeMap::new();
         for used in std::mem::take(&mut self.used) {
-            let Some(made) = backends.cluster(&used, certificate.map(|(name, _)| name)) else { continue };
+            let Some(mut made) = backends.cluster(&used, certificate.map(|(name, _)| name)) else { continue };
+            // Who stands by is waited for by requests: the first failure counts, and it is asked who is back.
+            if self.watched.contains(&used) {
+                made.cluster.ejection.consecutive_failures = 1;
+                made.cluster.ejection.time = UNTIL_CHECKED;
+                made.cluster.health_check = Some(HealthCheck::new(HealthCheckKind::Tcp));
+            }
             if let Some(backend) = made.backend {
                 behind.insert(used, backend);
             }

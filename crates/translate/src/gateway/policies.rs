@@ -143,7 +143,11 @@ fn check<'a>(object: &'a BackendTlsPolicy, lookup: &Lookup<'a>) -> Policy<'a> {
         Some(Wrong::Kind(message)) => Verdict::no("InvalidKind", message),
         Some(wrong) => Verdict::no("InvalidCACertificateRef", wrong.message()),
     };
-    let made = trusted(object, authorities.is_some(), &wrong).and_then(|()| {
+    let readable = match &object.unreadable {
+        None => Ok(()),
+        Some(why) => Err(Verdict::no("Invalid", format!("it can't be read: {why}"))),
+    };
+    let made = readable.and_then(|()| trusted(object, authorities.is_some(), &wrong)).and_then(|()| {
         let server_name = match Pattern::parse(&validation.hostname) {
             Ok(Pattern::Exact(host)) => name(&host),
             Ok(Pattern::Below(_)) => {

@@ -6,14 +6,13 @@ use std::collections::HashMap;
 use causeway_ir::Pattern;
 use serde_json::Value;
 
-use super::backends::Backends;
 use super::kinds::{
     ConnectionRouteSpec, GROUP, GrpcRouteSpec, HttpRouteSpec, Meta, Object, ObjectRef, ParentRef, RouteKind,
+    Unreadable,
 };
 use super::rules::{Compiler, Rules};
 use super::status::Entries;
 use super::world::World;
-use crate::grants::Users;
 
 /// A route that refers to something of ours, or did.
 pub(super) struct Route<'a> {
@@ -25,6 +24,10 @@ pub(super) struct Route<'a> {
     /// Whether it is for every host of its listeners.
     pub(super) any_host: bool,
     pub(super) status: &'a Value,
+    /// Why it can't be read, if it can't.
+    pub(super) unreadable: Option<&'a Unreadable>,
+    spec: &'a dyn RouteSpec,
+    /// Nothing until it is known what it attaches to.
     pub(super) rules: Rules,
 }
 
@@ -32,6 +35,11 @@ impl Route<'_> {
     /// How others speak of it.
     pub(super) fn label(&self) -> String {
         format!("{} {}", self.kind, self.meta.at)
+    }
+
+    /// Makes its rules.
+    pub(super) fn compile(&mut self, compiler: &Compiler<'_>) {
+        self.rules = self.spec.compile(self.kind, compiler);
     }
 }
 
@@ -101,8 +109,8 @@ impl RouteSpec for ConnectionRouteSpec {
 }
 
 /// The routes of a world that are a matter of ours, in the order in which they have their say.
-pub(super) fn routes<'a>(world: &'a World, parents: &Parents, backends: &'a Backends<'a>) -> Vec<Route<'a>> {
-    let reader = Reader { parents, backends };
+pub(super) fn routes<'a>(world: &'a World, parents: &Parents) -> Vec<Route<'a>> {
+    let reader = Reader { parents };
     let mut found = Vec::new();
     found.extend(world.http_routes.values().filter_map(|route| reader.read(RouteKind::Http, route)));
     found.extend(world.grpc_routes.values().filter_map(|route| reader.read(RouteKind::Grpc, route)));
@@ -113,25 +121,18 @@ pub(super) fn routes<'a>(world: &'a World, parents: &Parents, backends: &'a Back
     found
 }
 
-struct Reader<'p, 'a> {
+struct Reader<'p> {
     parents: &'p Parents,
-    backends: &'a Backends<'a>,
 }
 
-impl<'a> Reader<'_, 'a> {
-    fn read<S: RouteSpec>(&self, kind: RouteKind, object: &'a Object<S>) -> Option<Route<'a>> {
+impl Reader<'_> {
+    fn read<'a, S: RouteSpec>(&self, kind: RouteKind, object: &'a Object<S>) -> Option<Route<'a>> {
         let namespace = object.meta.at.namespace.as_str();
         let parents = object.spec.parents();
         let refers = parents.iter().any(|parent| self.parents.find(parent, namespace).is_some());
         if !refers && !Entries::has_ours(&object.status["parents"]) {
             return None;
         }
-        let users = Users { group: GROUP, kind: kind.as_str(), namespace };
-        let rules = if refers {
-            object.spec.compile(kind, &Compiler { backends: self.backends, users })
-        } else {
-            Rules::default()
-        };
         let hostnames = object.spec.hostnames();
         Some(Route {
             kind,
@@ -141,7 +142,9 @@ impl<'a> Reader<'_, 'a> {
             hosts: hostnames.iter().filter_map(|host| Pattern::parse(host).ok()).collect(),
             any_host: hostnames.is_empty(),
             status: &object.status,
-            rules,
+            unreadable: object.unreadable.as_ref(),
+            spec: &object.spec,
+            rules: Rules::default(),
         })
     }
 }

@@ -1,8 +1,10 @@
 //! From the rules of a route to those of a plan, once for all Gateways that it attaches to. A rule that can't be carried out
 //! is never left out silently: what it matches is answered with 500 if it can be told, and its author reads why.
 
+mod budget;
 mod filters;
 mod matches;
+mod persistence;
 
 use std::collections::BTreeSet;
 
@@ -12,12 +14,15 @@ use causeway_ir::http::{
 use causeway_ir::{Limit, Period, Target, duration};
 
 use super::backends::{Backends, Found, INVALID_BACKEND, Use};
-use super::kinds::{self, BackendRef, ConnectionRouteSpec, Filter, GrpcRouteSpec, HttpRouteSpec, HttpRule};
+use super::kinds::{
+    self, BackendRef, ConnectionRouteSpec, Filter, GrpcRouteSpec, HttpRouteSpec, HttpRule, ObjectRef,
+};
 use crate::grants::Users;
 use crate::naming::name;
 use crate::references::Verdict;
 use crate::services::ServiceRef;
 
+use budget::Budget;
 use filters::Step;
 
 /// The rules of a route, as far as they are the same everywhere.
@@ -88,13 +93,17 @@ struct Written<'a> {
     backends: &'a [kinds::Backend],
     timeouts: Option<&'a kinds::Timeouts>,
     retry: Option<&'a kinds::Retry>,
-    persistent: bool,
+    persistence: Option<&'a kinds::SessionPersistence>,
 }
 
 /// Who compiles for whom.
 pub(super) struct Compiler<'a> {
     pub(super) backends: &'a Backends<'a>,
     pub(super) users: Users<'a>,
+    /// The route.
+    pub(super) at: &'a ObjectRef,
+    /// Whether a listener takes it. What no request is compared with costs nothing.
+    pub(super) attaches: bool,
 }
 
 impl Compiler<'_> {
@@ -102,30 +111,32 @@ impl Compiler<'_> {
     pub(super) fn http(&self, spec: &HttpRouteSpec) -> Rules {
         let only = [HttpRule::default()];
         let written = if spec.rules.is_empty() { only.as_slice() } else { spec.rules.as_slice() };
+        let mut budget = Budget::new(self.attaches);
         let written = written.iter().map(|rule| Written {
             name: rule.name.as_deref(),
-            matches: rule.matches.iter().map(matches::http).collect(),
+            matches: budget.matches(&rule.matches, matches::http),
             by_prefix: rule.matches.iter().all(matches::is_prefix),
             filters: &rule.filters,
             backends: &rule.backend_refs,
             timeouts: rule.timeouts.as_ref(),
             retry: rule.retry.as_ref(),
-            persistent: rule.session_persistence.is_some(),
+            persistence: rule.session_persistence.as_ref(),
         });
         self.requests(written, Use::Http)
     }
 
     /// The rules of a GRPCRoute.
     pub(super) fn grpc(&self, spec: &GrpcRouteSpec) -> Rules {
+        let mut budget = Budget::new(self.attaches);
         let written = spec.rules.iter().map(|rule| Written {
             name: rule.name.as_deref(),
-            matches: rule.matches.iter().map(matches::grpc).collect(),
+            matches: budget.matches(&rule.matches, matches::grpc),
             by_prefix: false,
             filters: &rule.filters,
             backends: &rule.backend_refs,
             timeouts: None,
             retry: None,
-            persistent: rule.session_persistence.is_some(),
+            persistence: rule.session_persistence.as_ref(),
         });
         self.requests(written, Use::Grpc)
     }
@@ -146,7 +157,7 @@ impl Compiler<'_> {
                     continue;
                 }
             };
-            let made = self.rule(&rule, used, &mut rules).unwrap_or_else(|problem| {
+            let made = self.rule(&rule, &label, used, &mut rules).unwrap_or_else(|problem| {
                 let Problem { reason, message, is_reference } = problem;
                 if is_reference {
                     rules.wrong.get_or_insert(Verdict::no(reason, message));
@@ -161,7 +172,13 @@ impl Compiler<'_> {
     }
 
     /// What is done with the requests of a rule.
-    fn rule(&self, rule: &Written<'_>, used: Use, rules: &mut Rules) -> Result<HttpRoute, Problem> {
+    fn rule(
+        &self,
+        rule: &Written<'_>,
+        label: &str,
+        used: Use,
+        rules: &mut Rules,
+    ) -> Result<HttpRoute, Problem> {
         // References are looked at whatever else is wrong.
         let mut targets = Vec::with_capacity(rule.backends.len());
         let mut problem = None;
@@ -187,9 +204,6 @@ impl Compiler<'_> {
                 }
             }
         }
-        if rule.persistent {
-            problem.get_or_insert(Problem::unsupported("sessionPersistence is not known here: leave it out"));
-        }
         if redirect.is_some() && filters.iter().any(|f| matches!(f, causeway_ir::http::Filter::Rewrite(_))) {
             problem.get_or_insert(Problem::incompatible("a request is redirected or rewritten, not both"));
         }
@@ -203,7 +217,10 @@ impl Compiler<'_> {
         };
         let timeouts = timeouts(rule.timeouts)?;
         let retry = retry(rule.retry)?;
-        Ok(HttpRoute { filters, timeouts, retry, action, ..fail() })
+        let session = || format!("{} {} {label}", self.users.kind, self.at);
+        let persistence = persistence::persistence(rule.persistence, session)?;
+        let policies = Policies { persistence, ..Policies::default() };
+        Ok(HttpRoute { filters, timeouts, retry, policies, action, ..fail() })
     }
 
     /// Finds a backend and remembers what is wrong with it.
@@ -224,10 +241,10 @@ impl Compiler<'_> {
             let weight = backend.weight.unwrap_or(1);
             let used = if datagrams { Use::Datagrams } else { Use::Bytes };
             let open = self.find(backend, used, &mut rules).cluster;
-            rules.connections.open.push(Target { cluster: open, weight });
+            rules.connections.open.push(Target { cluster: open, weight, priority: 0 });
             if !datagrams {
                 let sealed = self.find(backend, Use::Sealed, &mut rules).cluster;
-                rules.connections.sealed.push(Target { cluster: sealed, weight });
+                rules.connections.sealed.push(Target { cluster: sealed, weight, priority: 0 });
             }
         }
         for (number, rule) in spec.rules.iter().enumerate().skip(1) {
@@ -265,14 +282,21 @@ fn timeouts(written: Option<&kinds::Timeouts>) -> Result<Timeouts, Problem> {
 fn retry(written: Option<&kinds::Retry>) -> Result<Option<Retry>, Problem> {
     let Some(written) = written else { return Ok(None) };
     let backoff = period("retry.backoff", written.backoff.as_deref())?;
-    if let Some(code) = written.codes.iter().find(|code| !(400..600).contains(*code)) {
-        return Err(Problem::unsupported(format!("retry.codes: {code} is no failure: write 400 to 599")));
-    }
-    Ok(Limit::new(written.attempts.unwrap_or(1)).map(|attempts| Retry {
-        attempts,
-        statuses: written.codes.clone(),
-        backoff,
-    }))
+    let code = |code: &i64| {
+        let failure = u16::try_from(*code).ok().filter(|code| (400..600).contains(code));
+        failure.ok_or_else(|| {
+            Problem::unsupported(format!("retry.codes: {code} is no failure: write 400 to 599"))
+        })
+    };
+    let statuses = written.codes.iter().map(code).collect::<Result<_, _>>()?;
+    let attempts = count("retry.attempts", written.attempts.unwrap_or(1))?;
+    Ok(Limit::new(attempts).map(|attempts| Retry { attempts, statuses, backoff }))
+}
+
+/// A number of things.
+fn count(path: &str, number: i64) -> Result<u32, Problem> {
+    u32::try_from(number)
+        .map_err(|_| Problem::unsupported(format!("{path}: {number} is no count: write 0 or more")))
 }
 
 /// A duration as Gateway API writes it; none is no limit, and so is 0.

@@ -5,8 +5,9 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use causeway_ir::{CertificateRef, Name};
+use k8s_openapi::jiff::Timestamp;
 
-use super::certificates::Authorities;
+use super::certificates::{Authorities, check_size};
 use super::kinds::ObjectRef;
 use super::picture::{Bundle, Certificate, References};
 use super::world::World;
@@ -36,12 +37,13 @@ impl Wrong {
 /// Where references are looked up, and remembered.
 pub(super) struct Lookup<'a> {
     pub(super) world: &'a World,
+    pub(super) now: Timestamp,
     pub(super) references: RefCell<References>,
 }
 
 impl<'a> Lookup<'a> {
-    pub(super) fn new(world: &'a World) -> Self {
-        Self { world, references: RefCell::default() }
+    pub(super) fn new(world: &'a World, now: Timestamp) -> Self {
+        Self { world, now, references: RefCell::default() }
     }
 
     /// The certificate with key that a Secret has, with its name in a plan.
@@ -62,7 +64,7 @@ impl<'a> Lookup<'a> {
                 "there is no Secret {at}: create it, or correct the reference"
             )));
         };
-        if let Some(problem) = &pair.problem {
+        if let Err(problem) = &pair.checked {
             return Err(Wrong::Missing(format!("Secret {at} {problem}")));
         }
         Ok((name(&at.to_string()), Certificate { secret: at, pair: Arc::clone(pair) }))
@@ -81,9 +83,15 @@ impl<'a> Lookup<'a> {
         for reference in references {
             match self.authority(users, reference) {
                 Ok((at, found)) => {
-                    certificates.push_str(found.certificates.trim_end());
-                    certificates.push('\n');
-                    config_maps.push(at);
+                    let (before, more) = (certificates.len(), found.certificates.trim_end());
+                    certificates.extend([more, "\n"]);
+                    match check_size("ca.crt together with those before", &[certificates.as_bytes()]) {
+                        Ok(()) => config_maps.push(at),
+                        Err(problem) => {
+                            certificates.truncate(before);
+                            wrong.push(Wrong::Missing(format!("ConfigMap {at} {problem}")));
+                        }
+                    }
                 }
                 Err(why) => wrong.push(why),
             }

@@ -9,12 +9,14 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::certificates::{Authorities, KeyPair};
 use super::kinds::{
     BackendTlsPolicy, ConnectionRoute, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, Object,
-    ObjectRef, Unreadable,
+    ObjectRef, Spec, TrafficPolicy, Unreadable,
 };
 use crate::grants::{Grants, ReferenceGrant};
 use crate::services::Services;
@@ -43,6 +45,8 @@ pub struct World {
     pub grants: Grants,
     /// BackendTLSPolicies.
     pub policies: BTreeMap<ObjectRef, Arc<BackendTlsPolicy>>,
+    /// TrafficPolicies.
+    pub traffic_policies: BTreeMap<ObjectRef, Arc<TrafficPolicy>>,
     /// The labels of each namespace.
     pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
     /// Services with their EndpointSlices; who may use them is decided here, by the grants.
@@ -70,6 +74,8 @@ pub struct Observed {
     pub running_generation: Option<i64>,
     /// What keeps it from its work, for people.
     pub trouble: Option<String>,
+    /// What keeps the newest configuration from every replica, for people: they serve an older one.
+    pub stuck: Option<String>,
 }
 
 /// An address, in the words of a Gateway's status.
@@ -111,7 +117,9 @@ impl AddressKind {
 
 impl World {
     /// Sorts objects of any kind and version into a world, as files have them; a cache keeps what it has read and fills
-    /// the fields itself. What can't be read is left out and told, what is of no matter is left out.
+    /// the fields itself. What can't be read is told, and of kinds that are asked for it is here in outline; what is of no
+    /// matter is left out. Nobody has checked files: a field that a kind of ours does not have is a word that somebody
+    /// relies on.
     pub fn read<'a>(
         objects: impl IntoIterator<Item = &'a DynamicObject>,
     ) -> (Self, Vec<(String, Unreadable)>) {
@@ -138,7 +146,10 @@ impl World {
         let at = ObjectRef::new(object.namespace().unwrap_or_default(), object.name_any());
         match (group, types.kind.as_str()) {
             (super::kinds::GROUP, "GatewayClass") => {
-                self.classes.insert(at.name, Arc::new(Object::read(object)?));
+                let class: GatewayClass = Object::read(object);
+                let unreadable = class.unreadable.clone();
+                self.classes.insert(at.name, Arc::new(class));
+                return unreadable.map_or(Ok(()), Err);
             }
             (super::kinds::GROUP, "Gateway") => insert(&mut self.gateways, object)?,
             (super::kinds::GROUP, "ListenerSet") => insert(&mut self.listener_sets, object)?,
@@ -165,7 +176,21 @@ impl World {
                 self.config_maps.insert(at, Arc::new(Authorities::read(&typed::<ConfigMap>(object)?)));
             }
             (causeway_api::names::GROUP, "GatewayParameters") => {
-                self.parameters.insert(at, Arc::new(typed::<GatewayParameters>(object)?));
+                let parameters: GatewayParameters = typed(object)?;
+                known_fields(object, &parameters.spec)?;
+                self.parameters.insert(at, Arc::new(parameters));
+            }
+            (causeway_api::names::GROUP, "TrafficPolicy") => {
+                let mut policy: TrafficPolicy = Object::read(object);
+                if policy.unreadable.is_none()
+                    && let Err(unknown) = known_fields(object, &policy.spec)
+                {
+                    policy.spec = Spec::outline(&object.data["spec"]);
+                    policy.unreadable = Some(unknown);
+                }
+                let unreadable = policy.unreadable.clone();
+                self.traffic_policies.insert(at, Arc::new(policy));
+                return unreadable.map_or(Ok(()), Err);
             }
             _ => {}
         }
@@ -181,13 +206,51 @@ struct Rest {
     grants: Vec<Arc<ReferenceGrant>>,
 }
 
-fn insert<S: DeserializeOwned>(
+fn insert<S: Spec>(
     objects: &mut BTreeMap<ObjectRef, Arc<Object<S>>>,
     object: &DynamicObject,
 ) -> Result<(), Unreadable> {
-    let read = Object::read(object)?;
+    let read = Object::read(object);
+    let unreadable = read.unreadable.clone();
     objects.insert(read.meta.at.clone(), Arc::new(read));
-    Ok(())
+    unreadable.map_or(Ok(()), Err)
+}
+
+/// Refuses fields of a spec that were not read.
+fn known_fields(object: &DynamicObject, read: &impl Serialize) -> Result<(), Unreadable> {
+    let read = serde_json::to_value(read).map_err(|error| Unreadable(error.to_string()))?;
+    match unknown_field("spec", &object.data["spec"], &read) {
+        None => Ok(()),
+        Some(path) => Err(Unreadable(format!("{path}: there is no such field: correct its name"))),
+    }
+}
+
+/// The path of the first field of `written` that is not in `read`.
+fn unknown_field(path: &str, written: &Value, read: &Value) -> Option<String> {
+    match (written, read) {
+        (Value::Object(written), read) => written.iter().find_map(|(name, value)| {
+            let path = format!("{path}.{name}");
+            match read.get(name) {
+                Some(read) => unknown_field(&path, value, read),
+                // Nothing is not said again.
+                None if is_nothing(value) => None,
+                None => Some(path),
+            }
+        }),
+        (Value::Array(written), Value::Array(read)) => (0..)
+            .zip(written.iter().zip(read))
+            .find_map(|(place, (written, read))| unknown_field(&format!("{path}[{place}]"), written, read)),
+        _ => None,
+    }
+}
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
 }
 
 fn typed<T: DeserializeOwned>(object: &DynamicObject) -> Result<T, Unreadable> {

@@ -11,8 +11,12 @@ use crate::gateway::GatewayPicture;
 
 /// The entry of the Secret.
 pub const ENTRY: &str = "certificates.json";
-/// What a Secret holds at most, about: it may have 1 MiB.
-const MOST: usize = 512 * 1024;
+/// What a Secret holds, about, where there are several.
+const USUAL: usize = 512 * 1024;
+/// What it holds at most: it may have 1 MiB. No certificate takes as much.
+const MOST: usize = 1000 * 1024;
+/// So many Secrets hold everything that could ever be there.
+const MOST_SECRETS: usize = 1 << 12;
 
 /// What a plan names, by those names.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,10 +77,11 @@ impl Keys {
         if self.is_empty() {
             return Vec::new();
         }
-        let pairs: usize =
-            self.certificates.values().map(|pair| pair.certificate.len() + pair.key.len()).sum();
-        let authorities: usize = self.authorities.values().map(String::len).sum();
-        let count = (pairs + authorities).div_ceil(MOST).max(1).next_power_of_two();
+        let total: usize = self.sizes().map(|(_, size)| size).sum();
+        let mut count = total.div_ceil(USUAL).max(1).next_power_of_two();
+        while count < MOST_SECRETS && self.fullest(count) > MOST {
+            count *= 2;
+        }
         let mut spread = vec![Self::default(); count];
         for (name, pair) in &self.certificates {
             if let Some(keys) = spread.get_mut(place(name, count)) {
@@ -89,6 +94,32 @@ impl Keys {
             }
         }
         spread.iter().map(|keys| serde_json::to_string(keys).unwrap_or_default()).collect()
+    }
+
+    /// What each name takes in a text.
+    fn sizes(&self) -> impl Iterator<Item = (&str, usize)> {
+        // Quotes, commas and the names of fields, and no more.
+        const AROUND: usize = 64;
+        let written = |text: &str| serde_json::to_string(text).map_or(usize::MAX, |text| text.len());
+        let pairs = self.certificates.iter();
+        let pairs = pairs.map(move |(name, pair)| {
+            (name.as_str(), written(name) + written(&pair.certificate) + written(&pair.key) + AROUND)
+        });
+        let authorities = self.authorities.iter();
+        pairs.chain(
+            authorities.map(move |(name, text)| (name.as_str(), written(name) + written(text) + AROUND)),
+        )
+    }
+
+    /// What the fullest of so many texts has.
+    fn fullest(&self, count: usize) -> usize {
+        let mut full = vec![0; count];
+        for (name, size) in self.sizes() {
+            if let Some(full) = full.get_mut(place(name, count)) {
+                *full += size;
+            }
+        }
+        full.into_iter().max().unwrap_or_default()
     }
 
     /// What is in a text.
@@ -144,6 +175,19 @@ mod tests {
         changed.certificates.get_mut("shop/17").unwrap().key = "other".to_owned();
         let differ = changed.texts().iter().zip(&before).filter(|(a, b)| a != b).count();
         assert_eq!((differ, before.len() > 8), (1, true));
+    }
+
+    #[test]
+    fn large_ones_that_would_be_together_are_not() {
+        for count in 1..20 {
+            let large = "a\n".repeat(500 * 1024 / 3);
+            let authorities = (0..count).map(|i| (format!("shop/ca-{i}"), large.clone())).collect();
+            let keys = Keys { authorities, ..Keys::default() };
+            let texts = keys.texts();
+            assert!(texts.iter().all(|text| text.len() < 1 << 20), "{count}");
+            let full = texts.iter().filter(|text| text.len() > 10).count();
+            assert!(full * 2 >= count && full <= count, "{full} of {count}");
+        }
     }
 
     #[test]

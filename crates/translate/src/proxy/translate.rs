@@ -158,8 +158,9 @@ impl Behind {
 
 /// What becomes of a route's connections.
 fn action(route: &SuppliedRoute, refusal: ir::Refusal) -> ir::Action {
-    let target =
-        |target: &SuppliedTarget| Some(ir::Target { cluster: target_name(target)?, weight: target.weight });
+    let target = |target: &SuppliedTarget| {
+        Some(ir::Target { cluster: target_name(target)?, weight: target.weight, priority: 0 })
+    };
     ir::Targets::new(route.targets.iter().filter_map(target).collect())
         .map_or(ir::Action::Refuse(refusal), ir::Action::Forward)
 }

@@ -37,7 +37,7 @@ fn in_listener(at: usize, listener: &Listener) -> Vec<Problem> {
     let path = |rest: &str| format!("listeners[{at}].protocol.{rest}");
     match protocol {
         Protocol::Tcp(ConnectionRoute { name: _, connection_limit: _, action }) => {
-            terminates(action, || path("tcp.action")).into_iter().collect()
+            untranslated(action, || path("tcp.action")).into_iter().collect()
         }
         Protocol::Tls(tls) => in_tls(tls, path),
         Protocol::Udp(ConnectionRoute { name: _, connection_limit: _, action }) => {
@@ -67,7 +67,7 @@ fn in_tls(tls: &Tls, path: impl Fn(&str) -> String) -> Vec<Problem> {
     let Tls { routes, no_server_name, unknown_server_name, plaintext } = tls;
     let routes = routes.iter().enumerate().filter_map(|(at, route)| {
         let TlsRoute { name: _, server_names: _, connection_limit: _, action } = route;
-        terminates(action, || path(&format!("tls.routes[{at}].action")))
+        untranslated(action, || path(&format!("tls.routes[{at}].action")))
     });
     let outcomes = [
         ("noServerName", no_server_name),
@@ -76,13 +76,17 @@ fn in_tls(tls: &Tls, path: impl Fn(&str) -> String) -> Vec<Problem> {
     ];
     let outcomes = outcomes.into_iter();
     let outcomes =
-        outcomes.filter_map(|(field, action)| terminates(action, || path(&format!("tls.{field}"))));
+        outcomes.filter_map(|(field, action)| untranslated(action, || path(&format!("tls.{field}"))));
     routes.chain(outcomes).collect()
 }
 
 /// The path is written only for what is reported: plans are large and mostly fine.
-fn terminates(action: &Action, path: impl FnOnce() -> String) -> Option<Problem> {
+fn untranslated(action: &Action, path: impl FnOnce() -> String) -> Option<Problem> {
     match action {
+        Action::Forward(targets) if targets.as_slice().iter().any(|target| target.priority > 0) => {
+            let path = format!("{}.forward", path());
+            Some(problem(path, "priorities are not translated for Envoy: use our own engine"))
+        }
         Action::Forward(_) | Action::Refuse(_) => None,
         Action::Terminate(_) => {
             Some(problem(format!("{}.terminate", path()), "ending TLS is not translated for Envoy"))

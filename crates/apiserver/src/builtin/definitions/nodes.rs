@@ -63,8 +63,12 @@ impl Builder<'_> {
             return anything(None);
         }
         let recursive = name.strip_prefix(CRD_PACKAGE).is_some_and(|rest| rest == ".JSONSchemaProps");
-        if recursive || name.ends_with(".RawExtension") || name.ends_with(".FieldsV1") {
+        if recursive || name.ends_with(".FieldsV1") {
             return anything(Some(Type::Object));
+        }
+        if name.ends_with(".RawExtension") {
+            // Nobody owns a part of what nobody knows.
+            return Node { map_type: MapType::Atomic, ..anything(Some(Type::Object)) };
         }
         let mut node = self.inline(schema);
         // Status is written by controllers and taken as it comes.

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::{AGE, CONTAINERS, IMAGES, NAME, SELECTOR, age, col, count, first, labels, name, selector};
 use crate::builtin::json::{int, items, text};
+use crate::error::qualified;
 use crate::resource::ColumnDef;
 
 const READY: ColumnDef = col("Ready", "string", "Pods that are ready, of the pods wanted.");
@@ -60,6 +61,24 @@ pub(crate) const STATEFUL_SET: &[ColumnDef] = &[NAME, READY, AGE, CONTAINERS, IM
 pub(crate) fn stateful_set(object: &Value, now: Timestamp) -> Vec<Value> {
     let [containers, images] = containers(object);
     vec![name(object), ready(object), age(object, now), containers, images]
+}
+
+pub(crate) const CONTROLLER_REVISION: &[ColumnDef] = &[
+    NAME,
+    col("Controller", "string", "The object whose template it is."),
+    col("Revision", "string", "The number of the revision."),
+    AGE,
+];
+
+pub(crate) fn controller_revision(object: &Value, now: Timestamp) -> Vec<Value> {
+    let owners = items(&object["metadata"], "ownerReferences");
+    let owner = owners.iter().find(|owner| owner["controller"] == true).map(|owner| {
+        let group = text(owner, "apiVersion").split_once('/').map_or("", |(group, _)| group);
+        let kind = qualified(group, text(owner, "kind")).to_lowercase();
+        format!("{kind}/{}", text(owner, "name"))
+    });
+    let owner = owner.unwrap_or_else(|| "<none>".to_owned());
+    vec![name(object), owner.into(), count(object, "revision"), age(object, now)]
 }
 
 pub(crate) const DAEMON_SET: &[ColumnDef] = &[

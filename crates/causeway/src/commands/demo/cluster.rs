@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use causeway_base::well_known::SERVICE_NAME_LABEL;
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
 use serde_json::Value;
@@ -69,4 +70,22 @@ pub(super) async fn poll<T>(
         ensure!(Instant::now() < deadline, "waited {} s for {what}", TIMEOUT.as_secs());
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
+}
+
+/// Waits until a Service has an endpoint that is ready.
+pub(super) async fn wait_for_endpoint(client: &Client, namespace: &str, service: &str) -> anyhow::Result<()> {
+    let gvk = GroupVersionKind::gvk("discovery.k8s.io", "v1", "EndpointSlice");
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk(&gvk));
+    let params = ListParams::default().labels(&format!("{SERVICE_NAME_LABEL}={service}"));
+    poll(&format!("an endpoint of {service}"), async || {
+        let slices = api.list(&params).await?;
+        let ready = slices.iter().any(|slice| {
+            slice.data["endpoints"]
+                .as_array()
+                .is_some_and(|all| all.iter().any(|e| e["conditions"]["ready"] == Value::Bool(true)))
+        });
+        Ok(ready.then_some(()))
+    })
+    .await
 }

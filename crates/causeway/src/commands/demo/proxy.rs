@@ -12,13 +12,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use causeway_api::ProxyServer;
 use causeway_api::conditions::{self, ConditionType};
-use causeway_base::well_known::SERVICE_NAME_LABEL;
 use kube::Client;
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
-use kube::core::{ApiResource, GroupVersionKind};
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
-use super::cluster::{TIMEOUT, apply_all, poll, start_control_plane};
+use super::cluster::{TIMEOUT, apply_all, poll, start_control_plane, wait_for_endpoint};
 use super::stage::Stage;
 use super::steps::Steps;
 use super::{CommonArgs, Play};
@@ -73,7 +71,7 @@ async fn play(steps: &mut Steps, args: &Args, client: &Client) -> anyhow::Result
             }
             apply_all(client, &objects, false).await?;
             for name in ["shop", "shop-v2", "blog"] {
-                wait_for_endpoint(client, name).await?;
+                wait_for_endpoint(client, NAMESPACE, name).await?;
             }
             Ok(((), vec!["pods run, EndpointSlices have ready endpoints".to_owned()]))
         })
@@ -167,23 +165,6 @@ async fn move_shop(client: &Client, outside: &TlsClient) -> anyhow::Result<((), 
             "the connection that was open still reaches the old shop".to_owned(),
         ],
     ))
-}
-
-async fn wait_for_endpoint(client: &Client, service: &str) -> anyhow::Result<()> {
-    let gvk = GroupVersionKind::gvk("discovery.k8s.io", "v1", "EndpointSlice");
-    let api: Api<DynamicObject> =
-        Api::namespaced_with(client.clone(), NAMESPACE, &ApiResource::from_gvk(&gvk));
-    let params = kube::api::ListParams::default().labels(&format!("{SERVICE_NAME_LABEL}={service}"));
-    poll(&format!("an endpoint of {service}"), async || {
-        let slices = api.list(&params).await?;
-        let ready = slices.iter().any(|slice| {
-            slice.data["endpoints"]
-                .as_array()
-                .is_some_and(|all| all.iter().any(|e| e["conditions"]["ready"] == json!(true)))
-        });
-        Ok(ready.then_some(()))
-    })
-    .await
 }
 
 async fn wait_until_ready(client: &Client) -> anyhow::Result<ProxyServer> {

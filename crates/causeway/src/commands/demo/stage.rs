@@ -20,6 +20,8 @@ use rustix::process::{Pid, Signal, getuid, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
+use crate::commands::connect;
+use crate::parts::connection::Connection;
 use crate::parts::{cluster, data_dir, ending, own_program};
 
 /// For the control plane's start and for its end; long enough for a slow machine.
@@ -83,6 +85,11 @@ impl Stage {
         self.path.join("data")
     }
 
+    /// The data directory of a developer's machine that is played here, too.
+    pub(super) fn laptop(&self) -> PathBuf {
+        self.path.join("laptop")
+    }
+
     fn log(&self) -> PathBuf {
         self.path.join("log")
     }
@@ -140,6 +147,9 @@ impl Stage {
 
     /// Ends all that still runs, removes what is in the container runtime, and then the directory.
     pub(crate) async fn remove(mut self) -> anyhow::Result<()> {
+        for connection in Connection::all(&self.laptop()) {
+            connect::daemon::end(&connection).await?;
+        }
         self.stop().await?;
         let data = self.data();
         if data.exists() {

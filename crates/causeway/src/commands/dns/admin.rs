@@ -1,46 +1,16 @@
 //! `--admin`: `/metrics`, `/ready`, and as JSON `/listeners`, `/upstreams` and `/views`.
 
-use std::net::SocketAddr;
-
-use anyhow::Context;
 use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use causeway_agent::BoundedListener;
 use causeway_dns::Handle;
-use causeway_engine::admin::{METRICS_TYPE, guarded};
+use causeway_engine::admin::METRICS_TYPE;
 use prometheus_client::encoding::text::encode;
 use serde::Serialize;
-use tokio::net::TcpListener;
 
-use crate::parts::output::Output;
-use crate::parts::unix_socket;
-
-/// Serves until the process ends.
-pub(super) async fn start(at: &str, handle: Handle, out: Output) -> anyhow::Result<()> {
-    let router = router(handle);
-    let Ok(address) = at.parse::<SocketAddr>() else {
-        let path = unix_socket::path(at)?;
-        let listener = unix_socket::listen(&path).context("admin can't be served")?;
-        out.line(format_args!("admin on {}", path.display()));
-        tokio::spawn(async { axum::serve(BoundedListener::new(listener), router).await });
-        return Ok(());
-    };
-    anyhow::ensure!(
-        address.ip().is_loopback(),
-        "admin shows what is asked to whoever looks: use a loopback address like 127.0.0.1:{}, or a Unix socket",
-        address.port()
-    );
-    let listener = TcpListener::bind(address)
-        .await
-        .with_context(|| format!("can't serve admin on {at}; choose another with --admin"))?;
-    out.line(format_args!("admin on http://{}", listener.local_addr()?));
-    tokio::spawn(async { axum::serve(BoundedListener::new(listener), guarded(router)).await });
-    Ok(())
-}
-
-fn router(handle: Handle) -> Router {
+/// The paths.
+pub(super) fn router(handle: Handle) -> Router {
     let [metrics_of, ready_of, upstreams_of, listeners_of] = [0; 4].map(|_| handle.clone());
     Router::new()
         .route("/metrics", get(async move || metrics(&metrics_of)))

@@ -17,6 +17,7 @@ use super::vantage::Vantage;
 use crate::parts::proxy_server::{NOT_KNOWN, services, translation};
 pub(super) use attachment::Place;
 use workload::Workload;
+pub(super) use workload::waiting;
 
 /// Looks at a ProxyServer, with connections from inside its own pod where that is possible.
 pub(super) async fn examine(examination: &Examination<'_>, name: &str) -> anyhow::Result<Vec<Finding>> {

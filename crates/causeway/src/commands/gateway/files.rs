@@ -2,6 +2,7 @@
 //! operator makes on a cluster; each Gateway runs on an engine in this process, and what became of every object is written
 //! beside the files. A change of the files changes what runs, and no connection is cut for it.
 
+mod admin;
 mod engines;
 mod folder;
 mod statuses;
@@ -21,6 +22,7 @@ use self::folder::Folder;
 use self::statuses::Statuses;
 use self::world::Generations;
 use super::Args;
+use crate::parts::admin_socket::AdminSocket;
 use crate::parts::output;
 use crate::parts::termination::Termination;
 
@@ -42,7 +44,7 @@ pub(super) async fn run(dir: &Path, args: &Args) -> anyhow::Result<ExitCode> {
         folder: Folder::new(dir)?,
         generations: Generations::default(),
         statuses: Statuses::new(dir),
-        engines: Engines::new(args),
+        engines: Engines::new(args)?,
         told: Vec::new(),
     };
     site.folder.look();
@@ -53,6 +55,10 @@ pub(super) async fn run(dir: &Path, args: &Args) -> anyhow::Result<ExitCode> {
         } else {
             ExitCode::FAILURE
         });
+    }
+    if let Some(at) = &args.admin {
+        let router = admin::router(&site.engines.shown());
+        AdminSocket::open(at).await?.start(router, args.access_log.output());
     }
     let mut termination = Termination::listen()?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -108,7 +114,8 @@ fn tell(picture: &Picture) -> bool {
         .map(|(at, gateway)| (format!("Gateway {at}"), &gateway.status))
         .chain(picture.routes.iter().map(|((kind, at), status)| (format!("{kind} {at}"), status)))
         .chain(picture.listener_sets.iter().map(|(at, status)| (format!("ListenerSet {at}"), status)))
-        .chain(picture.policies.iter().map(|(at, status)| (format!("BackendTLSPolicy {at}"), status)));
+        .chain(picture.policies.iter().map(|(at, status)| (format!("BackendTLSPolicy {at}"), status)))
+        .chain(picture.traffic_policies.iter().map(|(at, status)| (format!("TrafficPolicy {at}"), status)));
     let mut all_hold = true;
     for (what, status) in statuses {
         for condition in conditions(&status.value) {

@@ -8,18 +8,28 @@ use std::sync::Arc;
 use anyhow::Context;
 use causeway_api::names;
 use causeway_apiserver::Server;
-use causeway_base::{file, well_known::MACHINE_ADDRESS};
-use causeway_node::{CommandPolicy, Config, ImageProgram, Node};
+use causeway_base::file;
+use causeway_base::well_known::{MACHINE_ADDRESS, SERVICE_NETWORK, SERVICE_PREFIX};
+use causeway_node::{CommandPolicy, Config, ImageProgram, Node, PortDialer};
+use ipnet::{IpNet, Ipv4Net};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::logs::PodLogFiles;
+use super::ports::NodePorts;
 use super::{Args, Stop, Task};
 use crate::parts::own_program;
 
 /// The subcommands that pods of Causeway's own image may run: data planes, whose arguments and objects say what they
 /// carry and no more. All others act for whoever runs this machine.
-const IN_PODS: [&str; 6] = ["proxy", "gateway", "dns", "dhcp", "echo", "version"];
+const IN_PODS: [&str; 8] = ["proxy", "gateway", "carrier", "stowaway", "dns", "dhcp", "echo", "version"];
+
+/// The networks of Services and pods.
+pub(super) fn networks() -> Vec<IpNet> {
+    // Pods have the addresses that follow the machine's.
+    let all = [Ipv4Net::new(SERVICE_NETWORK, SERVICE_PREFIX), Ipv4Net::new(MACHINE_ADDRESS, 10)];
+    all.into_iter().flatten().map(IpNet::from).collect()
+}
 
 pub(super) async fn start(
     tasks: &mut JoinSet<Task>,
@@ -44,6 +54,7 @@ pub(super) async fn start(
     file::replace(&config.ca_path, 0o644, server.ca_pem().as_bytes())
         .with_context(|| format!("can't write {}", config.ca_path.display()))?;
     server.set_pod_logs(Arc::new(PodLogFiles::new(&node_dir)));
+    server.set_pod_ports(Arc::new(NodePorts(PortDialer::new(&node_dir, config.address))));
     let (node, client) = (Node::new(config)?, server.client());
     let (shutdown, stopped) = (stop.pods.clone(), stop.pods_stopped.clone().drop_guard());
     tasks.spawn(async move {

@@ -23,7 +23,7 @@ fn owner(uid: &str) -> Owner {
         controller: Some(true),
         block_owner_deletion: Some(true),
     };
-    Owner { reference, namespace: Some("clusters".into()) }
+    Owner { reference: Some(reference), namespace: Some("clusters".into()) }
 }
 
 fn wanted(spec: &Value) -> Wanted {
@@ -83,7 +83,7 @@ fn names_the_holder_of_a_foreign_object() {
     let mine = owner("u-1");
     let held = |uid: &str, name: &str| {
         let mut other = owner(uid);
-        other.reference.name = name.into();
+        other.reference.as_mut().unwrap().name = name.into();
         live(wanted(&json!({})).stamped(&other))
     };
     assert_eq!(foreign_holder(&held("u-1", "lab"), &mine, true), None);
@@ -102,7 +102,7 @@ fn names_the_holder_of_a_foreign_object() {
 
     let elsewhere = |name: &str| {
         let mut other = owner("u-0");
-        other.reference.name = name.into();
+        other.reference.as_mut().unwrap().name = name.into();
         live(Wanted { elsewhere: Some("tools".into()), ..wanted(&json!({})) }.stamped(&other))
     };
     assert_eq!(foreign_holder(&elsewhere("lab"), &mine, true), None);

@@ -11,8 +11,8 @@ use k8s_openapi::{
     api::{
         apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment},
         core::v1::{
-            Container, ContainerPort, EmptyDirVolumeSource, PodSpec, PodTemplateSpec,
-            TopologySpreadConstraint, Volume,
+            Container, ContainerPort, EmptyDirVolumeSource, EnvVar, PodSpec, PodTemplateSpec,
+            SecretVolumeSource, TopologySpreadConstraint, Volume,
         },
     },
     apimachinery::pkg::{
@@ -22,7 +22,7 @@ use k8s_openapi::{
     },
 };
 
-use super::Subject;
+use super::{SESSION_ENTRY, Subject, session_name};
 use crate::{
     pod_template,
     vlan::pod::{self as parts, STATE_DIR, STATE_VOLUME, confined, mount, resources},
@@ -30,6 +30,10 @@ use crate::{
 
 /// What a pod may take to end: the drain of its plan, and some seconds.
 const TERMINATION_SECONDS: i64 = 45;
+
+/// Where what sessions are signed with is.
+const SESSION_VOLUME: &str = "session";
+const SESSION_DIR: &str = "/run/causeway/session";
 
 /// The Deployment.
 pub(super) fn deployment(subject: &Subject<'_>, name: &str) -> Deployment {
@@ -76,14 +80,24 @@ fn pod(subject: &Subject<'_>, name: &str) -> PodSpec {
         termination_grace_period_seconds: Some(TERMINATION_SECONDS),
         security_context: Some(parts::unprivileged()),
         // In memory: the last certificates are in it, for a process that starts again while nobody can be asked.
-        volumes: Some(vec![Volume {
-            name: STATE_VOLUME.to_owned(),
-            empty_dir: Some(EmptyDirVolumeSource {
-                medium: Some("Memory".to_owned()),
-                size_limit: Some(Quantity("64Mi".to_owned())),
-            }),
-            ..Volume::default()
-        }]),
+        volumes: Some(vec![
+            Volume {
+                name: STATE_VOLUME.to_owned(),
+                empty_dir: Some(EmptyDirVolumeSource {
+                    medium: Some("Memory".to_owned()),
+                    size_limit: Some(Quantity("64Mi".to_owned())),
+                }),
+                ..Volume::default()
+            },
+            Volume {
+                name: SESSION_VOLUME.to_owned(),
+                secret: Some(SecretVolumeSource {
+                    secret_name: Some(session_name(name)),
+                    ..SecretVolumeSource::default()
+                }),
+                ..Volume::default()
+            },
+        ]),
         containers: vec![container(subject, name)],
         ..PodSpec::default()
     }
@@ -108,16 +122,26 @@ fn container(subject: &Subject<'_>, name: &str) -> Container {
             ..ContainerPort::default()
         }));
     }
+    // Not an argument: pods may be of an older image that does not know it.
+    let mut env = parts::environment();
+    env.push(EnvVar {
+        name: "SESSION_KEY_FILE".to_owned(),
+        value: Some(format!("{SESSION_DIR}/{SESSION_ENTRY}")),
+        ..EnvVar::default()
+    });
     Container {
         name: "gateway".to_owned(),
         image: Some(subject.effective.image.clone()),
         args: Some(args),
         working_dir: Some(STATE_DIR.to_owned()),
-        env: Some(parts::environment()),
+        env: Some(env),
         ports: Some(ports),
         resources: Some(resources("20m", "48Mi", "1Gi")),
         security_context: Some(confined()),
-        volume_mounts: Some(vec![mount(STATE_VOLUME, STATE_DIR, false)]),
+        volume_mounts: Some(vec![
+            mount(STATE_VOLUME, STATE_DIR, false),
+            mount(SESSION_VOLUME, SESSION_DIR, true),
+        ]),
         ..parts::probed()
     }
 }

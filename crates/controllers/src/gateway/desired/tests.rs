@@ -39,7 +39,8 @@ fn gateway(name: &str, spec: &Value) -> GatewayPicture {
 fn desired(name: &str, picture: &GatewayPicture, address: Option<&str>) -> Desired {
     let effective = Effective::of(&picture.parameters, &Settings::default(), &proxy::Settings::default());
     let at = ObjectRef::new("shop", name);
-    let subject = Subject { at: &at, picture, effective: &effective, openshift: false, address };
+    let session_key = &[7; 32];
+    let subject = Subject { at: &at, picture, effective: &effective, openshift: false, address, session_key };
     subject.desired(&parts::split(&picture.plan))
 }
 
@@ -77,6 +78,10 @@ fn pods_are_restricted_and_have_rights_by_name() {
         assert_ne!(resources, ["secrets"], "there are none to read");
     }
     assert!(desired.secrets.is_empty() && desired.budget.is_none());
+    // The key of sessions is nobody's but the pods'.
+    assert_eq!(desired.session.name_any(), "web-causeway-session");
+    assert_eq!(desired.session.data.as_ref().unwrap()[SESSION_ENTRY].0, [7; 32]);
+    assert!(!serde_json::to_string(&desired.deployment).unwrap().contains("BwcHBw"));
 }
 
 #[test]

@@ -76,3 +76,22 @@ fn serves_what_every_pod_that_serves_has_and_says_what_is_wrong_with_the_others(
     assert_eq!((one.serving, one.running_generation), (true, Some(3)));
     assert_eq!(one.trouble.as_deref(), Some("pod b: port 80 is taken"));
 }
+
+#[test]
+fn nobody_waits_for_pods_that_can_not_start() {
+    let rolling = json!({
+        "metadata": {"name": "web-causeway", "generation": 2}, "spec": {"selector": {}, "template": {}},
+        "status": {"observedGeneration": 1},
+    });
+    let mut standing =
+        Standing { deployment: Some(serde_json::from_value(rolling).unwrap()), ..Standing::default() };
+    assert!(standing.is_rolling() && standing.is_updating());
+    let waiting = json!({"reason": "ErrImagePull", "message": "not found"});
+    let stuck = json!({
+        "metadata": {"name": "a"},
+        "status": {"containerStatuses": [{"name": "gateway", "image": "", "imageID": "", "ready": false,
+            "restartCount": 0, "state": {"waiting": waiting}}]},
+    });
+    standing.pods.push(serde_json::from_value(stuck).unwrap());
+    assert!(standing.is_rolling() && !standing.is_updating());
+}

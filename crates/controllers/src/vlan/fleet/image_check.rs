@@ -1,6 +1,7 @@
 //! Whether an image can be had before a working pod is given up for it. On an attachment two pods can't hold one address,
 //! so the old one must go first; a small pod on its node runs the new images once, and the old one goes when that has
-//! worked. Pods that share nothing need no such check: the new one is ready before the old one goes.
+//! worked. So it is with ports of nodes. Pods that share nothing need no such check: the new one is ready before the old
+//! one goes.
 
 use causeway_api::names;
 use k8s_openapi::{
@@ -11,7 +12,7 @@ use k8s_openapi::{
             PodSpec, PodTemplateSpec,
         },
     },
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
 };
 use kube::ResourceExt;
 use serde_json::json;
@@ -76,10 +77,13 @@ pub(crate) fn checks(desired: &[Deployment], observed: &impl Fleet, rollout: &mu
     checks
 }
 
-/// Whether the old pod goes before the new one is there.
-fn gives_up_first(deployment: &Deployment) -> bool {
-    let strategy = deployment.spec.as_ref().and_then(|spec| spec.strategy.as_ref());
-    strategy.is_some_and(|strategy| strategy.type_.as_deref() == Some("Recreate"))
+/// Whether the old pod goes before the new one is there: it is not to be replaced, or not before it is gone.
+pub(crate) fn gives_up_first(deployment: &Deployment) -> bool {
+    let Some(strategy) = deployment.spec.as_ref().and_then(|spec| spec.strategy.as_ref()) else {
+        return false;
+    };
+    let surge = strategy.rolling_update.as_ref().and_then(|rolling| rolling.max_surge.as_ref());
+    strategy.type_.as_deref() == Some("Recreate") || surge == Some(&IntOrString::Int(0))
 }
 
 /// The images of a pod's containers.
@@ -88,7 +92,8 @@ pub(crate) fn images(template: &PodTemplateSpec) -> Vec<String> {
     containers.filter_map(|container| container.image.clone()).collect()
 }
 
-fn pod(deployment: &str, template: &PodTemplateSpec, node: Option<&str>) -> Pod {
+/// The pod that runs the images of a Deployment's pods once, on the node of the one that would be given up.
+pub(crate) fn pod(deployment: &str, template: &PodTemplateSpec, node: Option<&str>) -> Pod {
     let of = template.spec.clone().unwrap_or_default();
     let containers = of.containers.into_iter().map(|container| Container {
         // Both programs say their version and end.

@@ -32,6 +32,7 @@ use crate::http::record::RequestRecord;
 use crate::http::reply::Reply;
 use crate::http::source::Source;
 use crate::http::waiting::Registered;
+use crate::table::Unserved;
 use crate::tcp::Downstream;
 
 /// Requests of a client at a time.
@@ -56,6 +57,8 @@ struct Shared {
     open: Cell<usize>,
     /// The client was told that the connection ends.
     leaving: Cell<bool>,
+    /// More is asked of clients by now than of this one.
+    unproven: Cell<bool>,
     /// The address that the client connected to.
     local: Option<SocketAddr>,
 }
@@ -107,6 +110,7 @@ pub(crate) async fn serve(stream: Downstream, origin: Rc<Origin>, bytes: Vec<u8>
         idle: Cell::new(first),
         open: Cell::new(0),
         leaving: Cell::new(false),
+        unproven: Cell::new(false),
         local,
     });
     let reason = match shake(&pipe, &shared, bytes).await {
@@ -120,18 +124,22 @@ pub(crate) async fn serve(stream: Downstream, origin: Rc<Origin>, bytes: Vec<u8>
     reason
 }
 
+/// What clients may do.
+pub(crate) fn settings() -> Builder {
+    let mut builder = Builder::new();
+    builder
+        .max_concurrent_streams(STREAMS)
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .max_header_list_size(HEAD as u32)
+        .max_send_buffer_size(SEND_BUFFER)
+        .enable_connect_protocol();
+    builder
+}
+
 /// Exchanges settings.
 async fn shake(pipe: &Rc<Pipe<Downstream>>, shared: &Shared, bytes: Vec<u8>) -> Result<Server, CloseReason> {
-    let mut shaking = pin!(
-        Builder::new()
-            .max_concurrent_streams(STREAMS)
-            .initial_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(WINDOW)
-            .max_header_list_size(HEAD as u32)
-            .max_send_buffer_size(SEND_BUFFER)
-            .enable_connect_protocol()
-            .handshake(Io::new(pipe, bytes))
-    );
+    let mut shaking = pin!(settings().handshake(Io::new(pipe, bytes)));
     poll_fn(|cx| {
         clock::wake();
         let shaken = shaking.as_mut().poll(cx);
@@ -174,7 +182,7 @@ fn poll(
     cx: &mut Context<'_>,
 ) -> Poll<CloseReason> {
     clock::wake();
-    let Shared { origin, guard, wait, idle, open, leaving, .. } = &**shared;
+    let Shared { origin, guard, wait, idle, open, leaving, unproven, .. } = &**shared;
     loop {
         match connection.poll_accept(cx) {
             Poll::Ready(Some(Ok((request, respond)))) => begin(shared, request, respond),
@@ -184,7 +192,7 @@ fn poll(
                 return Poll::Ready(reason);
             }
             Poll::Pending if guard.is_flooded() => return Poll::Ready(CloseReason::Flooded),
-            Poll::Pending if origin.is_leaving() && !leaving.replace(true) => {
+            Poll::Pending if (origin.ends_soon() || unproven.get()) && !leaving.replace(true) => {
                 connection.graceful_shutdown();
                 if open.get() == 0 {
                     shared.wait_for_next();
@@ -233,10 +241,14 @@ fn begin(shared: &Rc<Shared>, request: http::Request<RecvStream>, mut respond: S
     }
     let decided = {
         let table = origin.table.borrow();
-        let Some(router) = table.requests(&origin.within) else {
-            // The listener became another one. Nobody has looked at the request.
-            respond.send_reset(Reason::REFUSED_STREAM);
-            return;
+        let router = match table.requests(&origin.within) {
+            Ok(router) => router,
+            Err(unserved) => {
+                // Nobody has looked at the request: the client asks again, on another connection if it has to.
+                respond.send_reset(Reason::REFUSED_STREAM);
+                shared.unproven.set(shared.unproven.get() || matches!(unserved, Unserved::Unproven));
+                return;
+            }
         };
         let mut out = buffers.take_head();
         let mut lines = buffers.take_head();
@@ -308,9 +320,12 @@ impl Call {
         let reply = Reply::H2 { flow: &flow, local: stream.0.local };
         let source = Source::H2(body);
         let (after, out) = exchange::run(origin, source, reply, forward, out, &mut record).await;
+        // Who takes a request back once its answer has begun got what it asked for: gRPC ends streams like that.
+        if record.first_byte > 0 || matches!(after, After::Next | After::Linger(_)) {
+            stream.0.guard.answered();
+        }
         match after {
-            After::Next | After::Linger(_) => stream.0.guard.answered(),
-            After::Close(CloseReason::Finished) => {}
+            After::Next | After::Linger(_) | After::Close(CloseReason::Finished) => {}
             After::Close(_) => flow.borrow_mut().reset(Reason::CANCEL),
             After::Reset(_) => flow.borrow_mut().reset(Reason::INTERNAL_ERROR),
         }

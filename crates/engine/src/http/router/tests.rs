@@ -26,6 +26,7 @@ impl Question {
         let mut index = Vec::new();
         let fields = Fields::parse(head.as_bytes(), 0, &mut index).unwrap();
         answer(&Asked {
+            told: ToldOn { introduction: b"x-forwarded-proto: http\r\n", authority: "" },
             method: self.method,
             host: &self.host,
             path: &self.path,
@@ -282,6 +283,7 @@ fn route() -> impl Strategy<Value = String> {
         path().prop_map(|path| format!("path: {{exact: {path}}}, ")),
         path().prop_map(|path| format!("path: {{prefix: {path}}}, ")),
         "[ab]".prop_map(|letter| format!("path: {{regex: '/{letter}.*'}}, ")),
+        "[abc]".prop_map(|method| format!("path: {{call: /{method}}}, ")),
         Just(String::new()),
     ];
     let method = prop_oneof![Just(""), Just("method: GET, "), Just("method: POST, ")];

@@ -182,6 +182,13 @@ async fn read_message(stream: &mut (impl AsyncRead + Unpin), bytes: &mut Vec<u8>
             };
             let size = usize::from_str_radix(std::str::from_utf8(&bytes[..end]).unwrap(), 16).unwrap();
             bytes.drain(..end + 2);
+            // What follows the last chunk ends with an empty line, and may be no more than that.
+            while size == 0 && !bytes.starts_with(b"\r\n") {
+                match bytes.windows(2).position(|two| two == b"\r\n") {
+                    Some(end) => drop(bytes.drain(..end + 2)),
+                    None => more(stream, bytes).await?,
+                }
+            }
             while bytes.len() < size + 2 {
                 more(stream, bytes).await?;
             }

@@ -60,6 +60,22 @@ async fn a_listener_that_goes_lets_requests_finish_and_closes_idle_connections()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn before_the_end_clients_are_told_with_their_next_answer_and_others_still_come() {
+    let backend = HttpBackend::named("ok").await;
+    let running = Running::start(&all_to(&[backend.address])).await;
+    let mut kept = Client::connect(&running).await;
+    let (head, _) = kept.ask(get("a", "/")).await;
+    assert!(!head.contains("connection: close"), "{head}");
+    running.handle.say_farewell();
+    for mut client in [kept, Client::connect(&running).await] {
+        let (head, body) = client.ask(get("a", "/")).await;
+        assert!(head.contains("connection: close") && body == "ok", "{head}");
+        assert_eq!(client.rest().await, "");
+    }
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_head_that_does_not_come_is_not_waited_for() {
     let backend = HttpBackend::named("ok").await;
     let running =

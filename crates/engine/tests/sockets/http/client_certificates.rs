@@ -11,8 +11,9 @@ use tokio::sync::watch;
 use tokio_rustls::client::TlsStream;
 
 use super::backend::{HttpBackend, status};
+use super::streams::{StreamClient, get};
 use crate::pki::{Authority, Issued, given, provider};
-use crate::support::{PATIENCE, Running};
+use crate::support::{PATIENCE, Running, eventually};
 
 fn plan(backend: &HttpBackend, mode: &str) -> Plan {
     serde_saphyr::from_str(&format!(
@@ -139,6 +140,125 @@ async fn other_authorities_are_for_the_clients_to_come_and_their_absence_lets_no
     assert_eq!(ask(&running, &ann).await, None);
     certificates_tx.send_replace(given(&[("a", &issued)], &[]));
     causeway_testkit::eventually("no authorities", async || ask(&running, &bob).await.is_none()).await;
-    assert_eq!(running.handle.status().missing(), ["listener in: there are no authorities staff"]);
+    let missing = ["listener in: there are no authorities staff"];
+    eventually("it is told", || running.handle.status().missing() == missing).await;
+    running.stop().await;
+}
+
+/// The same plan where nothing is asked of clients.
+fn without(backend: &HttpBackend) -> Plan {
+    let mut plan = plan(backend, "required");
+    let causeway_ir::Protocol::Tls(tls) = &mut plan.listeners[0].protocol else { panic!() };
+    let causeway_ir::Action::Terminate(terminate) = &mut tls.routes[0].action else { panic!() };
+    terminate.client_certificates = None;
+    plan
+}
+
+/// A connection with its first request answered.
+async fn connected(running: &Running, client: &tokio_rustls::TlsConnector) -> TlsStream<TcpStream> {
+    let name = ServerName::try_from("a.test").unwrap();
+    let mut stream = client.connect(name, running.connect("in").await).await.unwrap();
+    assert_eq!(ask_again(&mut stream).await, 200);
+    stream
+}
+
+/// The status of another answer on the same connection.
+async fn ask_again(stream: &mut TlsStream<TcpStream>) -> u16 {
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").await.unwrap();
+    let mut buffer = [0; 1000];
+    let count = tokio::time::timeout(PATIENCE, stream.read(&mut buffer)).await.unwrap().unwrap();
+    status(std::str::from_utf8(&buffer[..count]).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_came_before_a_certificate_was_asked_for_has_to_come_again() {
+    let (server, staff, others) =
+        (Authority::new("server"), Authority::new("staff"), Authority::new("others"));
+    let (issued, ann) = (server.issue(&["a.test"]), staff.issue(&["ann.test"]));
+    let backend = HttpBackend::named("ok").await;
+    let (certificates_tx, certificates_rx) = watch::channel(given(&[("a", &issued)], &[("staff", &staff)]));
+    let mut running = Running::with_certificates(without(&backend), AccessLog::Off, certificates_rx).await;
+    let mut before = connected(&running, &client(&server, None)).await;
+    let mut in_streams = rustls::ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(server.roots())
+        .with_no_client_auth();
+    in_streams.alpn_protocols = vec![b"h2".to_vec()];
+    let in_streams: tokio_rustls::TlsConnector = Arc::new(in_streams).into();
+    let name = ServerName::try_from("a.test").unwrap();
+    let stream = in_streams.connect(name, running.connect("in").await).await.unwrap();
+    let streams = StreamClient::over(stream).await;
+    assert_eq!(streams.ask(get("a.test", "/"), "").await.unwrap().status, 200);
+
+    running.change(|now| *now = plan(&backend, "required")).await;
+    let seen = backend.asked().len();
+    assert_eq!(ask_again(&mut before).await, 421);
+    assert_eq!(before.read(&mut [0; 10]).await.unwrap_or_default(), 0, "and it is closed");
+    assert!(streams.ask(get("a.test", "/"), "").await.is_err());
+    tokio::time::timeout(PATIENCE, streams.driver).await.unwrap().unwrap().unwrap();
+    assert_eq!(backend.asked().len(), seen, "nobody has heard of these");
+
+    // Who has shown one stays through changes of something else, and where less is asked.
+    let mut shown = connected(&running, &client(&server, Some(&ann))).await;
+    running.change(|plan| plan.clusters[0].retries = 5).await;
+    assert_eq!(ask_again(&mut shown).await, 200);
+    certificates_tx.send_replace(given(&[("a", &issued)], &[("staff", &staff), ("others", &others)]));
+    running.change(|now| *now = plan(&backend, "optional")).await;
+    assert_eq!(ask_again(&mut shown).await, 200);
+    running.change(|now| *now = without(&backend)).await;
+    assert_eq!(ask_again(&mut shown).await, 200);
+    // Other authorities have not seen it.
+    certificates_tx.send_replace(given(&[("a", &issued)], &[("staff", &others)]));
+    running.change(|now| *now = plan(&backend, "required")).await;
+    assert_eq!(ask_again(&mut shown).await, 421);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_certificates_leave_alone_what_does_not_name_them() {
+    let (server, staff) = (Authority::new("server"), Authority::new("staff"));
+    let (issued, ann) = (server.issue(&["a.test"]), staff.issue(&["ann.test"]));
+    let backend = HttpBackend::named("ok").await;
+    let (certificates_tx, certificates_rx) = watch::channel(given(&[("a", &issued)], &[("staff", &staff)]));
+    let mut running =
+        Running::with_certificates(plan(&backend, "required"), AccessLog::Off, certificates_rx).await;
+    let client = client(&server, Some(&ann));
+    let resumes = async |running: &Running| {
+        let name = ServerName::try_from("a.test").unwrap();
+        let mut stream = client.connect(name, running.connect("in").await).await.unwrap();
+        assert_eq!(ask_again(&mut stream).await, 200);
+        stream.get_ref().1.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
+    };
+    resumes(&running).await;
+    assert!(resumes(&running).await);
+    // A certificate that is renewed, and a plan that is another, end no session.
+    let renewed = server.issue(&["a.test"]);
+    certificates_tx.send_replace(given(&[("a", &renewed)], &[("staff", &staff)]));
+    running.change(|plan| plan.clusters[0].retries = 5).await;
+    assert!(resumes(&running).await);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_never_runs_before_the_certificates_that_were_given_with_it() {
+    let server = Authority::new("server");
+    let issued = server.issue(&["a.test"]);
+    let backend = HttpBackend::named("ok").await;
+    let (certificates_tx, certificates_rx) = watch::channel(given(&[], &[]));
+    let mut running = Running::with_certificates(Plan::default(), AccessLog::Off, certificates_rx).await;
+    for i in 0..20 {
+        let name = format!("a{i}");
+        certificates_tx.send_replace(given(&[(name.as_str(), &issued)], &[]));
+        running
+            .change(|plan| {
+                *plan = without(&backend);
+                let causeway_ir::Protocol::Tls(tls) = &mut plan.listeners[0].protocol else { panic!() };
+                let causeway_ir::Action::Terminate(terminate) = &mut tls.routes[0].action else { panic!() };
+                terminate.certificates = vec![causeway_ir::CertificateRef(crate::support::name(&name))];
+            })
+            .await;
+        assert_eq!(running.handle.status().missing(), Vec::<String>::new(), "{i}");
+    }
     running.stop().await;
 }

@@ -110,3 +110,37 @@ async fn requests_are_shared_by_weight_and_tried_again_as_the_plan_says() {
     assert_eq!(failures.load(Relaxed) - before, 3, "one attempt and two more");
     running.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_not_be_done_twice_is_not_and_a_pause_has_the_requests_time() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let sick = HttpBackend::answering(move |_| {
+        counted.fetch_add(1, Relaxed);
+        b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".to_vec()
+    })
+    .await;
+    let routes = "      - {name: soon, matches: [{path: {prefix: /soon}}], retry: {attempts: 2, statuses: [503], backoff: 1ms}, action: {forward: c}}\n\
+                  \x20     - {name: late, matches: [{path: {prefix: /late}}], timeouts: {request: 2s}, retry: {attempts: 2, statuses: [503], backoff: 1m}, action: {forward: c}}\n\
+                  \x20     - {name: long, matches: [{path: {prefix: /long}}], retry: {attempts: 2, statuses: [503], backoff: 1m}, action: {forward: c}}";
+    let running = Running::start(&plan(routes, &[("c", &[sick.address])])).await;
+    let mut client = Client::connect(&running).await;
+    let attempts = || count.swap(0, Relaxed);
+    for (method, expected) in [("GET", 3), ("DELETE", 3), ("POST", 1), ("PATCH", 1)] {
+        let request = format!("{method} /soon HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(status(&client.ask(request).await.0), 503);
+        assert_eq!(attempts(), expected, "{method}");
+    }
+    // Nobody waits a minute for a request that has two seconds.
+    assert_eq!(status(&client.ask(get("a", "/late")).await.0), 504);
+    assert_eq!(attempts(), 1);
+    // Nor for a client that has left.
+    let mut leaving = Client::connect(&running).await;
+    leaving.send(get("a", "/long")).await;
+    eventually("an attempt", || count.load(Relaxed) == 1).await;
+    leaving.stream.set_zero_linger().unwrap();
+    drop(leaving);
+    running.closed("clientReset", 1).await;
+    assert_eq!(attempts(), 1);
+    running.stop().await;
+}

@@ -234,3 +234,58 @@ async fn events_are_passed_on_as_they_come_and_idle_connections_are_let_go() {
     eventually("no connection", || running.metric(&["causeway_connections_active"]) == 0).await;
     running.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn routes_do_not_believe_what_clients_say_of_themselves() {
+    let [open, closed] = [HttpBackend::named("open").await, HttpBackend::named("closed").await];
+    let of =
+        |name: &str, value: &str| format!("{{headers: [{{name: {name}, value: {{regex: '{value}'}}}}]}}");
+    let matches = [
+        of("x-forwarded-proto", "https"),
+        of("ssl-client-verify", "SUCCESS"),
+        of("x-forwarded-client-cert", ".*"),
+        of("x-forwarded-user", ".*"),
+        of("x-forwarded-for", "10[.].*"),
+        of("x-forwarded-host", "admin"),
+        of("x-real-ip", ".*"),
+    ];
+    let routes = |proxies: &str| {
+        let routes = format!(
+            "      - {{name: told, matches: [{}], action: {{forward: closed}}}}\n\
+             \x20     - {{name: rest, action: {{forward: open}}}}",
+            matches.join(", ")
+        );
+        let text = plan(&routes, &[("open", &[open.address]), ("closed", &[closed.address])]);
+        text.replace("      routes:\n", &format!("{proxies}      routes:\n"))
+    };
+    let running = Running::start(&routes("")).await;
+    let mut client = Client::connect(&running).await;
+    for line in [
+        "X-Forwarded-Proto: https",
+        "SSL-Client-Verify: SUCCESS",
+        "ssl_client_verify: SUCCESS",
+        "X-Forwarded-Client-Cert: Hash=0",
+        "X-Forwarded-User: root",
+        "X-Forwarded-For: 10.0.0.1",
+        "X-Forwarded-Host: admin",
+        "X-Real-IP: 10.0.0.1",
+    ] {
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{line}\r\n\r\n");
+        assert_eq!(client.ask(request).await.1, "open", "{line}");
+    }
+    assert!(open.asked().iter().all(|asked| asked.values("x-forwarded-user").is_empty()));
+    // What is told onward is what counts.
+    assert_eq!(client.ask(get("admin", "/")).await.1, "closed");
+    running.stop().await;
+    let running = Running::start(&routes("      trustedProxies: {from: [127.0.0.0/8]}\n")).await;
+    let mut client = Client::connect(&running).await;
+    for (lines, expected) in [
+        ("X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\n", "closed"),
+        ("X-Forwarded-For: 10.0.0.1\r\n", "closed"),
+        ("X-Forwarded-For: 192.0.2.1\r\n", "open"),
+    ] {
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+        assert_eq!(client.ask(request).await.1, expected, "{lines}");
+    }
+    running.stop().await;
+}

@@ -140,7 +140,8 @@ async fn others_get_requests_only_while_the_first_have_no_endpoint() {
             plan.clusters[0].ejection.consecutive_failures = 1;
         })
         .await;
-    assert_eq!(status(&client.ask(get("x", "/")).await.0), 502);
+    // The request that finds out goes on to the others: nobody has seen it.
+    assert_eq!(client.ask(get("x", "/")).await.1, "second");
     assert_eq!(client.ask(get("x", "/")).await.1, "second");
     // With no endpoint anywhere the first ones say so.
     running
@@ -240,4 +241,49 @@ async fn a_client_stays_with_its_endpoint_while_that_is_there() {
         }
         running.stop().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_its_proxy_does_not_name_is_nobody() {
+    let backend = HttpBackend::named("ok").await;
+    let http = "      trustedProxies: {from: [127.0.0.0/8]}\n\
+                \x20     routes:\n\
+                \x20     - {name: some, matches: [{path: {prefix: /some}}], policies: {allowedClients: [127.0.0.0/8, 10.0.0.0/8]}, action: {forward: c}}\n\
+                \x20     - {name: all, action: {forward: c}}";
+    let running = Running::start(&with_http(http, &[("c", &[backend.address])])).await;
+    let mut client = Client::connect(&running).await;
+    for (said, path, expected) in [
+        ("X-Forwarded-For: 10.0.0.1\r\n", "/some", 200),
+        ("X-Forwarded-For: unknown\r\n", "/some", 403),
+        ("X-Forwarded-For: 10.0.0.1, _hidden\r\n", "/some", 403),
+        ("X-Forwarded-For: junk, 127.0.0.9\r\n", "/some", 403),
+        ("X-Forwarded-For: unknown\r\n", "/all", 200),
+        // The proxy itself.
+        ("", "/some", 200),
+    ] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n{said}\r\n");
+        assert_eq!(status(&client.ask(request).await.0), expected, "{said} {path}");
+    }
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_is_with_the_endpoint_that_answered() {
+    let backend = HttpBackend::named("here").await;
+    let routes = "      - {name: all, policies: {persistence: {name: stay}}, action: {forward: c}}";
+    let dead = [nobody().await, nobody().await, nobody().await];
+    let endpoints = [dead[0], dead[1], dead[2], backend.address];
+    let text = plan(routes, &[("c", &endpoints)])
+        .replace("name: c,", "name: c, retries: 9, ejection: {consecutiveFailures: 1000},");
+    let running = Running::start(&text).await;
+    let mut client = Client::connect(&running).await;
+    for _ in 0..8 {
+        let (head, body) = client.ask(get("x", "/")).await;
+        assert_eq!(body, "here");
+        let token = session(&head, "set-cookie: stay=").expect("a session");
+        let (head, body) =
+            client.ask(format!("GET / HTTP/1.1\r\nHost: x\r\nCookie: stay={token}\r\n\r\n")).await;
+        assert_eq!((body.as_str(), session(&head, "set-cookie: stay=")), ("here", None));
+    }
+    running.stop().await;
 }

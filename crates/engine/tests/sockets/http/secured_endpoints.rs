@@ -9,6 +9,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::backend::{Client, HttpBackend, get, status};
+use super::streams::{self, StreamClient};
 use crate::pki::{Authority, given};
 use crate::support::{PATIENCE, Running, read_all};
 
@@ -190,6 +191,75 @@ async fn bytes_are_forwarded_in_tls_or_not_at_all() {
     let mut stream = running.connect("in").await;
     assert_eq!(read_all(&mut stream).await, b"");
     running.closed("endpointTlsFailed", 1).await;
+    running.stop().await;
+    serving.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_somebody_cut_is_not_taken_for_whole() {
+    let authority = Authority::new("one");
+    let issued = authority.issue(&["a.test"]);
+    let acceptor = tokio_rustls::TlsAcceptor::from(issued.server(None));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(async move {
+        for says_so in [true, false] {
+            let mut stream = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
+            let _ = stream.read(&mut [0; 1000]).await.unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nto the end").await.unwrap();
+            stream.flush().await.unwrap();
+            if says_so {
+                stream.shutdown().await.unwrap();
+            }
+        }
+    });
+    let text = format!(
+        "listeners:\n- name: in\n  bind: '127.0.0.1:0'\n  protocol: {{http: {{routes: [{{name: all, action: {{forward: c}}}}]}}}}\n\
+         clusters: [{{name: c, transport: {{tls: {{serverName: a.test, authorities: one}}}}, endpoints: [{{address: '{address}'}}]}}]"
+    );
+    let (running, _certificates_tx) =
+        start(serde_saphyr::from_str(&text).unwrap(), given(&[], &[("one", &authority)])).await;
+    assert_eq!(ask(&running, "a.test").await, (200, "to the end".to_owned()));
+    let mut client = Client::connect(&running).await;
+    client.send(get("a.test", "/")).await;
+    assert!(!client.rest().await.contains("0\r\n\r\n"));
+    running.closed("endpointReset", 1).await;
+    serving.await.unwrap();
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_lost_its_patience_fails_no_other() {
+    let authority = Authority::new("one");
+    let issued = authority.issue(&["a.test"]);
+    let acceptor = tokio_rustls::TlsAcceptor::from(issued.server(None));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(async move {
+        // The first connection gets nowhere.
+        let silent = listener.accept().await.unwrap();
+        let stream = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
+        let mut connection = h2::server::handshake(stream).await.unwrap();
+        let (_, mut respond) = connection.accept().await.unwrap().unwrap();
+        respond.send_response(http::Response::new(()), true).unwrap();
+        let _ = connection.accept().await;
+        drop(silent);
+    });
+    let text = format!(
+        "listeners:\n- name: in\n  bind: '127.0.0.1:0'\n  protocol:\n    http:\n      routes:\n\
+         \x20     - {{name: hasty, matches: [{{path: {{prefix: /hasty}}}}], timeouts: {{request: 300ms}}, action: {{forward: c}}}}\n\
+         \x20     - {{name: patient, action: {{forward: c}}}}\n\
+         clusters: [{{name: c, retries: 0, httpVersion: '2', transport: {{tls: {{serverName: a.test, authorities: one}}}}, endpoints: [{{address: '{address}'}}]}}]"
+    );
+    let (running, _certificates_tx) =
+        start(serde_saphyr::from_str(&text).unwrap(), given(&[], &[("one", &authority)])).await;
+    // On one connection, so that one core has both.
+    let client = StreamClient::connect(&running).await;
+    let (hasty, _) = client.send(streams::get("a.test", "/hasty"), true).await.unwrap();
+    let (patient, _) = client.send(streams::get("a.test", "/patient"), true).await.unwrap();
+    assert_eq!(streams::answer(hasty).await.unwrap().status, 504);
+    assert_eq!(streams::answer(patient).await.unwrap().status, 200);
+    drop(client);
     running.stop().await;
     serving.abort();
 }

@@ -297,9 +297,19 @@ pub(crate) struct RawClient {
 impl RawClient {
     /// Connects and says what has to be said first.
     pub(crate) async fn connect(running: &Running) -> Self {
-        let mut client = Self { stream: running.connect("in").await, bytes: Vec::new() };
+        let mut client = Self::over(running.connect("in").await);
         client.send(&[PREFACE, &frame(SETTINGS, 0, 0, b"")].concat()).await;
         client
+    }
+
+    /// Has said nothing yet.
+    pub(crate) fn over(stream: TcpStream) -> Self {
+        Self { stream, bytes: Vec::new() }
+    }
+
+    /// Says no more.
+    pub(crate) async fn end(&mut self) {
+        let _ = self.stream.shutdown().await;
     }
 
     pub(crate) async fn send(&mut self, bytes: &[u8]) {

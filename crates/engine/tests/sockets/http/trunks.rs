@@ -106,6 +106,55 @@ async fn clients_of_http_1_reach_endpoints_of_http_2() {
     running.stop().await;
 }
 
+/// Each gets what it speaks from a server that speaks both on one port.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_go_on_in_the_version_in_which_they_came() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut first = [0; 3];
+                while socket.peek(&mut first).await.unwrap_or_default() == 1 {}
+                if &first == b"PRI" {
+                    let mut connection = h2::server::handshake(socket).await.unwrap();
+                    while let Some(Ok((_, mut respond))) = connection.accept().await {
+                        let mut stream = respond.send_response(Response::new(()), false).unwrap();
+                        stream.send_data(Bytes::from_static(b"two"), false).unwrap();
+                        let mut trailers = HeaderMap::new();
+                        trailers.insert("grpc-status", HeaderValue::from_static("0"));
+                        stream.send_trailers(trailers).unwrap();
+                    }
+                    return;
+                }
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(socket.read_u8().await.unwrap());
+                }
+                socket
+                    .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\nconnection: close\r\n\r\none")
+                    .await
+                    .unwrap();
+            });
+        }
+    });
+    let text = plan("", &[("c", address)], "").replace("httpVersion: '2'", "httpVersion: same");
+    let running = Running::start(&text).await;
+    let streams = StreamClient::connect(&running).await;
+    let mut client = Client::connect(&running).await;
+    for _ in 0..3 {
+        let (coming, _) = streams.send(get("a.test", "/"), true).await.unwrap();
+        let heard = answer(coming).await.unwrap();
+        assert_eq!(
+            (heard.body.as_str(), &heard.trailers["grpc-status"]),
+            ("two", &HeaderValue::from_static("0"))
+        );
+        let (head, body) = client.ask("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").await;
+        assert_eq!((status(&head), body.as_str()), (200, "one"));
+    }
+    running.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_share_a_connection_as_far_as_the_endpoint_lets_them() {
     let barrier = Arc::new(Barrier::new(9));

@@ -102,3 +102,29 @@ async fn certificates_say_how_long_they_last() {
     assert!(left > 365 * 24 * 3600, "{left}");
     running.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_request_goes_its_own_way_if_it_has_one() {
+    let (web, bytes) = (HttpBackend::named("web").await, Backend::named("bytes:").await);
+    let plan = format!(
+        "listeners:\n- name: in\n  bind: '127.0.0.1:0'\n  protocol:\n    http:\n\
+         \x20     routes: [{{name: all, action: {{forward: web}}}}]\n\
+         \x20     otherwise: {{name: rest, action: {{forward: bytes}}}}\n\
+         clusters:\n- {{name: web, endpoints: [{{address: '{}'}}]}}\n- {{name: bytes, endpoints: [{{address: '{}'}}]}}",
+        web.address, bytes.address
+    );
+    let running = Running::start(&plan).await;
+    let mut client = Client::connect(&running).await;
+    assert_eq!(client.ask(get("a.test", "/")).await.1, "web");
+    let hello = hello("a.test");
+    assert_eq!(running.ask("in", &hello).await, [b"bytes:", hello.as_slice()].concat());
+    assert_eq!(running.ask("in", b"EHLO me\r\n").await, b"bytes:EHLO me\r\n");
+    // A server that speaks first is heard by a client that waits for it.
+    let mut silent = running.connect("in").await;
+    let mut first = [0; 6];
+    tokio::time::timeout(PATIENCE, silent.read_exact(&mut first)).await.unwrap().unwrap();
+    assert_eq!(&first, b"bytes:");
+    assert_eq!(web.asked().len(), 1);
+    drop((client, silent));
+    running.stop().await;
+}

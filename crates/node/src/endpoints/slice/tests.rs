@@ -111,3 +111,20 @@ fn a_slice_keeps_its_family_whatever_others_come() {
         assert_eq!(both.get(&name), Some(&family), "{name} can't become another family's");
     }
 }
+
+#[test]
+fn a_pod_has_a_name_below_the_service_that_it_names() {
+    let mut named = pod("db-0", 1, true);
+    let spec = named.spec.as_mut().unwrap();
+    (spec.hostname, spec.subdomain) = (Some("db-0".to_owned()), Some("web".to_owned()));
+    let mut other = pod("db-1", 1, true);
+    let spec = other.spec.as_mut().unwrap();
+    (spec.hostname, spec.subdomain) = (Some("db-1".to_owned()), Some("elsewhere".to_owned()));
+    let service = service(json!({}));
+    assert_eq!(service.name_any(), "web");
+    let slices = build_slices(&service, &[named.clone(), other.clone()]);
+    let names: Vec<_> = slices[0].endpoints.iter().map(|endpoint| endpoint.hostname.as_deref()).collect();
+    assert_eq!(names, [Some("db-0"), None]);
+    let subsets = build_endpoints(&service, &[named, other]).subsets.unwrap();
+    assert_eq!(subsets[0].addresses.as_ref().unwrap()[0].hostname.as_deref(), Some("db-0"));
+}

@@ -71,6 +71,26 @@ fn a_node_port_listens_on_loopback_too() {
 }
 
 #[test]
+fn a_node_port_is_beyond_loopback_when_asked_for_by_tcp_and_udp() {
+    let ports = json!([{"name": "a", "port": 80, "nodePort": 30080}, {"name": "b", "port": 53, "nodePort": 30053, "protocol": "UDP"}]);
+    let web = [service("web", json!({"type": "NodePort", "clusterIP": "127.96.0.5", "ports": ports}))];
+    for (listen_on, expected) in [
+        (
+            "192.0.2.7",
+            ["127.0.0.1:30080", "192.0.2.7:30080", "127.0.0.1:30053", "192.0.2.7:30053"].as_slice(),
+        ),
+        ("0.0.0.0", &["0.0.0.0:30080", "0.0.0.0:30053"]),
+        ("127.0.0.1", &["127.0.0.1:30080", "127.0.0.1:30053"]),
+        ("::", &["127.0.0.1:30080", "[::]:30080", "127.0.0.1:30053", "[::]:30053"]),
+    ] {
+        let plan = translate(&web, &[] as &[Arc<EndpointSlice>], Some(listen_on.parse().unwrap()));
+        assert_eq!(plan.validate(), []);
+        let on_node: Vec<_> = binds(&plan).into_iter().filter(|bind| bind.contains(":300")).collect();
+        assert_eq!(on_node, expected, "{listen_on}");
+    }
+}
+
+#[test]
 fn what_has_no_address_is_left_out() {
     let ports = json!([{"port": 80}]);
     let services = [
@@ -121,14 +141,10 @@ fn a_load_balancer_is_what_the_machine_listens_on() {
     let services = [of_type("a", "127.96.0.5", "LoadBalancer"), of_type("b", "127.96.0.6", "NodePort")];
     let outside: IpAddr = "192.0.2.7".parse().unwrap();
     let plan = translate(&services, &[] as &[Arc<EndpointSlice>], Some(outside));
-    let of_first: Vec<_> = binds(&plan).into_iter().take(3).collect();
-    assert_eq!(of_first, ["127.96.0.5:8080", "127.0.0.1:30080", "192.0.2.7:8080"]);
-    assert_eq!(binds(&plan).iter().filter(|bind| bind.starts_with("192.0.2.7")).count(), 1);
+    let of_first: Vec<_> = binds(&plan).into_iter().take(4).collect();
+    assert_eq!(of_first, ["127.96.0.5:8080", "127.0.0.1:30080", "192.0.2.7:30080", "192.0.2.7:8080"]);
+    assert_eq!(binds(&plan).iter().filter(|bind| *bind == "192.0.2.7:8080").count(), 1);
     let two = [of_type("a", "127.96.0.5", "LoadBalancer"), of_type("b", "127.96.0.6", "LoadBalancer")];
     let plan = translate(&two, &[] as &[Arc<EndpointSlice>], Some(outside));
-    assert_eq!(
-        binds(&plan).iter().filter(|bind| bind.starts_with("192.0.2.7")).count(),
-        1,
-        "the first has it"
-    );
+    assert_eq!(binds(&plan).iter().filter(|bind| *bind == "192.0.2.7:8080").count(), 1, "the first has it");
 }

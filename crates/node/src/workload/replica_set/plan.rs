@@ -148,19 +148,24 @@ pub(crate) fn is_finished(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
 
-fn phase(pod: &Pod) -> &str {
+pub(crate) fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
 }
 
 /// Since when a pod is ready, if it is.
-fn ready_since(pod: &Pod) -> Option<Timestamp> {
+pub(crate) fn ready_since(pod: &Pod) -> Option<Timestamp> {
     let conditions = pod.status.as_ref()?.conditions.as_deref()?;
     let ready =
         conditions.iter().find(|condition| condition.type_ == "Ready" && condition.status == "True")?;
     Some(ready.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0))
 }
 
-fn until_available(ready_since: Timestamp, min_ready_seconds: i32, now: Timestamp) -> Option<Duration> {
+/// How long a ready pod has to wait until it counts as available.
+pub(crate) fn until_available(
+    ready_since: Timestamp,
+    min_ready_seconds: i32,
+    now: Timestamp,
+) -> Option<Duration> {
     if min_ready_seconds <= 0 {
         return None;
     }

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::Object;
+use super::meta::field;
+use super::{Object, Spec};
 use crate::references::{CertificateAuthorityRef, SecretRef};
 
 /// A GatewayClass.
@@ -25,6 +27,12 @@ pub struct GatewayClassSpec {
     /// How they are made.
     #[serde(default)]
     pub parameters_ref: Option<ParametersRef>,
+}
+
+impl Spec for GatewayClassSpec {
+    fn outline(spec: &Value) -> Self {
+        Self { controller_name: field(spec, "controllerName"), ..Self::default() }
+    }
 }
 
 /// Names an object with parameters.
@@ -67,6 +75,12 @@ pub struct GatewaySpec {
     /// TLS of all listeners, and to all backends.
     #[serde(default)]
     pub tls: Option<GatewayTls>,
+}
+
+impl Spec for GatewaySpec {
+    fn outline(spec: &Value) -> Self {
+        Self { gateway_class_name: field(spec, "gatewayClassName"), ..Self::default() }
+    }
 }
 
 impl GatewaySpec {
@@ -123,7 +137,7 @@ pub struct Listener {
     pub allowed_routes: Option<AllowedRoutes>,
     /// What would be changed before routes are looked at; only whether there are any matters here.
     #[serde(default)]
-    pub filters: Vec<serde_json::Value>,
+    pub filters: Vec<Value>,
 }
 
 impl Listener {
@@ -272,4 +286,10 @@ pub struct ListenerSetSpec {
     /// Its listeners.
     #[serde(default)]
     pub listeners: Vec<Listener>,
+}
+
+impl Spec for ListenerSetSpec {
+    fn outline(spec: &Value) -> Self {
+        Self { parent_ref: field(spec, "parentRef"), ..Self::default() }
+    }
 }

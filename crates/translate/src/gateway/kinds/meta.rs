@@ -60,8 +60,11 @@ impl Meta {
 pub struct Object<S> {
     /// Who it is.
     pub meta: Meta,
-    /// What it asks for.
+    /// What it asks for; if that can't be read, only its outline.
     pub spec: S,
+    /// Why what it asks for can't be read, if it can't. Whoever uses the object does not do what is left of it: it is told,
+    /// and what it would have kept closed stays closed.
+    pub unreadable: Option<Unreadable>,
     /// What is written in its status, by anybody; null if nothing is. Kept as it is, for foreign entries to stay.
     pub status: Value,
 }
@@ -78,17 +81,36 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-impl<S: DeserializeOwned> Object<S> {
-    /// Reads an object as the API server or a file has it. Dear: who watches keeps what was read until it changes.
-    ///
-    /// # Errors
-    /// The path of the field that is of the wrong form, and what is wrong with it. What upstream's validation has let
-    /// through is never that.
-    pub fn read(object: &DynamicObject) -> Result<Self, Unreadable> {
+/// What a kind asks for.
+pub trait Spec: DeserializeOwned {
+    /// What can be told of one that can't be read as a whole: what it is for, and nothing of what it asks for there.
+    fn outline(spec: &Value) -> Self;
+}
+
+/// A field of a spec, if it can be read.
+pub(super) fn field<T: DeserializeOwned + Default>(spec: &Value, name: &str) -> T {
+    spec.get(name).and_then(|value| T::deserialize(value).ok()).unwrap_or_default()
+}
+
+/// Those items of a list in a spec that can be read.
+pub(super) fn items<T: DeserializeOwned>(spec: &Value, name: &str) -> Vec<T> {
+    let list = spec.get(name).and_then(Value::as_array).into_iter().flatten();
+    list.filter_map(|item| T::deserialize(item).ok()).collect()
+}
+
+impl<S: Spec> Object<S> {
+    /// Reads an object as the API server or a file has it. What upstream's validation has let through can be read. Dear: who
+    /// watches keeps what was read until it changes.
+    pub fn read(object: &DynamicObject) -> Self {
         let null = Value::Null;
-        let spec = object.data.get("spec").unwrap_or(&null);
-        let spec = serde_path_to_error::deserialize(spec)
-            .map_err(|error| Unreadable(format!("spec.{}: {}", error.path(), error.inner())))?;
+        let written = object.data.get("spec").unwrap_or(&null);
+        let (spec, unreadable) = match serde_path_to_error::deserialize(written) {
+            Ok(spec) => (spec, None),
+            Err(error) => {
+                let why = format!("spec.{}: {}", error.path(), error.inner());
+                (S::outline(written), Some(Unreadable(why)))
+            }
+        };
         let meta = Meta {
             at: ObjectRef::new(object.namespace().unwrap_or_default(), object.name_any()),
             generation: object.metadata.generation.unwrap_or_default(),
@@ -96,6 +118,6 @@ impl<S: DeserializeOwned> Object<S> {
             deleting: object.metadata.deletion_timestamp.is_some(),
         };
         let status = object.data.get("status").cloned().unwrap_or(Value::Null);
-        Ok(Self { meta, spec, status })
+        Self { meta, spec, unreadable, status }
     }
 }

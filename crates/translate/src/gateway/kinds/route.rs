@@ -3,8 +3,10 @@
 use std::fmt;
 
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::Object;
+use super::meta::items;
+use super::{Object, Spec};
 pub use crate::references::{BackendRef, ParentRef};
 
 /// A kind of routes.
@@ -66,6 +68,12 @@ pub struct ConnectionRouteSpec {
     pub rules: Vec<ConnectionRule>,
 }
 
+impl Spec for ConnectionRouteSpec {
+    fn outline(spec: &Value) -> Self {
+        Self { parent_refs: items(spec, "parentRefs"), ..Self::default() }
+    }
+}
+
 /// A rule of a TLSRoute, TCPRoute or UDPRoute.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -93,6 +101,12 @@ pub struct HttpRouteSpec {
     pub rules: Vec<HttpRule>,
 }
 
+impl Spec for HttpRouteSpec {
+    fn outline(spec: &Value) -> Self {
+        Self { parent_refs: items(spec, "parentRefs"), ..Self::default() }
+    }
+}
+
 /// A rule of an HTTPRoute.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -115,9 +129,9 @@ pub struct HttpRule {
     /// When they are sent again.
     #[serde(default)]
     pub retry: Option<Retry>,
-    /// How a client stays with its endpoint; only whether it is asked for matters here.
+    /// How a client stays with its endpoint.
     #[serde(default)]
-    pub session_persistence: Option<serde_json::Value>,
+    pub session_persistence: Option<SessionPersistence>,
 }
 
 /// A backend with what is changed for it alone.
@@ -238,7 +252,7 @@ pub struct Mirror {
     pub backend_ref: BackendRef,
     /// Of a hundred.
     #[serde(default)]
-    pub percent: Option<u32>,
+    pub percent: Option<i64>,
     /// Of another number.
     #[serde(default)]
     pub fraction: Option<Fraction>,
@@ -249,10 +263,10 @@ pub struct Mirror {
 pub struct Fraction {
     /// So many.
     #[serde(default)]
-    pub numerator: u32,
+    pub numerator: i64,
     /// Of so many; of a hundred if left out.
     #[serde(default)]
-    pub denominator: Option<u32>,
+    pub denominator: Option<i64>,
 }
 
 /// Where a client is sent.
@@ -273,7 +287,7 @@ pub struct Redirect {
     pub port: Option<u16>,
     /// 302 if left out.
     #[serde(default)]
-    pub status_code: Option<u16>,
+    pub status_code: Option<i64>,
 }
 
 /// Another path.
@@ -324,7 +338,7 @@ pub struct Cors {
     pub expose_headers: Vec<String>,
     /// Seconds that an answer may be remembered; 5 if left out.
     #[serde(default)]
-    pub max_age: Option<u32>,
+    pub max_age: Option<i64>,
 }
 
 /// How long requests may take, as Gateway API writes durations; `0s` is no limit.
@@ -345,13 +359,43 @@ pub struct Timeouts {
 pub struct Retry {
     /// Statuses that count as failures.
     #[serde(default)]
-    pub codes: Vec<u16>,
+    pub codes: Vec<i64>,
     /// Attempts after the first; 1 if left out, 0 is none.
     #[serde(default)]
-    pub attempts: Option<u32>,
+    pub attempts: Option<i64>,
     /// Time before each.
     #[serde(default)]
     pub backoff: Option<String>,
+}
+
+/// How a client stays with its endpoint.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionPersistence {
+    /// The name of the cookie or header.
+    #[serde(default)]
+    pub session_name: Option<String>,
+    /// `Cookie`, which is the default, or `Header`.
+    #[serde(default, rename = "type")]
+    pub kind: Option<String>,
+    /// Time from the first request.
+    #[serde(default)]
+    pub absolute_timeout: Option<String>,
+    /// Time without a request.
+    #[serde(default)]
+    pub idle_timeout: Option<String>,
+    /// With `Cookie`.
+    #[serde(default)]
+    pub cookie_config: Option<CookieConfig>,
+}
+
+/// What is said of a cookie.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CookieConfig {
+    /// `Session`, which is the default, or `Permanent`.
+    #[serde(default)]
+    pub lifetime_type: Option<String>,
 }
 
 /// What a GRPCRoute asks for.
@@ -367,6 +411,12 @@ pub struct GrpcRouteSpec {
     /// What is done.
     #[serde(default)]
     pub rules: Vec<GrpcRule>,
+}
+
+impl Spec for GrpcRouteSpec {
+    fn outline(spec: &Value) -> Self {
+        Self { parent_refs: items(spec, "parentRefs"), ..Self::default() }
+    }
 }
 
 /// A rule of a GRPCRoute.
@@ -385,9 +435,9 @@ pub struct GrpcRule {
     /// Where calls go.
     #[serde(default)]
     pub backend_refs: Vec<Backend>,
-    /// How a client stays with its endpoint; only whether it is asked for matters here.
+    /// How a client stays with its endpoint.
     #[serde(default)]
-    pub session_persistence: Option<serde_json::Value>,
+    pub session_persistence: Option<SessionPersistence>,
 }
 
 /// What a call looks like.

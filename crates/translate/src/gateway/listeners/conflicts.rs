@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use causeway_ir::Pattern;
 
 use super::{Bound, Family};
+use crate::gateway_pod::target_port;
 use crate::references::Verdict;
 
 /// What is taken of one port.
@@ -18,6 +19,8 @@ struct Taken {
 /// Marks every listener that comes too late.
 pub(super) fn settle(bound: &mut [Bound<'_>]) {
     let mut ports: HashMap<(bool, u16), Taken> = HashMap::new();
+    // Ports of pods, with what they stand for.
+    let mut pods: HashMap<(bool, u16), (u16, String)> = HashMap::new();
     // No API server lets a second listener of one name pass, but a file may have one.
     let mut names = HashSet::new();
     for listener in bound.iter_mut() {
@@ -29,6 +32,17 @@ pub(super) fn settle(bound: &mut [Bound<'_>]) {
     for listener in bound.iter_mut().filter(|listener| listener.accepted.holds) {
         let Some(family) = listener.protocol.map(super::Protocol::family) else { continue };
         let port = listener.spec.port;
+        let in_pod = target_port(port);
+        let (holder, by) =
+            pods.entry((family == Family::Udp, in_pod)).or_insert_with(|| (port, listener.label.clone()));
+        if *holder != port {
+            let message = format!(
+                "pods need port {in_pod} for port {holder} of listener {by}, whose own port they have themselves: write \
+                 another port"
+            );
+            listener.accepted = Verdict::no("PortUnavailable", message);
+            continue;
+        }
         let taken = ports.entry((family == Family::Udp, port)).or_insert_with(|| Taken {
             family,
             by: listener.label.clone(),

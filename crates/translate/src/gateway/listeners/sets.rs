@@ -36,6 +36,9 @@ pub(in crate::gateway) fn parent_of(set: &ListenerSet) -> Option<ObjectRef> {
 }
 
 fn is_allowed(gateway: &Gateway, set: &ListenerSet, world: &World) -> Verdict {
+    if let Some(why) = &set.unreadable {
+        return Verdict::no("Invalid", format!("it can't be read: {why}"));
+    }
     let chosen = gateway.spec.listener_namespaces();
     let (own, there) = (&gateway.meta.at.namespace, &set.meta.at.namespace);
     if namespace_is_chosen(&chosen, "None", own, there, world) {

@@ -1,9 +1,11 @@
 //! What listeners that end TLS show to clients, and ask of them.
 
-use causeway_ir::tls::ClientCertificateMode;
+use causeway_ir::tls::{Age, ClientCertificateMode};
+use k8s_openapi::jiff::Timestamp;
 
 use super::{Bound, Clients, Protocol};
 use crate::gateway::kinds::{FrontendValidation, Gateway};
+use crate::gateway::picture::Certificate;
 use crate::gateway::secrets::{Lookup, Wrong};
 use crate::grants::Users;
 use crate::references::Verdict;
@@ -18,7 +20,10 @@ pub(super) fn find_certificates(bound: &mut Bound<'_>, users: Users<'_>, lookup:
     }
     for reference in references {
         match lookup.certificate(users, reference) {
-            Ok(found) => bound.certificates.push(found),
+            Ok(found) => {
+                bound.ageing = bound.ageing.take().or_else(|| ageing(&found.1, lookup.now));
+                bound.certificates.push(found);
+            }
             Err(wrong) if bound.resolved.holds => {
                 let reason = match wrong {
                     Wrong::NotPermitted(_) => "RefNotPermitted",
@@ -29,6 +34,34 @@ pub(super) fn find_certificates(bound: &mut Bound<'_>, users: Users<'_>, lookup:
             Err(_) => {}
         }
     }
+}
+
+/// That clients refuse a certificate by its age, or soon will. It is served all the same: a few of them may not mind.
+fn ageing(found: &Certificate, now: Timestamp) -> Option<Verdict> {
+    let (validity, secret) = (found.pair.checked.as_ref().ok()?, &found.secret);
+    let day = |seconds: i64| {
+        Timestamp::from_second(seconds)
+            .map(|at| at.strftime("%Y-%m-%d %H:%M UTC").to_string())
+            .unwrap_or_default()
+    };
+    let (begins, expires) = (day(validity.begins), day(validity.expires));
+    let (reason, message) = match validity.at(now.as_second()) {
+        Age::Good => return None,
+        Age::Ending => {
+            ("ExpiresSoon", format!("the certificate of Secret {secret} expires {expires}: renew it"))
+        }
+        Age::Expired => (
+            "Expired",
+            format!("the certificate of Secret {secret} expired {expires}, clients refuse it: renew it"),
+        ),
+        Age::Early => (
+            "NotYetValid",
+            format!(
+                "the certificate of Secret {secret} counts from {begins}, clients refuse it: wait, or correct the clocks"
+            ),
+        ),
+    };
+    Some(Verdict::yes(reason, message))
 }
 
 /// What the Gateway asks of clients on each port that ends TLS. Without one good authority a listener would let in

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use causeway_ir::Pattern;
 use causeway_ir::http::{
-    Http, HttpAction, HttpRoute, PathMatch, RequestMatch, Response, Scheme, Site, ValueMatch,
+    ErrorPage, Http, HttpAction, HttpRoute, PathMatch, RequestMatch, Response, Scheme, Site, ValueMatch,
 };
 
 use super::Builder;
@@ -18,9 +18,9 @@ const MISDIRECTED: u16 = 421;
 impl Builder<'_, '_> {
     /// The requests of a port in clear text.
     pub(super) fn clear_http(&mut self, places: &[usize]) -> Http {
-        let mut http = Http::default();
+        let mut http = self.traffic.of_port(self.own, places);
         for place in places {
-            let routes = self.requests(*place);
+            let routes = self.requests(*place, &http.error_pages);
             let listener = &self.own.listeners[*place];
             match &listener.host {
                 None => http.routes = routes,
@@ -34,12 +34,13 @@ impl Builder<'_, '_> {
 
     /// The requests inside of one listener's TLS: its own hosts, and the news for all others that they are elsewhere.
     pub(super) fn https(&mut self, place: usize, places: &[usize]) -> Http {
-        let routes = self.requests(place);
+        let common = self.traffic.of_port(self.own, &[place]);
+        let routes = self.requests(place, &common.error_pages);
         let listeners = &self.own.listeners;
         let own = &listeners[place];
         let others =
             || places.iter().filter(move |other| **other != place).map(move |other| &listeners[*other].host);
-        let mut http = Http { misdirected: others().flatten().cloned().collect(), ..Http::default() };
+        let mut http = Http { misdirected: others().flatten().cloned().collect(), ..common };
         match &own.host {
             None => http.routes = routes,
             Some(host) => {
@@ -53,9 +54,10 @@ impl Builder<'_, '_> {
         http
     }
 
-    /// The rules of all routes of a listener.
-    fn requests(&mut self, place: usize) -> Vec<HttpRoute> {
+    /// The rules of all routes of a listener; `pages` are those of its port.
+    fn requests(&mut self, place: usize, pages: &[ErrorPage]) -> Vec<HttpRoute> {
         let own = self.own;
+        let at_listener = self.traffic.at_listener(own, place);
         let mut made = Vec::new();
         let mut claimed: HashMap<(Option<Pattern>, String), usize> = HashMap::new();
         for attached in &own.attached[place] {
@@ -64,6 +66,8 @@ impl Builder<'_, '_> {
                 let mut route = rule.clone();
                 route.name = self.route_name(place, attached.route, Some(&rule.name));
                 route.hosts.clone_from(&attached.hosts);
+                let choice = self.traffic.at_rule(&at_listener, &routes[attached.route], &rule.name);
+                self.traffic.apply(&choice, &mut route, pages);
                 say_port(&mut route, own.listeners[place].spec.port);
                 if let Some(first) = claim(&mut claimed, &route, attached.route) {
                     let message =
@@ -134,6 +138,7 @@ fn key(request: &RequestMatch) -> String {
         Some(PathMatch::Exact(path)) => format!("={path}"),
         Some(PathMatch::Prefix(path)) => format!("^{}", path.as_str().trim_end_matches('/')),
         Some(PathMatch::Regex(regex)) => format!("~{regex}"),
+        Some(PathMatch::Call(method)) => format!("*{method}"),
         None => "^".to_owned(),
     };
     let mut parts: Vec<String> = Vec::new();

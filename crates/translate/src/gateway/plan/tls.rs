@@ -22,7 +22,15 @@ impl Builder<'_, '_> {
         }
         let owners: Owners =
             places.iter().map(|place| (own.listeners[*place].host.clone(), *place)).collect();
-        let mut tls = Tls::default();
+        let strangers = Action::Refuse(
+            places
+                .iter()
+                .map(|place| self.refusal(*place))
+                .find(|by| *by == Refusal::Close)
+                .unwrap_or(Refusal::Alert),
+        );
+        let mut tls =
+            Tls { no_server_name: strangers.clone(), unknown_server_name: strangers, ..Tls::default() };
         for place in places {
             let listener = &own.listeners[*place];
             if !listener.serves() {
@@ -128,8 +136,17 @@ impl Builder<'_, '_> {
         let listener = &self.own.listeners[place];
         let Some(host) = &listener.host else { return };
         if tls.routes.iter().all(|route| !route.server_names.contains(host)) {
-            let refuse = Action::Refuse(Refusal::Alert);
+            let refuse = Action::Refuse(self.refusal(place));
             add(tls, name(&format!("refused@{}", listener.label)), vec![Some(host.clone())], refuse);
+        }
+    }
+
+    /// How a listener refuses names that it has no route for. Where TLS may be meant for a backend, an alert would be an
+    /// answer in its place; so the specification wants the connection closed.
+    fn refusal(&self, place: usize) -> Refusal {
+        match self.own.listeners[place].protocol {
+            Some(Protocol::TlsTerminate | Protocol::TlsPassthrough) => Refusal::Close,
+            _ => Refusal::Alert,
         }
     }
 }

@@ -34,6 +34,9 @@ pub(in crate::gateway) fn standing(own: &Own<'_>, observed: &Observed) -> Standi
 }
 
 fn accepted(own: &Own<'_>) -> Verdict {
+    if let Some(why) = &own.gateway.unreadable {
+        return Verdict::no("Invalid", format!("it can't be read: {why}"));
+    }
     if let Err(why) = &own.parameters {
         return Verdict::no("InvalidParameters", why);
     }
@@ -61,6 +64,9 @@ fn accepted(own: &Own<'_>) -> Verdict {
 }
 
 fn programmed(own: &Own<'_>, observed: &Observed) -> Verdict {
+    if let Some(why) = &observed.stuck {
+        return Verdict::no("Pending", format!("pods can't be given the newest configuration: {why}"));
+    }
     let addressed = own.requested.verdict(observed);
     if !addressed.holds {
         return addressed;

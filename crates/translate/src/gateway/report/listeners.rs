@@ -10,6 +10,10 @@ use crate::gateway::picture::Status;
 use crate::gateway::status::{Stamp, Wanted, conditions, fields};
 use crate::references::Verdict;
 
+/// Said only where it is so.
+const OVERLAPPING: &str = "OverlappingTLSConfig";
+const AGEING: &str = "causeway.dev/CertificateAgeing";
+
 /// The listeners of a Gateway or of one of its sets.
 pub(super) fn statuses(
     own: &Own<'_>,
@@ -25,17 +29,25 @@ pub(super) fn statuses(
         let before = old.iter().find(|entry| entry["name"] == name.as_str()).unwrap_or(&Value::Null);
         let kinds: Vec<Value> =
             listener.kinds.iter().map(|kind| json!({ "group": GROUP, "kind": kind.as_str() })).collect();
-        let said: [Wanted; 4] = [
+        let mut said: Vec<Wanted> = vec![
             ("Accepted", listener.accepted.clone()),
             ("Conflicted", listener.conflicted.clone()),
             ("ResolvedRefs", listener.resolved.clone()),
             ("Programmed", listener_programmed(listener, programmed)),
         ];
+        said.extend(listener.overlaps.map(|other| {
+            let message = format!(
+                "listener {} has some of these hosts, too: who asks for one on a connection to the other gets a 421",
+                own.listeners[other].label
+            );
+            (OVERLAPPING, Verdict::yes("OverlappingHostnames", message))
+        }));
+        said.extend(listener.ageing.clone().map(|ageing| (AGEING, ageing)));
         json!({
             "name": name,
             "supportedKinds": kinds,
             "attachedRoutes": own.count(place),
-            "conditions": conditions(&before["conditions"], &said, &[], stamp),
+            "conditions": conditions(&before["conditions"], &said, &[OVERLAPPING, AGEING], stamp),
         })
     });
     made.collect()

@@ -14,7 +14,7 @@ use crate::gateway::status::{Entries, Stamp, Wanted, fields};
 use crate::services::ServiceRef;
 
 /// Entries that a status takes.
-const MOST: usize = 16;
+pub(super) const MOST: usize = 16;
 
 /// The status of each policy that is used, or was.
 pub(in crate::gateway) fn policy_statuses(

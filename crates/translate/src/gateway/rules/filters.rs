@@ -7,12 +7,12 @@ use causeway_ir::http::{
 };
 use causeway_ir::{Name, Period};
 
-use super::{Compiler, Problem, Rules, Use};
+use super::{Compiler, Problem, Rules, Use, count};
 use crate::gateway::kinds;
 use crate::naming::name;
 
 /// Seconds that a browser may remember an answer where nothing is written.
-const CORS_AGE: u32 = 5;
+const CORS_AGE: i64 = 5;
 /// Headers that tell how a message is read, which only who sends it can write.
 const FRAMING: [&str; 9] = [
     "connection",
@@ -126,9 +126,10 @@ fn share(mirror: &kinds::Mirror) -> Result<u32, Problem> {
         (None, Some(fraction)) => (fraction.numerator, fraction.denominator.unwrap_or(100)),
         (None, None) => (100, 100),
     };
-    if whole == 0 || part > whole {
+    let shared = u32::try_from(part).ok().zip(u32::try_from(whole).ok());
+    let Some((part, whole)) = shared.filter(|(part, whole)| *whole > 0 && part <= whole) else {
         return Err(Problem::unsupported(format!("{part} of {whole} requests can't be copied")));
-    }
+    };
     Ok((u64::from(part) * 100_000 / u64::from(whole)) as u32)
 }
 
@@ -143,7 +144,12 @@ fn redirect(written: &kinds::Redirect, by_prefix: bool) -> Result<Redirect, Prob
             )));
         }
     };
-    let status = written.status_code.map_or(Ok(RedirectStatus::Found), RedirectStatus::try_from);
+    let status = match written.status_code {
+        None => Ok(RedirectStatus::Found),
+        Some(code) => u16::try_from(code)
+            .map_err(|_| format!("{code} is no status of a redirect: write 301, 302, 303, 307 or 308"))
+            .and_then(RedirectStatus::try_from),
+    };
     Ok(Redirect {
         scheme,
         host: written.hostname.as_deref().map(host).transpose()?,
@@ -182,7 +188,7 @@ fn modifier(written: &kinds::PathModifier, by_prefix: bool) -> Result<PathRewrit
 fn cors(written: &kinds::Cors) -> Result<Cors, Problem> {
     let headers =
         |texts: &[String]| texts.iter().map(|text| HeaderName::parse(text)).collect::<Result<_, _>>();
-    let age = written.max_age.unwrap_or(CORS_AGE);
+    let age = count("cors.maxAge", written.max_age.unwrap_or(CORS_AGE))?;
     Ok(Cors {
         allow_origins: written.allow_origins.clone(),
         allow_methods: written

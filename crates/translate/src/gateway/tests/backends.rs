@@ -219,3 +219,56 @@ fn calls_too_go_through_tls_where_a_policy_says_so() {
     let calls = cluster(&picture, "infra/secure:443 h2 tls");
     assert_eq!((calls.http_version, tls(calls).server_name.as_deref()), (HttpVersion::Http2, Some("a.test")));
 }
+
+#[test]
+fn the_words_of_an_older_version_are_understood() {
+    let mut old = object(
+        "BackendTLSPolicy",
+        "infra",
+        "old",
+        "{targetRef: {group: '', kind: Service, name: secure}, \
+         tls: {hostname: a.test, caCertRefs: [{group: '', kind: ConfigMap, name: ca}]}}",
+    );
+    old["apiVersion"] = json!("gateway.networking.k8s.io/v1alpha2");
+    let picture = Scene::new(secure()).and([old]).picture();
+    assert_eq!(said(&picture, "old", "Accepted"), ("True", "Accepted"));
+    assert!(picture.plan().clusters.iter().all(|cluster| matches!(cluster.transport, Transport::Tls(_))));
+    let mut system = object(
+        "BackendTLSPolicy",
+        "infra",
+        "old",
+        "{targetRef: {kind: Service, name: secure}, tls: {hostname: a.test, wellKnownCACerts: System}}",
+    );
+    system["apiVersion"] = json!("gateway.networking.k8s.io/v1alpha2");
+    let picture = Scene::new(secure()).and([system]).picture();
+    assert_eq!(said(&picture, "old", "Accepted"), ("True", "Accepted"));
+}
+
+#[test]
+fn authorities_that_no_secret_could_hold_are_refused_by_themselves() {
+    let large = |name: &str, times: usize| {
+        let mut made = authority("infra", name);
+        let one = made["data"]["ca.crt"].as_str().unwrap().to_owned();
+        made["data"]["ca.crt"] = json!(one.repeat(times));
+        made
+    };
+    let refs = "{hostname: a.test, caCertificateRefs: [{group: '', kind: ConfigMap, name: small}, \
+                {group: '', kind: ConfigMap, name: half}, {group: '', kind: ConfigMap, name: again}]}";
+    let objects = [large("small", 1), large("half", 700), large("again", 700), policy("tls", "secure", refs)];
+    let picture = Scene::new(secure()).and(objects).picture();
+    // Two fit, and the third does not.
+    let end = &picture.policies[&ObjectRef::new("infra", "tls")].value["ancestors"][0];
+    assert_eq!(condition(end, "Accepted"), ("True", "Accepted"));
+    assert_eq!(condition(end, "ResolvedRefs"), ("False", "InvalidCACertificateRef"));
+    assert!(
+        message(end, "ResolvedRefs").contains("ConfigMap infra/again has"),
+        "{}",
+        message(end, "ResolvedRefs")
+    );
+    let texts = crate::gateway_pod::keys::Keys::from(picture.gateway()).texts();
+    assert!(texts.iter().all(|text| text.len() < 1 << 20));
+    // One that is too large by itself is no authority.
+    let alone = "{hostname: a.test, caCertificateRefs: [{group: '', kind: ConfigMap, name: huge}]}";
+    let picture = Scene::new(secure()).and([large("huge", 1500), policy("tls", "secure", alone)]).picture();
+    assert_eq!(said(&picture, "tls", "Accepted"), ("False", "NoValidCACertificate"));
+}

@@ -144,6 +144,7 @@ fn an_unknown_address_type_is_refused_and_an_unusable_address_told() {
         serving: true,
         running_generation: Some(2),
         trouble: None,
+        stuck: None,
     };
     for (addresses, accepted, programmed, shown) in [
         ("[{type: test/fake, value: x}]", ("False", "UnsupportedAddress"), ("False", "Invalid"), 2),
@@ -303,4 +304,40 @@ fn a_bad_certificate_for_backends_is_told_and_the_gateway_accepted() {
         assert_eq!(condition(picture.gateway_status(), "ResolvedRefs"), expected, "{reference}");
         assert_eq!(condition(picture.gateway_status(), "Accepted"), ("True", "Accepted"), "{reference}");
     }
+}
+
+#[test]
+fn ports_of_pods_that_stand_for_others_can_not_be_had_too() {
+    let listeners = "[{name: a, port: 19080, protocol: HTTP}, {name: b, port: 19180, protocol: HTTP}, \
+                     {name: c, port: 20001, protocol: TCP}, {name: d, port: 19901, protocol: TCP}]";
+    let picture = Scene::new([gateway(listeners)]).picture();
+    for (name, accepted) in [
+        ("a", ("True", "Accepted")),
+        ("b", ("False", "PortUnavailable")),
+        ("c", ("True", "Accepted")),
+        ("d", ("False", "PortUnavailable")),
+    ] {
+        assert_eq!(condition(picture.listener(name), "Accepted"), accepted, "{name}");
+    }
+    let ports: std::collections::BTreeSet<u16> = picture
+        .plan()
+        .listeners
+        .iter()
+        .map(|listener| crate::gateway_pod::target_port(listener.bind.port()))
+        .collect();
+    assert_eq!(ports.len(), picture.plan().listeners.len());
+}
+
+#[test]
+fn a_gateway_whose_objects_can_not_be_made_is_not_programmed() {
+    let stuck = Observed {
+        addresses: vec![Address { kind: AddressKind::Ip, value: "192.0.2.1".to_owned() }],
+        serving: true,
+        running_generation: Some(9),
+        stuck: Some("failed to apply Secret".to_owned()),
+        ..Observed::default()
+    };
+    let picture = Scene::new([gateway(HTTP)]).seen(stuck).picture();
+    assert_eq!(condition(picture.gateway_status(), "Programmed"), ("False", "Pending"));
+    assert!(message(picture.gateway_status(), "Programmed").contains("failed to apply Secret"));
 }

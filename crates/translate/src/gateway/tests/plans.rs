@@ -115,6 +115,37 @@ fn who_asks_for_another_listeners_host_is_told_421() {
 }
 
 #[test]
+fn https_listeners_that_share_hosts_say_so() {
+    let overlapping = |objects: Vec<Value>| {
+        let picture = Scene::new(objects).picture();
+        ["https", "second", "wild", "fourth"].map(|name| {
+            condition(picture.listener(name), "OverlappingTLSConfig") == ("True", "OverlappingHostnames")
+        })
+    };
+    let mut objects = https_gateway();
+    assert_eq!(overlapping(objects.clone()), [true; 4]);
+    objects[0]["spec"]["listeners"][0]["hostname"] = json!("first.org");
+    assert_eq!(overlapping(objects.clone()), [false, false, true, true]);
+    objects[0]["spec"]["listeners"][3]["port"] = json!(444);
+    assert_eq!(overlapping(objects), [false; 4]);
+}
+
+#[test]
+fn a_certificate_that_clients_refuse_is_served_and_told() {
+    for (years, said) in [
+        ((2020, 4096), ("", "")),
+        ((2020, 2025), ("True", "Expired")),
+        ((3000, 4096), ("True", "NotYetValid")),
+    ] {
+        let mut objects = https_gateway();
+        objects[1] = secret_of("infra", "cert", years);
+        let picture = Scene::new(objects).picture();
+        assert_eq!(condition(picture.listener("second"), "causeway.dev/CertificateAgeing"), said);
+        assert_eq!(condition(picture.listener("second"), "Programmed"), ("True", "Programmed"));
+    }
+}
+
+#[test]
 fn without_a_listener_for_every_host_strangers_are_refused_and_unknown_hosts_not_found() {
     let mut objects = https_gateway();
     objects[0]["spec"]["listeners"].as_array_mut().unwrap().remove(0);
@@ -205,7 +236,8 @@ fn names_that_nobody_routes_are_refused_and_not_left_to_a_wider_listener() {
     let tls = tls_port(picture.plan(), 443);
     assert_eq!(clusters(by_name(tls, "*.com")), ["infra/web:8080"]);
     assert_eq!(clusters(by_name(tls, "abc.example.com")), ["infra/api:8080"]);
-    assert_eq!(*by_name(tls, "*.example.com"), Action::Refuse(Refusal::Alert));
+    assert_eq!(*by_name(tls, "*.example.com"), Action::Refuse(Refusal::Close));
+    assert_eq!(tls.unknown_server_name, Action::Refuse(Refusal::Close));
     assert!(tls.routes.iter().all(|route| texts(&route.server_names) != ["x.example.com"]));
 }
 

@@ -270,7 +270,6 @@ fn what_cannot_be_done_is_answered_with_500_and_told() {
         ),
         ("timeouts: {request: 1 hour}", "UnsupportedValue"),
         ("retry: {codes: [200]}", "UnsupportedValue"),
-        ("sessionPersistence: {type: Cookie}", "UnsupportedValue"),
     ] {
         let (found, rules) = refused(fields);
         assert_eq!(found, reason, "{fields}");
@@ -341,4 +340,36 @@ fn calls_go_to_backends_in_http2_with_headers_filters_and_names() {
     );
     let entry = picture.parent(RouteKind::Grpc, "infra", "calls", 0);
     assert_eq!(condition(entry, "Accepted"), ("True", "Accepted"));
+}
+
+#[test]
+fn expressions_of_a_route_have_a_bounded_size_together() {
+    // Nine hundred of these take ten megabytes.
+    let match_ = |i: usize| format!("{{path: {{type: RegularExpression, value: '/{i}/[a-z]{{1,60}}'}}}}");
+    let rule = |rule: usize| {
+        let matches: Vec<String> = (0..60).map(|i| match_(rule * 60 + i)).collect();
+        format!("{{matches: [{}], backendRefs: [{{name: web, port: 8080}}]}}", matches.join(", "))
+    };
+    let rules: Vec<String> = (0..15).map(rule).collect();
+    let picture =
+        Scene::new([gateway(HTTP), http_route("web", &format!("rules: [{}]", rules.join(", ")))]).picture();
+    assert_eq!(condition(picture.http("web"), "PartiallyInvalid"), ("True", "UnsupportedValue"));
+    assert!(message(picture.http("web"), "PartiallyInvalid").contains("take more memory than"));
+    assert!(!picture.rules().is_empty() && picture.rules().len() < 15, "{}", picture.rules().len());
+    // A usual number of usual ones is no matter.
+    let few: Vec<String> = (0..60)
+        .map(|i| format!("{{path: {{type: RegularExpression, value: '/{i}/[0-9]+(/.*)?'}}}}"))
+        .collect();
+    let few = format!("rules: [{{matches: [{}], backendRefs: [{{name: web, port: 8080}}]}}]", few.join(", "));
+    let picture = Scene::new([gateway(HTTP), http_route("web", &few)]).picture();
+    assert_eq!(condition(picture.http("web"), "PartiallyInvalid"), ("", ""));
+}
+
+#[test]
+fn what_no_listener_takes_is_not_compiled() {
+    let spec = "{parentRefs: [{name: gw, sectionName: none}], rules: [\
+                {matches: [{path: {type: RegularExpression, value: '('}}], backendRefs: [{name: missing, port: 8080}]}]}";
+    let picture = Scene::new([gateway(HTTP), object("HTTPRoute", "infra", "web", spec)]).picture();
+    assert_eq!(condition(picture.http("web"), "Accepted"), ("False", "NoMatchingParent"));
+    assert_eq!(condition(picture.http("web"), "ResolvedRefs"), ("False", "BackendNotFound"));
 }

@@ -34,7 +34,7 @@ impl Authority {
     }
 
     /// A certificate and key for one host, in PEM.
-    fn issue(&self, host: &str) -> anyhow::Result<(String, String)> {
+    pub(in crate::commands::demo) fn issue(&self, host: &str) -> anyhow::Result<(String, String)> {
         let key = KeyPair::generate().context("can't make a key")?;
         let certificate = CertificateParams::new([host.to_owned()])?.signed_by(&key, &self.issuer)?;
         Ok((certificate.pem(), key.serialize_pem()))

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use rustls::client::Resumption;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -33,7 +34,9 @@ impl TlsClient {
     ) -> anyhow::Result<Self> {
         let mut roots = RootCertStore::empty();
         roots.add(authority)?;
-        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        // Each connection is that of a client who comes for the first time, and is shown a certificate.
+        config.resumption = Resumption::disabled();
         Ok(Self { proxy, connector: TlsConnector::from(Arc::new(config)) })
     }
 
@@ -41,14 +44,16 @@ impl TlsClient {
     pub(in crate::commands::demo) async fn ask(&self, host: &str) -> anyhow::Result<String> {
         let asked = async {
             let mut stream = self.connect(host).await.with_context(|| format!("no TLS with {host}"))?;
-            stream.write_all(format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n").as_bytes()).await?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).await?;
-            let (head, body) = answer.split_once("\r\n\r\n").context("the answer is not HTTP")?;
-            ensure!(head.starts_with("HTTP/1.1 200"), "the answer is {head}");
-            Ok(body.lines().next().unwrap_or_default().to_owned())
+            request(&mut stream, host).await
         };
         timeout(TIMEOUT, asked).await.with_context(|| format!("{host} did not answer"))?
+    }
+
+    /// The certificate that is shown to who asks for this host.
+    pub(in crate::commands::demo) async fn certificate(&self, host: &str) -> anyhow::Result<Vec<u8>> {
+        let stream = timeout(TIMEOUT, self.connect(host)).await.context("the connection hangs")??;
+        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        Ok(shown.context("no certificate was shown")?.to_vec())
     }
 
     /// The error with which a name is refused; an error if it is not.
@@ -67,6 +72,20 @@ impl TlsClient {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         self.connector.connect(name, TcpStream::connect(self.proxy).await?).await
     }
+}
+
+/// Asks for a host on a connection of its own; the name of the service that answers.
+pub(in crate::commands::demo) async fn request(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    host: &str,
+) -> anyhow::Result<String> {
+    let request = format!("GET / HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("the answer is not HTTP")?;
+    ensure!(head.starts_with("HTTP/1.1 200"), "the answer is {head}");
+    Ok(body.lines().next().unwrap_or_default().to_owned())
 }
 
 impl OpenConnection {

@@ -121,7 +121,7 @@ fn is_running(pod: &Pod) -> bool {
 }
 
 /// Containers that can't start.
-fn waiting(pod: &Pod) -> impl Iterator<Item = Finding> {
+pub(in crate::commands::doctor) fn waiting(pod: &Pod) -> impl Iterator<Item = Finding> {
     let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
     statuses.filter_map(|container| {
         let waiting = container.state.as_ref()?.waiting.as_ref()?;

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use causeway_agent::Runner as _;
+use causeway_base::lock::lock;
 use causeway_engine::{AccessLog, Handle, Options};
 use causeway_ir::Plan;
 use causeway_translate::gateway::Picture;
@@ -15,17 +16,21 @@ use causeway_translate::gateway_pod::keys::Keys;
 use tokio::sync::watch;
 
 use super::super::Args;
+use super::admin::Shown;
 use crate::parts::keys::KeyStore;
 use crate::parts::native::Native;
 use crate::parts::output;
 use crate::parts::plan_check::in_words;
+use crate::parts::session_key;
 
 /// Every Gateway that runs.
 pub(super) struct Engines {
     listen_on: Vec<IpAddr>,
     workers: usize,
     access_log: AccessLog,
+    session_key: Option<[u8; 32]>,
     running: BTreeMap<ObjectRef, Running>,
+    shown: Shown,
 }
 
 /// A Gateway that runs.
@@ -44,19 +49,27 @@ struct Running {
 }
 
 impl Engines {
-    pub(super) fn new(args: &Args) -> Self {
-        Self {
+    pub(super) fn new(args: &Args) -> anyhow::Result<Self> {
+        Ok(Self {
             listen_on: args.listen_on.clone(),
             workers: args.workers,
             access_log: args.access_log.log(),
+            session_key: args.session_key.as_deref().map(session_key::read).transpose()?,
             running: BTreeMap::new(),
-        }
+            shown: Shown::default(),
+        })
     }
 
-    /// Runs the Gateways of a picture, and no others.
+    /// Those that run, for whoever shows them.
+    pub(super) fn shown(&self) -> Shown {
+        Arc::clone(&self.shown)
+    }
+
+    /// Runs the Gateways of a picture, and no others. What runs for one that is not accepted any more, or that is nobody's,
+    /// stays as it is.
     pub(super) async fn follow(&mut self, picture: &Picture) -> anyhow::Result<()> {
-        let wanted = |at: &ObjectRef| picture.gateways.get(at).filter(|gateway| gateway.accepted);
-        let gone: Vec<_> = self.running.keys().filter(|at| wanted(at).is_none()).cloned().collect();
+        let stays = |at: &ObjectRef| picture.gateways.contains_key(at) || picture.nobodys.contains(at);
+        let gone: Vec<_> = self.running.keys().filter(|at| !stays(at)).cloned().collect();
         for at in gone {
             if let Some(running) = self.running.remove(&at) {
                 output::line(format_args!("Gateway {at} is gone"));
@@ -68,6 +81,8 @@ impl Engines {
                 self.run(at, gateway).await?;
             }
         }
+        let shown = self.running.iter().map(|(at, running)| (at.to_string(), running.handle.clone()));
+        *lock(&self.shown) = shown.collect();
         Ok(())
     }
 
@@ -106,6 +121,7 @@ impl Engines {
             workers: self.workers,
             access_log: self.access_log.clone(),
             certificates: Some(certificates_rx),
+            session_key: self.session_key,
             ..Options::default()
         };
         let native = Native::start(plan_rx, &options, Vec::new())?;
@@ -187,6 +203,7 @@ impl Running {
             serving: runs && trouble.is_none(),
             running_generation: (runs && trouble.is_none()).then_some(self.generation),
             trouble,
+            stuck: None,
         }
     }
 }

@@ -71,7 +71,7 @@ impl Statuses {
     fn replace(&self, key: &Key, status: &Value) -> std::io::Result<()> {
         std::fs::create_dir_all(&self.dir)?;
         let (kind, namespace, name) = key;
-        let group = if kind == "GatewayParameters" {
+        let group = if matches!(kind.as_str(), "GatewayParameters" | "TrafficPolicy") {
             causeway_api::names::API_VERSION
         } else {
             "gateway.networking.k8s.io/v1"
@@ -102,6 +102,7 @@ fn all(picture: &Picture) -> impl Iterator<Item = (Key, &Status)> {
     let sets = picture.listener_sets.iter().map(move |(at, status)| (of("ListenerSet", at), status));
     let routes = picture.routes.iter().map(move |((kind, at), status)| (of(kind.as_str(), at), status));
     let policies = picture.policies.iter().map(move |(at, status)| (of("BackendTLSPolicy", at), status));
+    let traffic = picture.traffic_policies.iter().map(move |(at, status)| (of("TrafficPolicy", at), status));
     let parameters = picture.parameters.iter().map(move |(at, status)| (of("GatewayParameters", at), status));
-    classes.chain(gateways).chain(sets).chain(routes).chain(policies).chain(parameters)
+    classes.chain(gateways).chain(sets).chain(routes).chain(policies).chain(traffic).chain(parameters)
 }

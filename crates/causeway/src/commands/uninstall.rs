@@ -1,0 +1,222 @@
+//! `causeway uninstall`: takes Causeway out of a cluster in an order in which nothing is left behind. First everything that was
+//! changed for somebody is put back, while the operator is there to do it: intercepts, then developers' machines, then, if that is
+//! asked for, all other objects. Then the operator goes, and at last the definitions.
+
+mod installed;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use causeway_api::{conditions::ConditionType, names};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams};
+use kube::core::Resource as _;
+use kube::{Client, ResourceExt};
+use serde::Serialize;
+
+use crate::parts::answer::{Answer, FormatArg};
+use crate::parts::cluster::ClusterArgs;
+use crate::parts::paint::Paint;
+use crate::parts::progress::Progress;
+use crate::parts::{operator_lease, refusal};
+
+/// Between two looks at what is going.
+const LOOK: Duration = Duration::from_millis(250);
+/// What goes first, in this order: what was changed for them is somebody else's.
+const FIRST: [&str; 2] = ["InterceptRequest", "Workstation"];
+/// What the operator makes for itself and its pods; it goes with what it was made for.
+const MADE: [&str; 3] = ["GatewayPlan", "Supply", "AddressClaim"];
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// Do it; without, what would be done is shown.
+    #[arg(long)]
+    yes: bool,
+    /// Delete the objects of all of Causeway's kinds, and so what runs for them. Without, it is refused while there are others
+    /// than intercepts and developers' machines.
+    #[arg(long)]
+    all: bool,
+    /// Remove the definitions of the kinds, too.
+    #[arg(long, requires = "all")]
+    crds: bool,
+    /// How long to wait for what has to be put back.
+    #[arg(long, default_value_t = 300, value_name = "SECONDS")]
+    timeout: u64,
+    #[command(flatten)]
+    format: FormatArg,
+}
+
+pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let client = args.cluster.client().await?;
+    let mut kinds = kinds();
+    // Infras make others, which would come back.
+    kinds.sort_by_key(|kind| (FIRST.iter().position(|first| *first == kind.kind).unwrap_or(9), kind.kind != "Infra"));
+    let mut there = Vec::new();
+    for kind in &kinds {
+        there.extend(objects(&client, kind).await?.into_iter().map(|object| (kind.clone(), object)));
+    }
+    let is_first = |kind: &ApiResource| FIRST.contains(&kind.kind.as_str());
+    let others: Vec<String> =
+        there.iter().filter(|(kind, _)| !is_first(kind)).map(|(kind, object)| name_of(kind, object)).collect();
+    if !others.is_empty() && !args.all {
+        bail!(
+            "there are {} other objects, for which nobody would be there any more: {}{}; delete them first, or with --all",
+            others.len(),
+            others.iter().take(5).cloned().collect::<Vec<_>>().join(", "),
+            if others.len() > 5 { ", …" } else { "" }
+        );
+    }
+    let operator = installed::find(&client).await?;
+    let mut done = Uninstalled {
+        done: args.yes,
+        objects: there.iter().map(|(kind, object)| name_of(kind, object)).collect(),
+        operator: operator.iter().map(ToString::to_string).collect(),
+        definitions: if args.crds { kinds.iter().map(|kind| kind.plural.clone()).collect() } else { Vec::new() },
+    };
+    if !args.yes {
+        args.format.print(&done)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let (false, Some(trouble)) = (there.is_empty(), operator_lease::trouble(&client).await) {
+        bail!("{trouble}: nobody would put back what was changed; start the operator first");
+    }
+    let progress = Progress::new(!args.format.is_json());
+    let deadline = Instant::now() + Duration::from_secs(args.timeout);
+    for kind in &kinds {
+        if there.iter().any(|(of, _)| of.kind == kind.kind) {
+            let what = format!("putting back what {} changed", kind.plural);
+            progress
+                .wait(&what, async |_| {
+                    remove_all(&client, kind, deadline).await?;
+                    Ok::<_, anyhow::Error>(((), String::new()))
+                })
+                .await?;
+        }
+    }
+    for object in &operator {
+        object.delete(&client).await?;
+    }
+    for name in &done.definitions {
+        installed::delete_definition(&client, &format!("{name}.{}", names::GROUP)).await?;
+    }
+    if operator.is_empty() {
+        done.operator.push("none: on one machine it goes with `causeway down`".to_owned());
+    }
+    args.format.print(&done)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Causeway's kinds that people make objects of.
+fn kinds() -> Vec<ApiResource> {
+    let all = causeway_api::crds().into_iter().map(|crd| {
+        let names = &crd.spec.names;
+        ApiResource {
+            group: crd.spec.group.clone(),
+            version: names::VERSION.to_owned(),
+            api_version: names::API_VERSION.to_owned(),
+            kind: names.kind.clone(),
+            plural: names.plural.clone(),
+        }
+    });
+    all.filter(|kind| !MADE.contains(&kind.kind.as_str())).collect()
+}
+
+/// All objects of a kind that nobody else has made; none where the cluster does not know it.
+async fn objects(client: &Client, kind: &ApiResource) -> anyhow::Result<Vec<DynamicObject>> {
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), kind);
+    match api.list(&ListParams::default()).await {
+        Ok(list) => Ok(list.items),
+        Err(kube::Error::Api(answer)) if answer.code == 404 => Ok(Vec::new()),
+        Err(error) => bail!("can't list {}: {}", kind.plural, refusal::words(&error)),
+    }
+}
+
+/// Deletes all objects of a kind, and waits until they are gone, which is when all is put back.
+async fn remove_all(client: &Client, kind: &ApiResource, deadline: Instant) -> anyhow::Result<()> {
+    let mut asked = std::collections::BTreeSet::new();
+    loop {
+        let left = objects(client, kind).await?;
+        if left.is_empty() {
+            return Ok(());
+        }
+        for object in &left {
+            if object.metadata.deletion_timestamp.is_none() && asked.insert(object.uid()) {
+                delete(client, kind, object).await?;
+            }
+        }
+        if Instant::now() >= deadline {
+            let stuck: Vec<String> = left.iter().map(|object| why(kind, object)).collect();
+            bail!("not put back in time, and nothing else was removed: {}", stuck.join("; "));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn delete(client: &Client, kind: &ApiResource, object: &DynamicObject) -> anyhow::Result<()> {
+    let api: Api<DynamicObject> = match object.namespace() {
+        Some(namespace) => Api::namespaced_with(client.clone(), &namespace, kind),
+        None => Api::all_with(client.clone(), kind),
+    };
+    match api.delete(&object.name_any(), &DeleteParams::default()).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(answer)) if answer.code == 404 => Ok(()),
+        Err(error) => Err(error).with_context(|| format!("can't delete {}", name_of(kind, object))),
+    }
+}
+
+fn name_of(kind: &ApiResource, object: &DynamicObject) -> String {
+    let namespace = object.meta().namespace.as_ref().map(|namespace| format!("{namespace}/"));
+    format!("{} {}{}", kind.kind, namespace.unwrap_or_default(), object.name_any())
+}
+
+/// Why an object is still there, in its own words.
+fn why(kind: &ApiResource, object: &DynamicObject) -> String {
+    let conditions = object.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let says = |wanted: ConditionType| conditions.iter().find(|one| one["type"] == wanted.as_str());
+    let words = says(ConditionType::Installed)
+        .or_else(|| says(ConditionType::Ready))
+        .and_then(|condition| condition["message"].as_str());
+    format!("{} ({})", name_of(kind, object), words.unwrap_or("it says nothing"))
+}
+
+/// What was, or would be, removed.
+#[derive(Debug, Serialize)]
+struct Uninstalled {
+    /// Whether it was done.
+    done: bool,
+    objects: Vec<String>,
+    operator: Vec<String>,
+    definitions: Vec<String>,
+}
+
+impl Answer for Uninstalled {
+    fn text(&self, _: Paint) -> String {
+        let list = |title: &str, items: &[String]| {
+            items.iter().map(|item| format!("{title:<12} {item}\n")).collect::<String>()
+        };
+        let mut text = list("object", &self.objects);
+        text += &list("operator", &self.operator);
+        text += &list("definition", &self.definitions);
+        let end = if self.done { "removed; nothing is left" } else { "this would be removed; do it with --yes" };
+        text + end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_operator_makes_is_not_asked_for() {
+        let kinds = kinds();
+        assert!(kinds.iter().any(|kind| kind.kind == "ProxyServer"));
+        for kind in MADE.iter().chain(&["Gateway"]) {
+            assert!(!kinds.iter().any(|one| one.kind == *kind), "{kind}");
+        }
+        for first in FIRST {
+            assert!(kinds.iter().any(|kind| kind.kind == first), "{first}");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The whole life of intercepts under constant load: not one request fails that was not meant for a developer's machine.
+
+use std::time::Instant;
+
+use causeway_testkit::PATIENCE;
+use causeway_testkit::blocking::eventually;
+
+use crate::load::{Load, ask, ask_at};
+use crate::world::{FALLBACK, Laptop, World, workload};
+
+const ME: &[&str] = &["x-user: me"];
+
+#[test]
+fn nobody_notices_an_intercept_that_is_not_theirs() {
+    let world = World::start();
+    let address = world.address("web");
+    let others = Load::start(&address, &[], &["web"]);
+    others.goes_on(20);
+    let laptop = Laptop::connected(&world, "laptop");
+    laptop.intercept("deploy/web", "http", &["--header", "x-user=me"]).ok();
+    // Mine go to the machine, or to the original where that does not answer, and are never lost either.
+    let mine = Load::start(&address, ME, &["laptop", "web"]);
+    eventually("mine come here", PATIENCE, || mine.answered_by() == "laptop");
+    others.goes_on(50);
+
+    // The target is rolled out, scaled up and down, and its pods are killed.
+    world.kubectl.ok(&["rollout", "restart", "deployment/web"]);
+    world.kubectl.ok(&["rollout", "status", "deployment/web", "--timeout=60s"]);
+    world.kubectl.ok(&["scale", "deployment/web", "--replicas=3"]);
+    world.kubectl.ok(&["rollout", "status", "deployment/web", "--timeout=60s"]);
+    world.kubectl.ok(&["scale", "deployment/web", "--replicas=1"]);
+    others.goes_on(50);
+    assert_eq!(mine.answered_by(), "laptop");
+
+    // The request is edited.
+    laptop.intercept("deploy/web", "http", &["--header", "x-user=me", "--path", "/*"]).ok();
+    others.goes_on(50);
+
+    // The machine's program goes and comes back; then the machine dies.
+    let mut laptop = laptop;
+    laptop.stop_program();
+    eventually("mine go to the original", FALLBACK, || mine.answered_by() == "web");
+    laptop.start_program();
+    eventually("mine come here again", PATIENCE, || mine.answered_by() == "laptop");
+    laptop.die();
+    let died = Instant::now();
+    eventually("mine go to the original", PATIENCE, || mine.answered_by() == "web");
+    assert!(died.elapsed() < FALLBACK, "after {:?}", died.elapsed());
+    world.says("web-8080-laptop", "Ready", "Disconnected");
+    laptop.causeway(&["connect"]).ok();
+    eventually("mine come here again", PATIENCE, || mine.answered_by() == "laptop");
+
+    // The pod of the cluster's end that the machine is connected to goes.
+    let replica = || world.kubectl.value("workstation/laptop", ".status.connections[0].replica");
+    let before = eventually("it is said where it is connected", PATIENCE, || Some(replica()).filter(|one| !one.is_empty()));
+    world.server.namespace("causeway-system").ok(&["delete", "pod", &before, "--wait=false"]);
+    eventually("it is connected elsewhere", PATIENCE, || {
+        let now = replica();
+        !now.is_empty() && now != before
+    });
+    eventually("mine come here again", PATIENCE, || mine.answered_by() == "laptop");
+    others.goes_on(50);
+
+    // A pod of the carrier goes.
+    world.kubectl.ok(&["delete", "pod", "-l", "causeway.dev/owner-name=web-carrier", "--wait=false"]);
+    others.goes_on(100);
+    eventually("the carrier is back", PATIENCE, || mine.answered_by() == "laptop");
+
+    // And the end of it.
+    laptop.causeway(&["leave", "--all"]).ok();
+    eventually("mine go to the original", PATIENCE, || mine.answered_by() == "web");
+    others.goes_on(100);
+    assert_eq!(world.kubectl.value("service/web", ".spec.selector.app"), "web");
+    for kind in ["gatewayplans", "supplies", "deployments/web-carrier", "services/web-carrier-original"] {
+        let left = world.kubectl.run(&["get", kind, "-o", "name", "--ignore-not-found"]).ok();
+        assert!(!left.contains("carrier"), "{kind}: {left}");
+    }
+    for (whose, load) in [("of others", others), ("mine", mine)] {
+        let bad = load.end();
+        assert!(bad.is_empty(), "{} requests {whose} failed: {:?}", bad.len(), &bad[..bad.len().min(5)]);
+    }
+}
+
+/// On one machine the addresses of Services go with the control plane; those of pods do not.
+#[test]
+fn the_control_plane_dies_and_nothing_that_carries_traffic_does() {
+    let mut world = World::start();
+    let laptop = Laptop::connected(&world, "laptop");
+    laptop.intercept("deploy/web", "http", &["--header", "x-user=me"]).ok();
+    let address = world.address("web");
+    eventually("mine come here", PATIENCE, || ask(&address, ME).is_ok_and(|by| by == "laptop"));
+    let carrier = world.kubectl.ok(&[
+        "get", "pods", "-l", "causeway.dev/owner-name=web-carrier", "-o", "jsonpath={.items[0].status.podIP}",
+    ]);
+    world.kill();
+    for _ in 0..50 {
+        assert_eq!(ask_at(&carrier, 8080, ME).unwrap(), "laptop");
+        assert_eq!(ask_at(&carrier, 8080, &[]).unwrap(), "web");
+    }
+    // The machine dies while nobody is there to see it.
+    laptop.die();
+    eventually("mine go to the original", FALLBACK, || ask_at(&carrier, 8080, ME).is_ok_and(|by| by == "web"));
+    world.restart();
+    laptop.causeway(&["connect"]).ok();
+    world.says("web-8080-laptop", "Ready", "Ready");
+    eventually("mine come here again", PATIENCE, || ask(&address, ME).is_ok_and(|by| by == "laptop"));
+    laptop.causeway(&["leave", "--all"]).ok();
+    assert_eq!(ask(&address, ME).unwrap(), "web");
+}
+
+#[test]
+fn two_developers_share_a_workload_and_a_third_is_told_of_them() {
+    let world = World::start();
+    let address = world.address("web");
+    let others = Load::start(&address, &[], &["web"]);
+    let (alice, bob) = (Laptop::connected(&world, "alice"), Laptop::connected(&world, "bob"));
+    alice.intercept("deploy/web", "http", &["--header", "x-user=alice"]).ok();
+    bob.intercept("deploy/web", "http", &["--header", "x-user=bob"]).ok();
+    let by = |user: &str| ask(&address, &[&format!("x-user: {user}")]).unwrap_or_else(|error| error);
+    eventually("each has his own", PATIENCE, || (by("alice"), by("bob"), by("carol")) == ("alice".into(), "bob".into(), "web".into()));
+    let carol = Laptop::connected(&world, "carol");
+    let refused = carol.intercept("deploy/web", "http", &["--header", "x-user=bob"]).fails();
+    assert!(refused.contains("shop/web-8080-carol") && refused.contains("shop/web-8080-bob"), "{refused}");
+    // The one who goes leaves the other alone.
+    bob.causeway(&["leave", "--all"]).ok();
+    assert_eq!((by("alice"), by("bob")), ("alice".into(), "web".into()));
+    alice.causeway(&["disconnect", "--force"]);
+    eventually("all is as it was", PATIENCE, || by("alice") == "web");
+    let bad = others.end();
+    assert!(bad.is_empty(), "{} requests failed: {:?}", bad.len(), bad.first());
+}
+
+#[test]
+fn who_applies_the_service_again_is_told_and_traffic_goes_on() {
+    let world = World::start();
+    let address = world.address("web");
+    let others = Load::start(&address, &[], &["web"]);
+    let laptop = Laptop::connected(&world, "laptop");
+    laptop.intercept("deploy/web", "http", &["--header", "x-user=me"]).ok();
+    let mine = Load::start(&address, ME, &["laptop", "web"]);
+    eventually("mine come here", PATIENCE, || mine.answered_by() == "laptop");
+    world.kubectl.apply(&workload("web", 2)).ok();
+    world.says("web-8080-laptop", "Installed", "TakenBack");
+    let words = world.kubectl.value("interceptrequest/web-8080-laptop", ".status.conditions[?(@.type==\"Installed\")].message");
+    assert!(words.contains("kubectl"), "{words}");
+    world.says("web-8080-laptop", "Installed", "Installed");
+    eventually("mine come here again", PATIENCE, || mine.answered_by() == "laptop");
+    // Three-way and server-side, of all of it.
+    for _ in 0..2 {
+        world.kubectl.with_input(&workload("web", 2), &["apply", "--server-side", "--force-conflicts", "-f", "-"]).ok();
+        others.goes_on(30);
+    }
+    world.says("web-8080-laptop", "Installed", "Installed");
+    laptop.causeway(&["leave", "--all"]).ok();
+    assert_eq!(world.kubectl.value("service/web", ".spec.selector.app"), "web");
+    others.goes_on(30);
+    for load in [others, mine] {
+        let bad = load.end();
+        assert!(bad.is_empty(), "{} requests failed: {:?}", bad.len(), bad.first());
+    }
+}
+
+#[test]
+fn who_takes_causeway_out_puts_everything_back_first() {
+    let world = World::start();
+    let address = world.address("web");
+    let others = Load::start(&address, &[], &["web"]);
+    let (alice, bob) = (Laptop::connected(&world, "alice"), Laptop::connected(&world, "bob"));
+    alice.intercept("deploy/web", "http", &["--header", "x-user=alice"]).ok();
+    world.kubectl.apply(&workload("api", 1)).ok();
+    world.kubectl.ok(&["rollout", "status", "deployment/api", "--timeout=60s"]);
+    bob.intercept("deploy/api", "http", &["--mode", "container"]).ok();
+    let template = || world.kubectl.value("deployment/api", ".spec.template.spec.containers[0].args[0]");
+    assert_eq!(template(), "carrier");
+    let shown = alice.run(&["uninstall"]).ok();
+    assert!(shown.contains("InterceptRequest shop/web-8080-alice") && shown.contains("--yes"), "{shown}");
+    assert_eq!(template(), "carrier", "nothing was done");
+    let done = alice.run(&["uninstall", "--yes"]).ok();
+    assert!(done.contains("nothing is left"), "{done}");
+    assert_eq!(world.kubectl.value("service/web", ".spec.selector.app"), "web");
+    assert_eq!(template(), "echo");
+    let system = world.server.namespace("causeway-system");
+    for kind in ["interceptrequests,workstations,gatewayplans", "deployments,services,secrets"] {
+        let left = [&world.kubectl, &system].map(|kubectl| kubectl.ok(&["get", kind, "-o", "name"]));
+        assert!(!left.join("").contains("causeway") && !left.join("").contains("carrier"), "{left:?}");
+    }
+    let bad = others.end();
+    assert!(bad.is_empty(), "{} requests failed: {:?}", bad.len(), bad.first());
+}
+
+#[test]
+fn an_intercept_is_active_within_a_second() {
+    let world = World::start();
+    let laptop = Laptop::connected(&world, "laptop");
+    eventually("both pods of the cluster's end serve", PATIENCE, || {
+        let namespace = world.server.namespace("causeway-system");
+        namespace.value("deployment/causeway-stowaway", ".status.availableReplicas") == "2"
+    });
+    let mut took = Vec::new();
+    for _ in 0..5 {
+        let began = Instant::now();
+        laptop.intercept("deploy/web", "http", &["--header", "x-user=me"]).ok();
+        took.push(began.elapsed());
+        laptop.causeway(&["leave", "--all"]).ok();
+    }
+    took.sort();
+    // With room for a machine that is busy with other tests.
+    assert!(took[2] < causeway_testkit::patience(std::time::Duration::from_secs(3)), "{took:?}");
+    println!("command to active: {took:?}");
+}

@@ -1,0 +1,187 @@
+//! The namespaces with intercepts: all that a request may be about is watched there, and nowhere else. A cluster has thousands
+//! of pods, and few of them are near an intercept.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use causeway_base::lock::lock;
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::{
+    apps::v1::{Deployment, ReplicaSet, StatefulSet},
+    core::v1::{Pod, Service},
+    discovery::v1::EndpointSlice,
+    networking::v1::NetworkPolicy,
+};
+use kube::{
+    Api, Client, Resource,
+    core::NamespaceResourceScope,
+    runtime::{
+        WatchStreamExt as _,
+        reflector::{self, Store},
+        watcher,
+    },
+};
+use serde::de::DeserializeOwned;
+use tokio::{
+    sync::Notify,
+    task::{AbortHandle, JoinHandle},
+};
+
+use crate::framework::{
+    children::{is_undefined, pace},
+    overseer::Changes,
+};
+
+/// The watched namespaces.
+#[derive(Default)]
+pub(crate) struct Neighbourhood {
+    changed: Arc<Notify>,
+    watched: Arc<Mutex<BTreeMap<String, Arc<Namespace>>>>,
+}
+
+/// The objects of one namespace.
+pub(crate) struct Namespace {
+    pub(crate) services: Kept<Service>,
+    pub(crate) slices: Kept<EndpointSlice>,
+    pub(crate) deployments: Kept<Deployment>,
+    pub(crate) stateful_sets: Kept<StatefulSet>,
+    pub(crate) replica_sets: Kept<ReplicaSet>,
+    pub(crate) pods: Kept<Pod>,
+    pub(crate) policies: Kept<NetworkPolicy>,
+}
+
+impl Neighbourhood {
+    /// What to wait for; the watches end with it, as the term does.
+    pub(crate) fn changes(&self) -> Changes {
+        let end = End(self.watched.clone());
+        let changed = self.changed.clone();
+        stream::unfold((changed, end), async |(changed, end)| {
+            changed.notified().await;
+            Some((Ok(()), (changed, end)))
+        })
+        .boxed()
+    }
+
+    /// Watches these namespaces, and no others.
+    pub(crate) fn follow(&self, client: &Client, wanted: &BTreeSet<String>) {
+        let mut watched = lock(&self.watched);
+        watched.retain(|name, _| wanted.contains(name));
+        for name in wanted {
+            if !watched.contains_key(name) {
+                watched.insert(name.clone(), Arc::new(Namespace::watch(client, name, &self.changed)));
+            }
+        }
+    }
+
+    /// Those that have been read.
+    pub(crate) fn known(&self) -> BTreeMap<String, Arc<Namespace>> {
+        let watched = lock(&self.watched);
+        let known = watched.iter().filter(|(_, namespace)| namespace.is_filled());
+        known.map(|(name, namespace)| (name.clone(), namespace.clone())).collect()
+    }
+}
+
+/// Ends all watches when it is dropped.
+struct End(Arc<Mutex<BTreeMap<String, Arc<Namespace>>>>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        lock(&self.0).clear();
+    }
+}
+
+impl Namespace {
+    fn watch(client: &Client, name: &str, changed: &Arc<Notify>) -> Self {
+        Self {
+            services: Kept::watch(client, name, changed),
+            slices: Kept::watch(client, name, changed),
+            deployments: Kept::watch(client, name, changed),
+            stateful_sets: Kept::watch(client, name, changed),
+            replica_sets: Kept::watch(client, name, changed),
+            pods: Kept::watch(client, name, changed),
+            policies: Kept::watch(client, name, changed),
+        }
+    }
+
+    fn is_filled(&self) -> bool {
+        self.services.is_filled()
+            && self.slices.is_filled()
+            && self.deployments.is_filled()
+            && self.stateful_sets.is_filled()
+            && self.replica_sets.is_filled()
+            && self.pods.is_filled()
+            && self.policies.is_filled()
+    }
+}
+
+/// The objects of one kind in one namespace, watched until it is dropped.
+pub(crate) struct Kept<K: Resource<DynamicType = ()> + 'static> {
+    store: Store<K>,
+    filled: Arc<AtomicBool>,
+    task: AbortHandle,
+}
+
+impl<K> Kept<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static,
+{
+    fn watch(client: &Client, namespace: &str, changed: &Arc<Notify>) -> Self {
+        let (store, writer) = reflector::store::<K>();
+        let filled = Arc::new(AtomicBool::new(false));
+        let (is_filled, changed) = (filled.clone(), changed.clone());
+        let api = Api::<K>::namespaced(client.clone(), namespace);
+        // Who has set a Service's selector back is read off the managers of its fields.
+        let keeps_managers = K::kind(&()) == "Service";
+        let task: JoinHandle<()> = tokio::spawn(async move {
+            let events = watcher(api, watcher::Config::default()).backoff(pace()).modify(move |object| {
+                if !keeps_managers {
+                    object.meta_mut().managed_fields = None;
+                }
+            });
+            let mut events = std::pin::pin!(events.reflect(writer));
+            while let Some(event) = events.next().await {
+                match event {
+                    Ok(watcher::Event::Init | watcher::Event::InitApply(_)) => continue,
+                    Ok(watcher::Event::InitDone) => is_filled.store(true, Ordering::Relaxed),
+                    Ok(watcher::Event::Apply(_) | watcher::Event::Delete(_)) => {}
+                    // A cluster may do without a kind: then it has none of it.
+                    Err(error) if is_undefined(&error) => is_filled.store(true, Ordering::Relaxed),
+                    Err(error) => {
+                        let error: &dyn std::error::Error = &error;
+                        tracing::debug!(kind = &*K::kind(&()), error, "a watch failed and is restarted");
+                        continue;
+                    }
+                }
+                changed.notify_one();
+            }
+        });
+        Self { store, filled, task: task.abort_handle() }
+    }
+
+    fn is_filled(&self) -> bool {
+        self.filled.load(Ordering::Relaxed)
+    }
+
+    /// What there is.
+    pub(crate) fn all(&self) -> Vec<Arc<K>> {
+        self.store.state()
+    }
+}
+
+impl<K: Resource<DynamicType = ()> + 'static> Drop for Kept<K> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

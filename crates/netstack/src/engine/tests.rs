@@ -1,0 +1,5 @@
+//! Whole stacks on a wire made by hand, and cores that are fed rubbish.
+
+mod rubbish;
+mod stacks;
+mod wire;
