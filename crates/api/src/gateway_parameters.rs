@@ -56,6 +56,9 @@ pub struct GatewayParametersSpec {
     /// Whether pods follow the operator's newer images by themselves. Left out: the operator's setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_policy: Option<UpdatePolicy>,
+    /// Where pods send spans of requests. Left out: nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traces: Option<GatewayTraces>,
     /// What pods are given besides: resources, placement, pull secrets, labels. Left out: the operator's defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<PodTemplate>,
@@ -73,6 +76,7 @@ impl GatewayParametersSpec {
             replicas,
             image,
             update_policy,
+            traces,
             pod_template,
         } = self.clone();
         Self {
@@ -83,12 +87,27 @@ impl GatewayParametersSpec {
             replicas: replicas.or(below.replicas),
             image: image.or_else(|| below.image.clone()),
             update_policy: update_policy.or(below.update_policy),
+            traces: traces.or_else(|| below.traces.clone()),
             pod_template: match (pod_template, &below.pod_template) {
                 (Some(own), Some(below)) => Some(own.over(below)),
                 (own, below) => own.or_else(|| below.clone()),
             },
         }
     }
+}
+
+/// Where spans of requests go, and of which requests they are.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayTraces {
+    /// The OpenTelemetry collector, as http://HOST:4318; one that wants TLS needs another in between.
+    #[schemars(schema_with = "crate::schema::collector")]
+    pub collector: String,
+    /// Of a hundred requests that belong to no trace, how many begin one. Left out: none; those that belong to one are part of
+    /// it where it is sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100))]
+    pub percent: Option<u8>,
 }
 
 /// The type of the Service in front of a Gateway.

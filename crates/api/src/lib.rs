@@ -50,7 +50,7 @@ pub use gateway_hostname_request::{
 };
 pub use gateway_parameters::{
     ExternalTrafficPolicy, GatewayParameters, GatewayParametersSpec, GatewayParametersStatus,
-    GatewayServiceType,
+    GatewayServiceType, GatewayTraces,
 };
 pub use gateway_plan::{GatewayPlan, GatewayPlanSpec, GatewayPlanStatus, GatewayReplica};
 pub use hostname_grant::{HostnameGrant, HostnameGrantSpec, HostnameGrantStatus};

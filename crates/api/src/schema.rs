@@ -239,6 +239,15 @@ fn timed(least: &str) -> Schema {
     )
 }
 
+/// The address of a collector of spans.
+pub(crate) fn collector(_: &mut SchemaGenerator) -> Schema {
+    text(
+        253,
+        "self.matches('^http://([a-zA-Z0-9.-]+|\\\\[[0-9a-fA-F:.]+\\\\])(:[0-9]{1,5})?(/[-a-zA-Z0-9._~/]*)?$')",
+        "must be the address of a collector in clear text, for example http://collector.monitoring:4318",
+    )
+}
+
 /// A container image.
 pub(crate) fn image(_: &mut SchemaGenerator) -> Schema {
     text(

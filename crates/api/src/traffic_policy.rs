@@ -1,5 +1,5 @@
 //! `TrafficPolicy`: what Gateway API has no words for yet: limits, allow lists, error pages, direct responses, rewrites by
-//! expressions, failover. It is attached to what it is for, as Gateway API's own policies are.
+//! expressions, failover, tunnels. It is attached to what it is for, as Gateway API's own policies are.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
@@ -42,9 +42,10 @@ use crate::rules::{required, rule};
 #[x_kube(
     validation = required(
         "has(self.allowedClients) || has(self.trustedProxies) || has(self.rateLimit) || has(self.bodyLimit) || \
-         has(self.errorPages) || has(self.directResponse) || has(self.pathRewrite) || has(self.failover)",
+         has(self.errorPages) || has(self.directResponse) || has(self.pathRewrite) || has(self.failover) || \
+         has(self.connect)",
         ".targetRefs",
-        "asks for nothing: write allowedClients, trustedProxies, rateLimit, bodyLimit, errorPages, directResponse, pathRewrite or failover",
+        "asks for nothing: write allowedClients, trustedProxies, rateLimit, bodyLimit, errorPages, directResponse, pathRewrite, failover or connect",
     ),
     validation = rule(
         "!has(self.trustedProxies) || self.targetRefs.all(t, t.kind == 'Gateway' && !has(t.sectionName))",
@@ -91,6 +92,10 @@ pub struct TrafficPolicySpec {
     /// Backends that get requests only while those before them have no endpoint that can be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failover: Option<Failover>,
+    /// Whether CONNECT opens a stream of bytes to a backend of the rule, whatever address the client names. Left out: it gets
+    /// 405.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connect: Option<bool>,
 }
 
 /// What a policy is for.

@@ -41,5 +41,10 @@ pub(crate) mod session_key;
 pub(crate) mod table;
 pub(crate) mod target;
 pub(crate) mod termination;
+#[cfg(feature = "otlp")]
+pub(crate) mod traces;
+#[cfg(not(feature = "otlp"))]
+#[path = "parts/no_traces.rs"]
+pub(crate) mod traces;
 pub(crate) mod tunnel_figures;
 pub(crate) mod unix_socket;

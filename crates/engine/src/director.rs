@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cluster::Clusters;
 use crate::engine::Options;
 use crate::handover::Handed;
+use crate::http::PageSet;
 use crate::memory::Memory;
 use crate::status::{MissingCertificate, Status};
 use crate::tls::Certificates;
@@ -26,7 +27,7 @@ use crate::worker::{Command, Shared};
 use changes::ListenerChange;
 use clusters::ClusterSet;
 use drains::{Drains, Leaving};
-use listeners::ListenerSet;
+use listeners::{ListenerSet, Named};
 
 pub use executable::problems;
 
@@ -81,6 +82,7 @@ pub(crate) struct Director {
     /// The newest good plan, which all below is of.
     plan: Arc<Plan>,
     clusters: ClusterSet,
+    pages: PageSet,
     listeners: ListenerSet,
     drains: Drains,
 }
@@ -103,6 +105,7 @@ impl Director {
                 inherited,
                 options.share_ports.clone(),
             ),
+            pages: PageSet::default(),
             drains: Drains::default(),
             plan: Arc::default(),
             shared,
@@ -186,6 +189,7 @@ impl Director {
         self.shared.limits.set(&plan.limits);
         let deadline = Instant::now() + plan.drain_timeout;
         self.clusters.apply(&clusters, &mut self.drains, deadline);
+        self.pages.apply(&causeway_ir::changes(&old.pages, &plan.pages));
         self.listen(&listeners).await;
         self.drains.follow(&listeners, deadline);
         self.shared.metrics.plans_applied.inc();
@@ -200,7 +204,8 @@ impl Director {
     async fn listen(&mut self, changes: &[ListenerChange<'_>]) {
         let plan = Arc::clone(&self.plan);
         let before = self.status_tx.borrow().listeners.clone();
-        let listeners = self.listeners.apply(&plan, changes, &self.clusters, &before).await;
+        let named = Named { clusters: &self.clusters, pages: &self.pages };
+        let listeners = self.listeners.apply(&plan, changes, named, &before).await;
         let missing = self.missing_certificates();
         self.status_tx.send_modify(|status| {
             status.missing_certificates = missing;
@@ -216,7 +221,8 @@ impl Director {
         self.shared.metrics.certificates.set(&certificates);
         self.shared.metrics.certificates.tell();
         self.clusters.renew(&certificates, &self.plan);
-        self.listeners.renew(certificates, &self.plan, &self.clusters).await;
+        let named = Named { clusters: &self.clusters, pages: &self.pages };
+        self.listeners.renew(certificates, &self.plan, named).await;
         let missing = self.missing_certificates();
         self.status_tx.send_modify(|status| status.missing_certificates = missing);
     }

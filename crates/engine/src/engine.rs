@@ -23,6 +23,7 @@ use crate::http::SessionKey;
 use crate::limits::Limits;
 use crate::listen::SharePorts;
 use crate::metrics::Metrics;
+use crate::spans::Spans;
 use crate::status::{ClusterStatus, ConnectionStatus, EndpointStatus, Status};
 use crate::tls::{self, Certificates};
 use crate::worker::{self, Command, Shared};
@@ -42,6 +43,8 @@ pub struct Options {
     /// What sessions of clients are signed with. Engines that share clients share it, so that a client stays with its
     /// endpoint whichever it comes to; by default another one in each process.
     pub session_key: Option<[u8; 32]>,
+    /// Who takes spans of requests; by default nobody, and what requests say of their trace goes on as it is.
+    pub spans: Option<Spans>,
 }
 
 /// Why an engine can't start.
@@ -104,11 +107,16 @@ impl Engine {
         let mut registry = Registry::default();
         let clusters = Clusters::default();
         metrics.register(&clusters, &mut registry);
+        if let Some(spans) = &options.spans {
+            registry.register("causeway_spans_sent", "Spans that a collector took", spans.sent.clone());
+            registry.register("causeway_spans_lost", "Spans that no collector got", spans.lost.clone());
+        }
         let ends_soon = Arc::<AtomicBool>::default();
         let shared = Arc::new(Shared {
             metrics,
             limits: Limits::new(&causeway_ir::Limits::default()),
             access_log: access_log::start(&options.access_log).map_err(Error::OpenAccessLog)?,
+            spans: options.spans.clone(),
             tls: tls::Shared::default(),
             sessions: Arc::new(options.session_key.as_ref().map_or_else(SessionKey::random, SessionKey::new)),
             ends_soon: Arc::clone(&ends_soon),

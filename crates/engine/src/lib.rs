@@ -22,6 +22,7 @@ mod memory;
 mod metrics;
 mod permit;
 mod record;
+pub mod spans;
 mod status;
 mod table;
 mod tcp;

@@ -13,6 +13,8 @@ pub(crate) struct Listener {
     pub(crate) name: Arc<str>,
     /// Where it listens.
     pub(crate) address: SocketAddr,
+    /// The port that clients know.
+    pub(crate) port: u16,
     allowed_sources: Box<[IpNet]>,
     accept_proxy_protocol: Option<AcceptProxyProtocol>,
     pub(crate) metrics: ListenerMetrics,
@@ -33,6 +35,7 @@ impl Listener {
         Self {
             name: plan.name.shared(),
             address,
+            port: plan.port.unwrap_or(address.port()),
             allowed_sources: plan.allowed_sources.clone().into(),
             accept_proxy_protocol: plan.accept_proxy_protocol.clone(),
             metrics,

@@ -15,7 +15,7 @@ use causeway_ir::route::{NO_SERVER_NAME, PLAINTEXT, UNKNOWN_SERVER_NAME};
 use causeway_ir::{Action, Change, Limit, Pattern, Protocol, Refusal, Then, TlsRoute};
 
 use crate::close_reason::CloseReason;
-use crate::http::{self, Common, Router, Routes, SessionKey};
+use crate::http::{self, Common, PageSet, Router, Routes, SessionKey};
 use crate::listener::Listener;
 use crate::tls::Clients;
 use names::NameMap;
@@ -130,6 +130,8 @@ pub(crate) struct Basis<'a> {
     pub(crate) sites: &'a HashSet<&'a str>,
     /// What clients that stay with their endpoint bring back is signed with this.
     pub(crate) sessions: &'a Arc<SessionKey>,
+    /// All pages of the plan.
+    pub(crate) pages: &'a PageSet,
 }
 
 impl Basis<'_> {
@@ -155,7 +157,7 @@ impl Table {
             }
             Protocol::Tls(tls) => Mode::Tls(Names::compile(tls, basis, make)?),
             Protocol::Http(http) => {
-                let common = Common::of(http, basis.sessions);
+                let common = Common::of(http, basis.sessions, basis.pages);
                 let otherwise = match &http.otherwise {
                     Some(route) => Some(make(&route.name.shared(), &route.action, route.connection_limit)?),
                     None => None,
@@ -164,7 +166,7 @@ impl Table {
                     let name = route.name.shared();
                     http::Route::compile(route, &common, |action| make(&name, action, None)).map(Arc::new)
                 };
-                let router = Router::compile(http, |site| basis.kept(site), make)?;
+                let router = Router::compile(http, common.pages.clone(), |site| basis.kept(site), make)?;
                 Mode::Http(Box::new(Requests { router, otherwise }))
             }
         };
@@ -311,6 +313,7 @@ mod tests {
                 changes: &changes,
                 sites: &HashSet::new(),
                 sessions: &key,
+                pages: &PageSet::default(),
             };
             Table::compile(&plan, listener, &basis, |route, _, limit| {
                 let cluster = causeway_ir::Cluster::new(Name::parse("c").unwrap(), vec![]);

@@ -22,6 +22,7 @@ use crate::handover::Purpose;
 use crate::limits::Limits;
 use crate::listen::Transport;
 use crate::metrics::Metrics;
+use crate::spans::Spans;
 use crate::status::ConnectionStatus;
 use crate::table::{CurrentTable, Table};
 use crate::workspace::Workspace;
@@ -71,6 +72,8 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     pub(crate) limits: Limits,
     pub(crate) access_log: access_log::Sender,
+    /// Who takes spans of requests, if somebody does.
+    pub(crate) spans: Option<Spans>,
     pub(crate) tls: tls::Shared,
     /// What clients that stay with their endpoint bring back is signed with this.
     pub(crate) sessions: Arc<http::SessionKey>,

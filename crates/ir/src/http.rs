@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use filter::{Cors, Filter, HeaderChange, HeaderValue, Mirror, PathRewrite, RegexRewrite, Rewrite};
 pub use matches::{HeaderMatch, PathMatch, QueryMatch, RequestMatch, ValueMatch, call};
 pub use policy::{
-    CookieLifetime, ErrorPage, ForwardedHeader, Persistence, PersistenceBy, Policies, RateLimit,
+    CookieLifetime, ErrorPage, ForwardedHeader, Page, Persistence, PersistenceBy, Policies, RateLimit,
     TrustedProxies,
 };
 pub use targets::{HttpTarget, HttpTargets};

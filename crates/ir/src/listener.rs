@@ -18,6 +18,9 @@ pub struct Listener {
     /// `address:port`; port 0 takes a free one.
     #[serde(deserialize_with = "bind")]
     pub bind: SocketAddr,
+    /// The port that clients know, for redirects and `X-Forwarded-Port`; default that of `bind`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
     /// Who may connect; default everybody.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "networks::some")]
     pub allowed_sources: Vec<IpNet>,
@@ -107,9 +110,10 @@ impl Listener {
     /// Whether two listeners differ in nothing but the routes that have a diff of their own. The one place that says
     /// which fields are the listener's head; a new field does not compile before it is sorted here.
     pub fn same_but_routes(&self, other: &Self) -> bool {
-        let Self { name, bind, allowed_sources, accept_proxy_protocol, protocol } = self;
+        let Self { name, bind, port, allowed_sources, accept_proxy_protocol, protocol } = self;
         *name == other.name
             && *bind == other.bind
+            && *port == other.port
             && *allowed_sources == other.allowed_sources
             && *accept_proxy_protocol == other.accept_proxy_protocol
             && match (protocol, &other.protocol) {

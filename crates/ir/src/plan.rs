@@ -1,10 +1,11 @@
-//! Everything that an engine, or an Envoy, does: listeners, clusters, links and limits. Written in camelCase, as YAML or
+//! Everything that an engine, or an Envoy, does: listeners, clusters, links, pages and limits. Written in camelCase, as YAML or
 //! JSON; a field that is not known here is an error.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::http::Page;
 use crate::{Cluster, Limits, Link, Listener, duration};
 
 /// Everything that an engine does.
@@ -20,6 +21,9 @@ pub struct Plan {
     /// Pairs of ends that clusters may be reached through.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<Link>,
+    /// What is said with errors, by the names that `errorPages` of listeners and routes have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pages: Vec<Page>,
     /// What the engine as a whole may take.
     #[serde(default)]
     pub limits: Limits,
@@ -34,6 +38,7 @@ impl Default for Plan {
             listeners: Vec::new(),
             clusters: Vec::new(),
             links: Vec::new(),
+            pages: Vec::new(),
             limits: Limits::default(),
             drain_timeout: drain_timeout(),
         }

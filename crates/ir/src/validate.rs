@@ -66,6 +66,7 @@ struct Named<'a> {
     plan: &'a Plan,
     clusters: HashMap<&'a str, usize>,
     links: HashMap<&'a str, usize>,
+    pages: HashMap<&'a str, usize>,
 }
 
 impl<'a> Named<'a> {
@@ -87,9 +88,13 @@ impl Plan {
             plan: self,
             clusters: HashMap::with_capacity(self.clusters.len()),
             links: HashMap::new(),
+            pages: HashMap::new(),
         };
         for (i, link) in self.links.iter().enumerate() {
             found.unique(&mut named.links, &link.name, i, |i| format!("links[{i}].name"));
+        }
+        for (i, page) in self.pages.iter().enumerate() {
+            found.unique(&mut named.pages, &page.name, i, |i| format!("pages[{i}].name"));
         }
         for (i, cluster) in self.clusters.iter().enumerate() {
             found.unique(&mut named.clusters, &cluster.name, i, |i| format!("clusters[{i}].name"));

@@ -56,6 +56,8 @@ fn listens_on_its_own_address_and_beside_its_own_ports() {
     let (plan, generation) = pod().0.plan(&spec, &around, None).unwrap();
     let bound: Vec<String> = plan.listeners.iter().map(|listener| listener.bind.to_string()).collect();
     assert_eq!(bound, ["10.0.0.9:80", "10.0.0.9:19180", "10.0.0.9:443"]);
+    let told: Vec<_> = plan.listeners.iter().map(|listener| listener.port).collect();
+    assert_eq!(told, [None, Some(19080), None], "clients know the port of the Gateway");
     assert_eq!(generation, Some(3));
 }
 

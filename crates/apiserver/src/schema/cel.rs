@@ -114,7 +114,8 @@ pub(super) fn escape(name: &str) -> String {
         .replace('/', "__slash__")
 }
 
-fn is_reserved(name: &str) -> bool {
+/// Whether a name means something else in CEL.
+pub(super) fn is_reserved(name: &str) -> bool {
     matches!(
         name,
         "true"

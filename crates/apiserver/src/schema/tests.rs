@@ -407,6 +407,20 @@ fn skips_rules_when_the_structure_is_wrong() {
     );
 }
 
+/// As Gateway API v1.7 writes it.
+#[test]
+fn a_keyword_is_a_field_with_and_without_its_escape() {
+    let properties = json!({ "refs": { "type": "array", "items": { "type": "object",
+        "properties": { "namespace": { "type": "string" } } } } });
+    for field in ["namespace", "__namespace__"] {
+        let rule_text = format!("self.refs.all(r, !has(r.{field}) || r.{field} == 'a')");
+        let schema = rule(properties.clone(), json!({ "rule": rule_text, "message": "only a" }));
+        assert_eq!(errors(&schema, json!({ "refs": [{}, { "namespace": "a" }] })), [""; 0], "{field}");
+        let wrong = errors(&schema, json!({ "refs": [{ "namespace": "b" }] }));
+        assert!(wrong.len() == 1 && wrong[0].contains("only a"), "{field}: {wrong:?}");
+    }
+}
+
 #[test]
 fn refuses_rules_that_do_not_compile() {
     let properties = json!({ "name": { "type": "string" }, "list": { "type": "array", "items": { "type": "object",

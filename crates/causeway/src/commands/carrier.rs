@@ -54,6 +54,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         health_port: args.health_port,
         admin_port: args.admin_port,
         access_log: args.access_log,
+        spans: None,
         session_key: None,
         workers: args.workers,
     };

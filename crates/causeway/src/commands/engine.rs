@@ -6,6 +6,7 @@ mod admin;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use causeway_engine::handover::{Claim, Purpose, Socket};
@@ -21,6 +22,10 @@ use crate::parts::output::{self, Output};
 use crate::parts::plan_check;
 use crate::parts::plan_file::{self, Follower};
 use crate::parts::session_key;
+use crate::parts::traces::TracesArg;
+
+/// How long the end of the process waits for the last spans to be sent.
+const LAST_SPANS: Duration = Duration::from_secs(3);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -37,6 +42,8 @@ pub(crate) struct Args {
     admin: Option<String>,
     #[command(flatten)]
     access_log: AccessLogArg,
+    #[command(flatten)]
+    traces: TracesArg,
     /// Take over the sockets of the process that waits here, and wait here for a successor: no connection is refused
     /// when the binary is replaced. Those that are open stay with the old process, and end with it if they are open for
     /// longer than the plan's drainTimeout.
@@ -81,9 +88,12 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let certificates = args.certificates.as_deref().map(certificates::follow).transpose()?;
     let access_log = args.access_log.log();
     let session_key = args.session_key.as_deref().map(session_key::read).transpose()?;
+    let (spans, exporter) = args.traces.start()?.unzip();
     let options =
-        Options { workers: args.workers, access_log, certificates, session_key, ..Options::default() };
+        Options { workers: args.workers, access_log, certificates, session_key, spans, ..Options::default() };
     let engine = Engine::start_with(plan_rx, &options, inherited)?;
+    // The engine has its own, and whoever exports them waits for the last one.
+    drop(options);
     let handle = engine.handle();
     handle.settled(&plan).await;
     let handover = match &args.handover {
@@ -112,6 +122,10 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         () = ending => out.line("stopped"),
         _ = tokio::signal::ctrl_c() => out.line("stopped before all connections had ended"),
     };
+    if let Some(exporter) = exporter {
+        // What a collector has not taken by then is lost.
+        let _ = tokio::time::timeout(LAST_SPANS, exporter).await;
+    }
     if let (Some(path), None) = (&args.handover, successor) {
         // A socket that is gone already is fine.
         let _ = std::fs::remove_file(path);

@@ -13,6 +13,7 @@ use causeway_translate::gateway_pod::{ADMIN_PORT, HEALTH_PORT};
 
 use crate::parts::access_log::AccessLogArg;
 use crate::parts::plan_pod::PlanPod;
+use crate::parts::traces::TracesArg;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -51,6 +52,8 @@ pub(crate) struct Args {
     admin_port: u16,
     #[command(flatten)]
     access_log: AccessLogArg,
+    #[command(flatten)]
+    traces: TracesArg,
     /// What sessions of clients that stay with their endpoint are signed with: a file of 32 random bytes, the same for all pods
     /// of a Gateway. Another one in each process if not given.
     #[arg(long, env = "SESSION_KEY_FILE", value_name = "FILE")]
@@ -80,6 +83,7 @@ async fn follow(args: Args) -> anyhow::Result<ExitCode> {
         health_port: args.health_port,
         admin_port: args.admin_port,
         access_log: args.access_log,
+        spans: args.traces.start_if_possible(),
         session_key: args.session_key,
         workers: args.workers,
     };

@@ -154,8 +154,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
                 share_ports: doors
                     .clone()
                     .map_or_else(SharePorts::default, |doors| SharePorts::when(move || doors.has_others())),
-                certificates: None,
-                session_key: None,
+                ..Options::default()
             };
             let native = Native::start(plan_rx, &options, std::mem::take(&mut found.sockets))?;
             let admin =

@@ -9,6 +9,7 @@ use causeway_ir::Plan;
 use causeway_translate::gateway::CONTROLLER_NAME;
 use causeway_translate::gateway::kinds::{Gateway, ListenerSet, Object, ObjectRef};
 use causeway_translate::gateway_pod::parts;
+use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::discovery::{self, ApiGroup};
@@ -169,6 +170,15 @@ pub(crate) struct Given {
     pub(crate) object: GatewayPlan,
     /// Its parts, put together.
     pub(crate) plan: Plan,
+}
+
+impl Given {
+    /// The Service in front of its pods; none if there is none, or it may not be read.
+    pub(crate) async fn service(&self, client: &Client) -> Option<Service> {
+        let namespace = self.object.namespace()?;
+        let services: Api<Service> = Api::namespaced(client.clone(), &namespace);
+        services.get_opt(&self.object.name_any()).await.ok().flatten()
+    }
 }
 
 /// The newest plan of a Gateway; none if the operator has made none.

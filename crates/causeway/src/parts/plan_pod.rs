@@ -9,6 +9,7 @@ use anyhow::Context;
 use causeway_agent::{Agent, Gateway};
 use causeway_api::names;
 use causeway_engine::Options;
+use causeway_engine::spans::Spans;
 use causeway_translate::gateway_pod::keys::Keys;
 
 use super::access_log::AccessLogArg;
@@ -29,6 +30,8 @@ pub(crate) struct PlanPod {
     pub(crate) health_port: u16,
     pub(crate) admin_port: u16,
     pub(crate) access_log: AccessLogArg,
+    /// Who takes spans of requests.
+    pub(crate) spans: Option<Spans>,
     /// What sessions of clients are signed with, if all pods of the plan have the same.
     pub(crate) session_key: Option<PathBuf>,
     pub(crate) workers: usize,
@@ -64,6 +67,7 @@ impl PlanPod {
         let options = Options {
             workers: self.workers,
             access_log: self.access_log.log(),
+            spans: self.spans,
             certificates: Some(certificates_rx),
             session_key: self.session_key.as_deref().map(session_key::read).transpose()?,
             ..Options::default()

@@ -41,6 +41,7 @@ fn listener(called: &str, protocol: Protocol) -> Listener {
         name: name(called),
         bind: SocketAddr::from(([127, 0, 0, 1], 0)),
         allowed_sources: Vec::new(),
+        port: None,
         accept_proxy_protocol: None,
         protocol,
     }

@@ -4,6 +4,7 @@
 mod certificates;
 mod documents;
 mod files;
+mod traces;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};

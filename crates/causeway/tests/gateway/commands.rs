@@ -10,7 +10,7 @@ use causeway_testkit::server::{Server, program};
 use crate::backend::{Authority, backend, service};
 use crate::machine::{GATEWAY, address, route};
 
-fn run(server: &Server, command: &str, object: &str) -> Ran {
+pub(crate) fn run(server: &Server, command: &str, object: &str) -> Ran {
     let mut causeway = Command::new(program());
     finish(causeway.args([command, object]).env("KUBECONFIG", server.kubeconfig()))
 }

@@ -6,6 +6,7 @@ use causeway_testkit::kubectl::Kubectl;
 use causeway_testkit::server::Server;
 
 use crate::backend::{Authority, backend, curl, service};
+use crate::commands::run;
 use crate::load::Load;
 
 pub(crate) const GATEWAY: &str = "apiVersion: gateway.networking.k8s.io/v1
@@ -152,4 +153,38 @@ fn an_address_that_is_reachable_from_outside_is_told_and_served() {
     kubectl.apply(&objects).ok();
     assert_eq!(address(&kubectl, "web"), "127.77.1.9");
     eventually("it answers", PATIENCE, || curl(&["http://127.77.1.9:8080/x"]).starts_with("shop GET /x "));
+}
+
+#[test]
+fn the_port_of_a_node_is_told_wherever_the_address_is() {
+    let server = Server::start(&[]);
+    let kubectl = server.kubectl();
+    let parameters = "apiVersion: causeway.dev/v1alpha1
+kind: GatewayParameters
+metadata: {name: nodes}
+spec: {serviceType: NodePort}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web}
+spec:
+  gatewayClassName: causeway
+  infrastructure: {parametersRef: {group: causeway.dev, kind: GatewayParameters, name: nodes}}
+  listeners: [{name: http, port: 8080, protocol: HTTP}]
+---
+";
+    let shop = backend("shop");
+    kubectl.apply(&(service("shop", shop) + parameters + &route("shop", "shop", "", ""))).ok();
+    let address = address(&kubectl, "web");
+    let port = kubectl.value("service/web-causeway", ".spec.ports[0].nodePort");
+    let said = kubectl.value("gateway/web", ".status.conditions[?(@.type==\"Programmed\")].message");
+    assert!(said.ends_with(&format!("on ports of nodes: {port} for 8080/TCP")), "{said}");
+    // What is told is true.
+    let url = format!("http://{address}:{port}/");
+    eventually("it answers there", PATIENCE, || curl(&[&url]).starts_with("shop GET / "));
+    let routes = run(&server, "routes", "gateway/web");
+    assert!(routes.stdout.contains(&format!("8080/HTTP ({port} on nodes)")), "{}", routes.stdout);
+    let doctor = run(&server, "doctor", "gateway/web");
+    let reached = format!("{address}:{port} takes connections for port 8080");
+    assert!(doctor.stdout.contains(&reached), "{}{}", doctor.stdout, doctor.stderr);
 }

@@ -235,3 +235,23 @@ fn a_policy_that_can_not_be_read_closes_and_a_gateway_that_can_not_be_read_runs_
     eventually("it is told", PATIENCE, || status(dir, "gateway.default.web").contains("can't be read"));
     assert!(ask("free").starts_with("one "), "{}", ask("free"));
 }
+
+/// curl speaks through a tunnel as through any proxy: to the backend of the rule, whatever it asked for.
+#[test]
+fn a_tunnel_leads_to_the_backend_of_its_rule() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let http = port::free();
+    let (inside, named) = (backend("inside"), backend("named"));
+    let rules = "[{name: all, backendRefs: [{name: inside, port: 80}]}]";
+    write(dir, "site.yaml", &site(http, rules, &[("inside", inside)]));
+    let _running = Gateway::start(dir);
+    let proxy = format!("http://127.0.0.1:{http}");
+    let through = || curl(&["--proxytunnel", "--proxy", &proxy, &format!("http://127.0.0.1:{named}/a")]);
+    eventually("it answers", PATIENCE, || curl(&[&proxy]).starts_with("inside GET / "));
+    assert_eq!(code(&through()), "000", "nobody asked for tunnels: {}", through());
+    write(dir, "policies.yaml", &policy("tunnels", Some("all"), "connect: true"));
+    eventually("the tunnel is made", PATIENCE, || through().starts_with("inside GET /a "));
+    assert!(status(dir, "trafficpolicy.default.tunnels").contains("Accepted"));
+    assert!(curl(&[&proxy]).starts_with("inside GET / "), "other requests are what they were");
+}

@@ -1,6 +1,6 @@
 //! What the operator decides where Gateways and their parameters leave it open.
 
-use causeway_api::{GatewayParametersSpec, GatewayServiceType, PodTemplate, UpdatePolicy};
+use causeway_api::{GatewayParametersSpec, GatewayServiceType, GatewayTraces, PodTemplate, UpdatePolicy};
 
 use crate::vlan::proxy;
 
@@ -30,6 +30,8 @@ pub(crate) struct Effective {
     pub(crate) image: String,
     /// Whether pods follow another image of the operator by themselves.
     pub(crate) update_policy: UpdatePolicy,
+    /// Where spans of requests go.
+    pub(crate) traces: Option<GatewayTraces>,
     /// What pods are given besides.
     pub(crate) pod_template: PodTemplate,
 }
@@ -43,6 +45,7 @@ impl Effective {
             host_ports: parameters.host_ports.unwrap_or(false),
             image: parameters.image.clone().unwrap_or_else(|| pods.manager_image.clone()),
             update_policy: parameters.update_policy.unwrap_or(pods.update_policy),
+            traces: parameters.traces.clone(),
             pod_template: of_pods.over(&pods.pod_template),
         }
     }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use causeway_api::{GatewayPlan, GatewayReplica, names};
 use causeway_translate::gateway::{
     kinds::ObjectRef,
+    picture::{Port, node_ports},
     world::{Address, AddressKind, Observed},
 };
 use k8s_openapi::api::{
@@ -93,8 +94,10 @@ impl Standing {
             .filter(|pod| !pod.is_leaving && serving.is_empty())
             .filter_map(|pod| Some(format!("pod {}: {}", pod.name, pod.trouble.as_ref()?)));
         let refused = self.deployment.as_ref().and_then(|deployment| deployment_state(deployment, 0).refused);
+        let (addresses, node_ports) = self.addresses();
         Observed {
-            addresses: self.addresses(),
+            addresses,
+            node_ports,
             unusable: unusable.clone(),
             serving: !serving.is_empty(),
             running_generation,
@@ -103,8 +106,9 @@ impl Standing {
         }
     }
 
-    /// Where clients reach it, by the type of its Service; the nodes where its pods are, if it has their ports.
-    fn addresses(&self) -> Vec<Address> {
+    /// Where clients reach it, by the type of its Service; the nodes where its pods are, if it has their ports. With the
+    /// ports there that are others than its own.
+    fn addresses(&self) -> (Vec<Address>, BTreeMap<Port, u16>) {
         let ip = |value: &String| Address { kind: AddressKind::Ip, value: value.clone() };
         let has_host_ports = self.deployment.iter().any(|deployment| {
             let spec = deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
@@ -113,11 +117,11 @@ impl Standing {
             ports.into_iter().any(|port| port.host_port.is_some())
         });
         if has_host_ports {
-            return self.nodes().iter().map(ip).collect();
+            return (self.nodes().iter().map(ip).collect(), BTreeMap::new());
         }
-        let Some(service) = &self.service else { return Vec::new() };
-        let Some(spec) = &service.spec else { return Vec::new() };
-        match spec.type_.as_deref() {
+        let Some(service) = &self.service else { return Default::default() };
+        let Some(spec) = &service.spec else { return Default::default() };
+        let addresses = match spec.type_.as_deref() {
             Some("LoadBalancer") => {
                 let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
                 let ingress = balancer.iter().flat_map(|balancer| balancer.ingress.iter().flatten());
@@ -128,13 +132,19 @@ impl Standing {
                 });
                 address.collect()
             }
-            Some("NodePort") => self.nodes().iter().map(ip).collect(),
+            Some("NodePort") => {
+                let ports = node_ports(service).into_iter().map(|(port, on_node)| Some((port, on_node?)));
+                // Who does not know the port has no use for the address.
+                let Some(ports) = ports.collect::<Option<_>>() else { return Default::default() };
+                return (self.nodes().iter().map(ip).collect(), ports);
+            }
             _ => {
                 // Of each family one, its own first.
                 let own = spec.cluster_ips.as_deref().unwrap_or(spec.cluster_ip.as_slice());
                 own.iter().filter(|address| *address != "None").map(ip).collect()
             }
-        }
+        };
+        (addresses, BTreeMap::new())
     }
 
     /// The addresses of the nodes where its pods are.

@@ -24,7 +24,7 @@ impl<'a> ListenerChange<'a> {
         let sites = |listener: Option<&'a Listener>| http(listener).map_or(&[][..], |http| &http.sites);
         let name = |change: Change<'a, Site>| change.new.or(change.old).map(|site| site.name.as_str());
         let of = |Change { old, new }| {
-            // What all routes have in common is compiled into each of them.
+            // Which pages all routes have in common is compiled into each of them.
             let same_pages =
                 http(old).map(|http| &http.error_pages) == http(new).map(|http| &http.error_pages);
             let known = if same_pages { sites(old) } else { &[] };

@@ -14,7 +14,7 @@ use super::changes::{ListenerChange, inner_name};
 use super::clusters::{ClusterSet, same};
 use crate::cluster::Cluster;
 use crate::handover::{Handed, Purpose};
-use crate::http::{self, Common, Router};
+use crate::http::{self, Common, PageSet, Router};
 use crate::listen::{self, SharePorts, Transport};
 use crate::listener::Listener;
 use crate::status::{ListenerStatus, MissingCertificate, Part};
@@ -28,6 +28,13 @@ type SocketKey = (Transport, SocketAddr, Option<Name>);
 struct Socket {
     id: SocketId,
     table: Arc<Table>,
+}
+
+/// What routes name.
+#[derive(Clone, Copy)]
+pub(super) struct Named<'a> {
+    pub(super) clusters: &'a ClusterSet,
+    pub(super) pages: &'a PageSet,
 }
 
 pub(super) struct ListenerSet {
@@ -71,12 +78,7 @@ impl ListenerSet {
     }
 
     /// Takes other certificates into use, for the connections to come. What names none of those that differ stays as it is.
-    pub(super) async fn renew(
-        &mut self,
-        certificates: Arc<Certificates>,
-        plan: &Plan,
-        clusters: &ClusterSet,
-    ) {
+    pub(super) async fn renew(&mut self, certificates: Arc<Certificates>, plan: &Plan, named: Named<'_>) {
         let before = std::mem::replace(&mut self.certificates, certificates);
         let now = Arc::clone(&self.certificates);
         let differs = |action: &Action| matches!(action, Action::Terminate(terminate) if names_others(terminate, &before, &now));
@@ -91,9 +93,14 @@ impl ListenerSet {
             let (id, old) = (socket.id, Arc::clone(&socket.table));
             let routes = planned.tls_routes().iter().filter(|route| differs(&route.action));
             let routes: Vec<_> = routes.map(|route| Change { old: Some(route), new: Some(route) }).collect();
-            let basis =
-                Basis { table: Some(&old), changes: &routes, sites: &HashSet::new(), sessions: &sessions };
-            if let Some(table) = self.compile(planned, Arc::clone(&old.listener), &basis, clusters) {
+            let basis = Basis {
+                table: Some(&old),
+                changes: &routes,
+                sites: &HashSet::new(),
+                sessions: &sessions,
+                pages: named.pages,
+            };
+            if let Some(table) = self.compile(planned, Arc::clone(&old.listener), &basis, named) {
                 self.cores.tell(|| Command::Update { id, table: Arc::clone(&table) });
                 self.sockets.insert(key, Socket { id, table });
                 replaced.push(old);
@@ -128,7 +135,7 @@ impl ListenerSet {
         &mut self,
         plan: &Plan,
         changes: &[ListenerChange<'_>],
-        clusters: &ClusterSet,
+        named: Named<'_>,
         before: &[ListenerStatus],
     ) -> Vec<ListenerStatus> {
         self.close_unwanted(plan).await;
@@ -138,7 +145,7 @@ impl ListenerSet {
         let mut all = Vec::with_capacity(plan.listeners.len());
         for listener in &plan.listeners {
             let change = changed.get(listener.name.as_str()).copied();
-            let made = self.apply_one(listener, change, clusters, &mut replaced);
+            let made = self.apply_one(listener, change, named, &mut replaced);
             let (address, error) = match made {
                 Ok(address) => (Some(address), None),
                 Err(error) => (None, Some(explain(&error, listener.bind))),
@@ -184,11 +191,11 @@ impl ListenerSet {
         &mut self,
         planned: &causeway_ir::Listener,
         change: Option<&ListenerChange<'_>>,
-        clusters: &ClusterSet,
+        named: Named<'_>,
         replaced: &mut Vec<Arc<Table>>,
     ) -> io::Result<SocketAddr> {
         let key = key(planned);
-        let Some(socket) = self.sockets.get(&key) else { return self.open(key, planned, clusters) };
+        let Some(socket) = self.sockets.get(&key) else { return self.open(key, planned, named) };
         let (id, old) = (socket.id, Arc::clone(&socket.table));
         let address = old.listener.address;
         let Some(change) = change else { return Ok(address) };
@@ -204,11 +211,16 @@ impl ListenerSet {
         let few = change.tls.len() <= planned.route_count() / 2 + 1;
         let table = if !renamed && few {
             let sessions = Arc::clone(&self.shared.sessions);
-            let basis =
-                Basis { table: Some(&old), changes: &change.tls, sites: &change.sites, sessions: &sessions };
-            self.compile(planned, listener, &basis, clusters)
+            let basis = Basis {
+                table: Some(&old),
+                changes: &change.tls,
+                sites: &change.sites,
+                sessions: &sessions,
+                pages: named.pages,
+            };
+            self.compile(planned, listener, &basis, named)
         } else {
-            self.compile_anew(planned, listener, clusters)
+            self.compile_anew(planned, listener, named)
         };
         if let Some(table) = table {
             self.cores.tell(|| Command::Update { id, table: Arc::clone(&table) });
@@ -222,7 +234,7 @@ impl ListenerSet {
         &mut self,
         key: SocketKey,
         planned: &causeway_ir::Listener,
-        clusters: &ClusterSet,
+        named: Named<'_>,
     ) -> io::Result<SocketAddr> {
         let (transport, bind, name) = key.clone();
         let count = self.cores.as_slice().len();
@@ -233,7 +245,7 @@ impl ListenerSet {
         let address = sockets.first().map_or(Ok(bind), listen::address)?;
         let metrics = self.shared.metrics.listener(&planned.name.shared(), &label(address));
         let listener = Arc::new(Listener::new(planned, address, metrics));
-        let Some(table) = self.compile_anew(planned, listener, clusters) else { return Ok(address) };
+        let Some(table) = self.compile_anew(planned, listener, named) else { return Ok(address) };
         let id = self.next_id;
         self.next_id += 1;
         let purpose = Arc::new(Purpose::Listener { protocol: transport, bind, name });
@@ -251,12 +263,18 @@ impl ListenerSet {
         &mut self,
         planned: &causeway_ir::Listener,
         listener: Arc<Listener>,
-        clusters: &ClusterSet,
+        named: Named<'_>,
     ) -> Option<Arc<Table>> {
         let all = changes(&[], planned.tls_routes());
         let sessions = Arc::clone(&self.shared.sessions);
-        let basis = Basis { table: None, changes: &all, sites: &HashSet::new(), sessions: &sessions };
-        self.compile(planned, listener, &basis, clusters)
+        let basis = Basis {
+            table: None,
+            changes: &all,
+            sites: &HashSet::new(),
+            sessions: &sessions,
+            pages: named.pages,
+        };
+        self.compile(planned, listener, &basis, named)
     }
 
     fn compile(
@@ -264,13 +282,14 @@ impl ListenerSet {
         planned: &causeway_ir::Listener,
         listener: Arc<Listener>,
         basis: &Basis<'_>,
-        clusters: &ClusterSet,
+        named: Named<'_>,
     ) -> Option<Arc<Table>> {
         let mut maker = Maker {
             shared: &self.shared,
             listener: Arc::clone(&listener.name),
             routes: self.routes.entry(planned.name.clone()).or_default(),
-            clusters: &clusters.read(),
+            clusters: &named.clusters.read(),
+            pages: named.pages,
             certificates: &self.certificates,
         };
         let table = Table::compile(
@@ -307,6 +326,7 @@ struct Maker<'a> {
     /// What outlives a change.
     routes: &'a mut HashMap<Arc<str>, Arc<RouteShared>>,
     clusters: &'a HashMap<Name, Arc<Cluster>>,
+    pages: &'a PageSet,
     certificates: &'a Certificates,
 }
 
@@ -353,13 +373,13 @@ impl Maker<'_> {
         }
         let (protocols, inside): (&[&[u8]], _) = match &terminate.then {
             Then::Http(http) => {
-                let common = Common::of(http, &self.shared.sessions);
+                let common = Common::of(http, &self.shared.sessions, self.pages);
                 let make = |route: &HttpRoute| {
                     let inner: Arc<str> = inner_name(name, &route.name).into();
                     http::Route::compile(route, &common, |action| self.route(&inner, action, None))
                         .map(Arc::new)
                 };
-                let router = Router::compile(http, |_| None, make)?;
+                let router = Router::compile(http, common.pages.clone(), |_| None, make)?;
                 (&[http::H2, b"http/1.1"], Inside::Requests(Box::new(router)))
             }
             Then::Tcp(route) => {

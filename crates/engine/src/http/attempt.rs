@@ -202,7 +202,11 @@ impl Attempt<'_> {
         from: &mut Down<'_>,
         deadline: Option<Instant>,
     ) -> Heard {
-        let heard = self.exchange(request, to, from, deadline).await;
+        let heard = if self.forward.connects {
+            self.open().await
+        } else {
+            self.exchange(request, to, from, deadline).await
+        };
         if !matches!(heard, Heard::Tunnel(_)) {
             return heard;
         }
@@ -225,6 +229,20 @@ impl Attempt<'_> {
         let client = tunnel::End { source: request, sink: to_client };
         let server = tunnel::End { source: &mut answers, sink: to_server };
         Heard::Tunnel(tunnel::both(client, server, entry, self.buffers()).await)
+    }
+
+    /// Tells the client that the connection it asked for stands.
+    async fn open(&self) -> Heard {
+        let mut out = self.buffers().take_head();
+        onward::write_opened(&mut out, self.forward, self.session);
+        self.so_far.answered.set(true);
+        self.so_far.status.set(200);
+        self.so_far.began.set(clock::woken());
+        let told = async { self.reply.begin(out, Framing::UntilClose, false, self.buffers())?.flush().await };
+        match tokio::time::timeout(SLOW_READ, told).await {
+            Ok(Ok(())) => Heard::Tunnel(CloseReason::Finished),
+            _ => Heard::ClientGone(CloseReason::ClientReset),
+        }
     }
 
     async fn exchange(

@@ -2,18 +2,25 @@
 
 use std::sync::Arc;
 
-use causeway_ir::http::Http;
+use causeway_ir::http::{ErrorPage, Http};
 
-use super::pages::Pages;
+use super::pages::{PageSet, Pages};
 use super::persistence::Key;
 
-pub(crate) struct Common {
+pub(crate) struct Common<'a> {
     pub(crate) pages: Option<Arc<Pages>>,
-    pub(crate) sessions: Arc<Key>,
+    /// All pages of the plan.
+    known: &'a PageSet,
+    pub(crate) sessions: &'a Arc<Key>,
 }
 
-impl Common {
-    pub(crate) fn of(http: &Http, sessions: &Arc<Key>) -> Self {
-        Self { pages: Pages::compile(&http.error_pages), sessions: Arc::clone(sessions) }
+impl<'a> Common<'a> {
+    pub(crate) fn of(http: &Http, sessions: &'a Arc<Key>, known: &'a PageSet) -> Self {
+        Self { pages: known.compiled(&http.error_pages), known, sessions }
+    }
+
+    /// The pages of a route; nothing if it has none of its own.
+    pub(crate) fn compiled(&self, planned: &[ErrorPage]) -> Option<Arc<Pages>> {
+        self.known.compiled(planned)
     }
 }

@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::buffer::{Buffers, Inbox};
-use super::decision::{self, Client, Decision, Seen};
+use super::decision::{self, Client, Decision, Notes, Seen};
 use super::exchange::{self, After};
 use super::fault::Fault;
 use super::h1::HEAD;
@@ -209,16 +209,10 @@ impl Requests {
             let decided = match table.requests(&origin.within) {
                 Ok(router) => {
                     let mut seen: Option<Seen> = None;
-                    let wanted = worker.shared.access_log.is_on().then_some(&mut seen);
+                    let notes = Notes::wanted(&worker.shared, &mut seen);
                     let head = &inbox.bytes()[..length];
-                    let decided = decision::decide(
-                        head,
-                        &mut buffers.index(),
-                        router,
-                        &origin.client,
-                        wanted,
-                        &mut out,
-                    );
+                    let decided =
+                        decision::decide(head, &mut buffers.index(), router, &origin.client, notes, &mut out);
                     record.seen = seen;
                     decided
                 }

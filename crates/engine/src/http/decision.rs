@@ -15,69 +15,73 @@ use super::h1::Version;
 use super::h1::fields::Field;
 use super::h1::framing::Framing;
 use super::h1::request::Request;
+use super::introduction::Introduction;
 use super::onward;
 use super::pages::write_error;
 use super::route::{Does, Route, Target, can_rewrite};
 use super::router::{Asked, Found, Missed, Router, ToldOn};
 use crate::clock;
 use crate::cluster::{Cluster, Endpoint};
+use crate::spans::{Spans, TRACEPARENT, Trace};
+use crate::worker::Shared;
 
 /// What is known of the client with all of its requests.
 pub(crate) struct Client {
     pub(crate) address: SocketAddr,
     pub(crate) arrival: Arrival,
-    introduction: Box<[u8]>,
-    /// The part of it that is about the client's certificate.
+    introduction: Introduction,
+    /// What endpoints hear of its certificate.
     certificate: Box<[u8]>,
 }
 
 impl Client {
-    pub(crate) fn new(address: SocketAddr, scheme: Scheme, port: u16) -> Self {
-        let introduction = onward::introduction(address, scheme);
-        Self { address, arrival: Arrival { scheme, port }, introduction, certificate: Box::default() }
-    }
-
-    /// Endpoints hear these lines of it, too.
-    pub(crate) fn introduced(mut self, lines: &[u8]) -> Self {
-        if !lines.is_empty() {
-            self.introduction = [&*self.introduction, lines].concat().into();
-            self.certificate = lines.into();
-        }
-        self
+    pub(crate) fn new(address: SocketAddr, scheme: Scheme, port: u16, certificate: &[u8]) -> Self {
+        let arrival = Arrival { scheme, port };
+        let introduction = Introduction::new(address, arrival, None, certificate);
+        Self { address, arrival, introduction, certificate: certificate.into() }
     }
 
     /// What endpoints hear of it with a request that trusted proxies have sent on, if they have.
-    fn introduction(&self, told: Option<&Told>) -> Cow<'_, [u8]> {
-        let Some(told) = told else { return Cow::Borrowed(&self.introduction) };
-        let scheme = told.scheme.unwrap_or(self.arrival.scheme);
-        let mut lines = onward::introduction_by(&told.chain, self.address, scheme);
-        lines.extend_from_slice(&self.certificate);
-        Cow::Owned(lines)
-    }
-
-    /// Where a request came in, in the client's eyes.
-    fn arrival(&self, told: Option<&Told>) -> Arrival {
-        match told.and_then(|told| told.scheme).filter(|scheme| *scheme != self.arrival.scheme) {
-            Some(scheme) => Arrival { scheme, port: if scheme == Scheme::Https { 443 } else { 80 } },
-            None => self.arrival,
+    fn introduction(&self, told: Option<&Told>) -> Cow<'_, Introduction> {
+        if told.is_none() {
+            return Cow::Borrowed(&self.introduction);
         }
+        Cow::Owned(Introduction::new(self.address, self.arrival, told, &self.certificate))
     }
 }
 
-/// What the log says of a request.
+/// What the log and spans say of a request.
 pub(crate) struct Seen {
     pub(crate) method: Box<str>,
     pub(crate) host: Box<str>,
     pub(crate) path: Box<str>,
     /// The client, if a trusted proxy told of it.
     pub(crate) forwarded_for: Option<IpAddr>,
+    /// As the client sees it.
+    pub(crate) scheme: Scheme,
+    /// Where its span stands, if there will be one.
+    pub(crate) trace: Option<Trace>,
+}
+
+/// Where it is written down what a request is.
+pub(crate) struct Notes<'a> {
+    pub(crate) seen: &'a mut Option<Seen>,
+    pub(crate) spans: Option<&'a Spans>,
+}
+
+impl<'a> Notes<'a> {
+    /// None if nobody would read them.
+    pub(crate) fn wanted(shared: &'a Shared, seen: &'a mut Option<Seen>) -> Option<Self> {
+        let spans = shared.spans.as_ref();
+        (shared.access_log.is_on() || spans.is_some()).then_some(Self { seen, spans })
+    }
 }
 
 /// What becomes of a request.
 pub(crate) enum Decision {
     /// It was answered: what was written goes to the client.
     Answered { status: u16, route: Option<Arc<Route>>, keep_alive: bool },
-    /// It goes on: what was written goes to an endpoint.
+    /// It goes on: what was written goes to an endpoint. That is nothing for a tunnel.
     Forward(Forward),
 }
 
@@ -99,6 +103,8 @@ pub(crate) struct Forward {
     /// It may be sent again if nothing was heard of it.
     pub(crate) is_idempotent: bool,
     pub(crate) upgrades: bool,
+    /// It asks for a stream of bytes to the endpoint, which never sees the request.
+    pub(crate) connects: bool,
     /// The client takes what comes after a body.
     pub(crate) trailers: bool,
     /// Lines for the answer that depend on the request.
@@ -172,13 +178,13 @@ struct Chosen {
     session: Option<Stay>,
 }
 
-/// Decides on a complete head and writes an answer, or the request as it goes on, to `out`. `seen` is for the log.
+/// Decides on a complete head and writes an answer, or the request as it goes on, to `out`.
 pub(crate) fn decide(
     head: &[u8],
     index: &mut Vec<Field>,
     router: &Router<Arc<Route>>,
     client: &Client,
-    seen: Option<&mut Option<Seen>>,
+    notes: Option<Notes<'_>>,
     out: &mut Vec<u8>,
 ) -> Decision {
     let request = match Request::parse(head, index) {
@@ -188,7 +194,7 @@ pub(crate) fn decide(
             return Decision::Answered { status: fault.status, route: None, keep_alive: false };
         }
     };
-    decide_on(&request, router, client, seen, out)
+    decide_on(&request, router, client, notes, out)
 }
 
 /// The same for a head that was read.
@@ -196,16 +202,21 @@ pub(crate) fn decide_on(
     request: &Request<'_>,
     router: &Router<Arc<Route>>,
     client: &Client,
-    seen: Option<&mut Option<Seen>>,
+    notes: Option<Notes<'_>>,
     out: &mut Vec<u8>,
 ) -> Decision {
     let told = router.trusted().and_then(|trusted| trusted.told(client.address.ip(), request.fields));
-    if let Some(seen) = seen {
+    let arrival = told.as_ref().map_or(client.arrival, |told| told.arrival(client.arrival));
+    let mut trace = None;
+    if let Some(Notes { seen, spans }) = notes {
+        trace = spans.and_then(|spans| spans.begin(request.fields.get(TRACEPARENT).as_deref()));
         *seen = Some(Seen {
             method: request.method.into(),
             host: request.target.host.as_ref().into(),
             path: request.target.path.as_ref().into(),
             forwarded_for: told.as_ref().and_then(|told| told.client),
+            scheme: arrival.scheme,
+            trace,
         });
     }
     let mut ending = Ending {
@@ -228,6 +239,11 @@ pub(crate) fn decide_on(
         Ok(found) => (Some(found), 404),
         Err(missed) => (None, missed.status()),
     };
+    if request.connects() && !found.as_ref().is_some_and(|found| found.to.policies.connect) {
+        let fault = Fault::new(405, "no tunnels are made here");
+        refuse(out, fault);
+        return Decision::Answered { status: fault.status, route: None, keep_alive: false };
+    }
     let source = told.as_ref().and_then(|told| told.client).unwrap_or_else(|| client.address.ip());
     let is_known = told.as_ref().is_none_or(|told| told.client.is_some());
     let has_body = !matches!(request.framing, Framing::None | Framing::Length(0));
@@ -252,12 +268,11 @@ pub(crate) fn decide_on(
         let route = Some(Arc::clone(found.to));
         return Decision::Answered { status: 204, route, keep_alive: ending.keep_alive };
     }
-    let arrival = client.arrival(told.as_ref());
     if let Some(found) = &found
         && let Some(Chosen { target: place, endpoint, session }) = choose(found, request, arrival.scheme)
     {
         let target = &found.to.targets[place];
-        if !can_rewrite(&request.target.path, target.changes.path.as_ref()) {
+        if !request.connects() && !can_rewrite(&request.target.path, target.changes.path.as_ref()) {
             let fault = Fault::bad("the path can't be rewritten to a path");
             refuse(out, fault);
             let route = Some(Arc::clone(found.to));
@@ -267,7 +282,9 @@ pub(crate) fn decide_on(
         if let Some(cors) = cors {
             cors.write_grant(&mut grant, request.fields);
         }
-        onward::write_request(out, request, &target.changes, found.prefix, &introduction);
+        if !request.connects() {
+            onward::write_request(out, request, &target.changes, found.prefix, &introduction, trace.as_ref());
+        }
         let host = || target.changes.host.as_deref().unwrap_or(&request.target.host);
         return Decision::Forward(Forward {
             route: Arc::clone(found.to),
@@ -280,6 +297,7 @@ pub(crate) fn decide_on(
             expects_continue: request.expects_continue,
             is_idempotent: request.is_idempotent(),
             upgrades: request.upgrade.is_some(),
+            connects: request.connects(),
             trailers: request.takes_trailers(),
             grant,
             session,

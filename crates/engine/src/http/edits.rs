@@ -37,6 +37,11 @@ impl Edits {
         Self { dropped: dropped.collect(), added: added.into() }
     }
 
+    /// Whether no field is left out.
+    pub(crate) fn drops_nothing(&self) -> bool {
+        self.dropped.is_empty()
+    }
+
     /// Whether fields of this name are left out.
     pub(crate) fn drops(&self, name: &[u8]) -> bool {
         self.dropped.iter().any(|dropped| name.eq_ignore_ascii_case(dropped.as_bytes()))

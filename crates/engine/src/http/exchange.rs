@@ -23,7 +23,7 @@ use crate::close_reason::CloseReason;
 use crate::cluster::{Cluster, Endpoint, State};
 use crate::connections::Entry;
 use crate::metrics::Held;
-use crate::tcp::{Downstream, proxy_protocol};
+use crate::tcp::{Carries, Downstream, proxy_protocol};
 
 /// What becomes of the client's connection, or of its stream.
 pub(crate) enum After {
@@ -108,7 +108,9 @@ impl Exchange<'_> {
         let mut held = Some(held.ok_or(503_u16)?);
         let client = self.forward.client;
         let has_body = self.forward.has_body();
-        let copies = RefCell::new(Copies::begin(&route.mirrors, head, self.forward, client, worker));
+        // Nobody but its endpoint would know what to do with the bytes of a tunnel.
+        let mirrors = if self.forward.connects { &[] } else { &*route.mirrors };
+        let copies = RefCell::new(Copies::begin(mirrors, head, self.forward, client, worker));
         if !has_body {
             copies.take().finish();
         }
@@ -290,7 +292,12 @@ impl Exchange<'_> {
         let client = self.forward.client;
         let server_name = self.forward.server_name.as_deref();
         let came = self.forward.ending.version;
-        let version = reach::spoken(state.settings.http_version, came, self.forward.upgrades);
+        let carries = if self.forward.connects {
+            Carries::Bytes { server_name, speaks_first: false }
+        } else {
+            let version = reach::spoken(state.settings.http_version, came, self.forward.upgrades);
+            Carries::Requests { server_name, version }
+        };
         let worker = &self.origin.worker;
         let introduction = state.settings.send_proxy_protocol.map(|version| self.introduction(version));
         let mut failures = 0;
@@ -307,7 +314,7 @@ impl Exchange<'_> {
             let Some(endpoint) = picked else { break };
             record.attempts += 1;
             let limit = (!self.forward.is_idempotent).then_some(FRESH);
-            let to = reach::To { cluster, state, endpoint: &endpoint, server_name, version };
+            let to = reach::To { cluster, state, endpoint: &endpoint, carries };
             if !is_stale
                 && introduction.is_none()
                 && let Some(server) = reach::pooled(worker, to, limit).await

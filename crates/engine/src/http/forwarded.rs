@@ -6,7 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use causeway_ir::http::{ForwardedHeader, Scheme, TrustedProxies};
 use ipnet::IpNet;
 
+use super::answer::Arrival;
 use super::h1::fields::Fields;
+use super::introduction::{element, word};
 
 /// The proxies whose word counts.
 pub(crate) struct Trusted {
@@ -19,9 +21,25 @@ pub(crate) struct Trusted {
 pub(crate) struct Told {
     /// None if they say nothing that can be understood.
     pub(crate) client: Option<IpAddr>,
-    pub(crate) scheme: Option<Scheme>,
+    scheme: Option<Scheme>,
+    port: Option<u16>,
     /// The client, if it is known, and all proxies after it, but the last.
     pub(crate) chain: Vec<IpAddr>,
+    /// The same as elements of `Forwarded`; in their own words, if they have said it so.
+    pub(crate) elements: Vec<String>,
+}
+
+impl Told {
+    /// Where the request came in, in the client's eyes; `here` is where the last proxy brought it.
+    pub(crate) fn arrival(&self, here: Arrival) -> Arrival {
+        let scheme = self.scheme.unwrap_or(here.scheme);
+        let usual = match scheme {
+            _ if scheme == here.scheme => here.port,
+            Scheme::Http => 80,
+            Scheme::Https => 443,
+        };
+        Arrival { scheme, port: self.port.unwrap_or(usual) }
+    }
 }
 
 impl Trusted {
@@ -40,37 +58,43 @@ impl Trusted {
         if !self.has(peer) {
             return None;
         }
-        let (said, scheme) = match self.header {
-            ForwardedHeader::XForwardedFor => {
-                let said = fields.get("x-forwarded-for")?;
-                let said = String::from_utf8_lossy(&said).split(',').map(address).collect::<Vec<_>>();
-                let scheme = fields.get("x-forwarded-proto").and_then(|scheme| scheme_of(&scheme));
-                (said, scheme)
-            }
-            ForwardedHeader::Forwarded => {
-                let said = fields.get("forwarded")?;
-                let said = String::from_utf8_lossy(&said).into_owned();
-                let elements: Vec<&str> = said.split(',').collect();
-                let scheme = elements.last().and_then(|last| parameter(last, "proto"));
-                let scheme = scheme.and_then(|scheme| scheme_of(scheme.as_bytes()));
-                (elements.iter().map(|element| address(parameter(element, "for")?)).collect(), scheme)
-            }
+        let in_forwarded = self.header == ForwardedHeader::Forwarded;
+        let said = fields.get(if in_forwarded { "forwarded" } else { "x-forwarded-for" })?;
+        let said = String::from_utf8_lossy(&said);
+        let said: Vec<&str> = said.split(',').map(str::trim).collect();
+        let (scheme, port) = if in_forwarded {
+            (said.last().and_then(|last| scheme_of(parameter(last, "proto")?.as_bytes())), None)
+        } else {
+            let port = fields.get("x-forwarded-port");
+            let port = port.and_then(|port| std::str::from_utf8(&port).ok()?.parse().ok());
+            (fields.get("x-forwarded-proto").and_then(|scheme| scheme_of(&scheme)), port)
         };
-        let mut chain = Vec::new();
-        let mut is_known = true;
+        let mut told = Told { client: None, scheme, port, chain: Vec::new(), elements: Vec::new() };
         for said in said.into_iter().rev() {
             // Who can't be told apart from nonsense is not looked beyond.
-            let Some(address) = said else {
-                is_known = false;
+            let Some(address) = address_in(said, in_forwarded) else {
+                told.client = None;
                 break;
             };
-            chain.insert(0, address);
+            told.client = Some(address);
+            told.chain.insert(0, address);
+            told.elements.insert(0, if in_forwarded { said.to_owned() } else { element(address) });
             if !self.has(address) {
                 break;
             }
         }
-        Some(Told { client: chain.first().copied().filter(|_| is_known), scheme, chain })
+        // What the first of them saw is said of the client alone.
+        if let (Some(scheme), Some(first), false) = (scheme, told.elements.first_mut(), in_forwarded) {
+            first.push_str(";proto=");
+            first.push_str(word(scheme));
+        }
+        Some(told)
     }
+}
+
+/// The address of one entry of either header.
+fn address_in(said: &str, in_forwarded: bool) -> Option<IpAddr> {
+    address(if in_forwarded { parameter(said, "for")? } else { said })
 }
 
 /// An address with or without a port, brackets and quotes.
@@ -101,15 +125,56 @@ fn scheme_of(text: &[u8]) -> Option<Scheme> {
 mod tests {
     use super::*;
 
-    fn told(header: &str, peer: &str, lines: &str) -> Option<(String, usize, Option<Scheme>)> {
+    fn read(header: &str, peer: &str, lines: &str) -> Option<Told> {
         let text = format!("{{from: [10.0.0.0/8, '2001:db8::/32'], header: {header}}}");
         let trusted = Trusted::compile(&serde_saphyr::from_str(&text).unwrap());
         let head = format!("{lines}\r\n");
         let mut index = Vec::new();
         let fields = Fields::parse(head.as_bytes(), 0, &mut index).unwrap();
-        let told = trusted.told(peer.parse().unwrap(), fields)?;
+        trusted.told(peer.parse().unwrap(), fields)
+    }
+
+    fn told(header: &str, peer: &str, lines: &str) -> Option<(String, usize, Option<Scheme>)> {
+        let told = read(header, peer, lines)?;
         let client = told.client.map_or_else(|| "nobody".to_owned(), |client| client.to_string());
+        assert_eq!(told.chain.len(), told.elements.len());
         Some((client, told.chain.len(), told.scheme))
+    }
+
+    #[test]
+    fn what_proxies_say_is_continued_from_the_client_on() {
+        for (header, lines, expected) in [
+            (
+                "xForwardedFor",
+                "X-Forwarded-For: 6.6.6.6, 192.0.2.1, 10.1.1.1\r\nX-Forwarded-Proto: https\r\nForwarded: for=7.7.7.7\r\n",
+                &["for=192.0.2.1;proto=https", "for=10.1.1.1"][..],
+            ),
+            ("xForwardedFor", "X-Forwarded-For: 2001:db9::1\r\n", &["for=\"[2001:db9::1]\""]),
+            ("xForwardedFor", "X-Forwarded-For: unknown\r\nX-Forwarded-Proto: https\r\n", &[]),
+            (
+                "forwarded",
+                "Forwarded: for=6.6.6.6, For=192.0.2.1;by=_edge;host=a ,for=10.1.1.1;proto=https\r\n",
+                &["For=192.0.2.1;by=_edge;host=a", "for=10.1.1.1;proto=https"],
+            ),
+        ] {
+            assert_eq!(read(header, "10.9.9.9", lines).unwrap().elements, expected, "{lines}");
+        }
+    }
+
+    #[test]
+    fn clients_come_in_where_their_proxy_says() {
+        let here = Arrival { scheme: Scheme::Http, port: 8080 };
+        for (lines, scheme, port) in [
+            ("", Scheme::Http, 8080),
+            ("X-Forwarded-Proto: http\r\n", Scheme::Http, 8080),
+            ("X-Forwarded-Proto: https\r\n", Scheme::Https, 443),
+            ("X-Forwarded-Proto: https\r\nX-Forwarded-Port: 8443\r\n", Scheme::Https, 8443),
+            ("X-Forwarded-Port: 99999\r\n", Scheme::Http, 8080),
+        ] {
+            let lines = format!("X-Forwarded-For: 192.0.2.1\r\n{lines}");
+            let arrival = read("xForwardedFor", "10.9.9.9", &lines).unwrap().arrival(here);
+            assert_eq!((arrival.scheme, arrival.port), (scheme, port), "{lines}");
+        }
     }
 
     #[test]

@@ -50,12 +50,12 @@ impl Front {
     pub fn by(routes: &str) -> Self {
         let routes = serde_json::from_str(routes).expect("routes");
         let make = |of: &causeway_ir::http::HttpRoute| Some(route(of.name.as_str()));
-        Self::new(Router::compile(&routes, |_| None, make).expect("routes that can be followed"))
+        Self::new(Router::compile(&routes, None, |_| None, make).expect("routes that can be followed"))
     }
 
     fn new(router: Router<Arc<Route>>) -> Self {
         let address = std::net::SocketAddr::from(([192, 0, 2, 1], 1));
-        Self { router, client: Client::new(address, causeway_ir::http::Scheme::Http, 80) }
+        Self { router, client: Client::new(address, causeway_ir::http::Scheme::Http, 80, &[]) }
     }
 
     /// Takes all that a client says.

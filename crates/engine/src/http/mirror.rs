@@ -27,7 +27,7 @@ use super::source::Piece;
 use crate::clock;
 use crate::cluster::{Cluster, Endpoint};
 use crate::metrics::Held;
-use crate::tcp::Upstream;
+use crate::tcp::{Carries, Upstream};
 use crate::worker::Worker;
 
 /// Pieces of a body that may wait for a copy.
@@ -178,8 +178,8 @@ impl Copying {
         let endpoint = self.cluster.pick(&state, self.client, &[], clock::woken())?;
         let server_name = if self.cluster.is_named_by_request() { host(&self.head) } else { None };
         let version = reach::spoken(state.settings.http_version, self.came, false);
-        let to =
-            reach::To { cluster: &self.cluster, state: &state, endpoint: &endpoint, server_name, version };
+        let carries = Carries::Requests { server_name, version };
+        let to = reach::To { cluster: &self.cluster, state: &state, endpoint: &endpoint, carries };
         let server = if let Some(server) = reach::pooled(&self.worker, to, None).await {
             server
         } else {

@@ -1,10 +1,6 @@
 //! Heads as they go on: a request to its endpoint, an answer to its client. What is for one connection only is left out
 //! and written anew for the next one; a route's changes are made while the lines are copied.
 
-use std::net::{IpAddr, SocketAddr};
-
-use causeway_ir::http::Scheme;
-
 use super::answer::{Ending, write_status};
 use super::cors::Cors;
 use super::decision::Forward;
@@ -14,33 +10,9 @@ use super::h1::framing::Framing;
 use super::h1::request::Request;
 use super::h1::response::Response;
 use super::h2::websocket;
+use super::introduction::Introduction;
 use super::route::{Changes, write_path};
-
-/// Where endpoints hear which host the client asked for.
-pub(crate) const FORWARDED_HOST: &str = "x-forwarded-host";
-
-/// What endpoints hear of a client with each of its requests; written once for a connection.
-pub(crate) fn introduction(client: SocketAddr, scheme: Scheme) -> Box<[u8]> {
-    introduction_by(&[], client, scheme).into()
-}
-
-/// The same where the client came by others, the first of which is it.
-pub(crate) fn introduction_by(chain: &[IpAddr], peer: SocketAddr, scheme: Scheme) -> Vec<u8> {
-    let scheme = match scheme {
-        Scheme::Http => "http",
-        Scheme::Https => "https",
-    };
-    let mut line = "x-forwarded-for: ".to_owned();
-    for address in chain {
-        line.push_str(&address.to_string());
-        line.push_str(", ");
-    }
-    let peer = peer.ip().to_canonical();
-    for part in [peer.to_string().as_str(), "\r\nx-forwarded-proto: ", scheme, "\r\n"] {
-        line.push_str(part);
-    }
-    line.into_bytes()
-}
+use crate::spans::{TRACEPARENT, Trace};
 
 /// Writes the head of a request for its endpoint.
 pub(crate) fn write_request(
@@ -48,7 +20,8 @@ pub(crate) fn write_request(
     request: &Request<'_>,
     changes: &Changes,
     prefix: usize,
-    introduction: &[u8],
+    introduction: &Introduction,
+    trace: Option<&Trace>,
 ) {
     out.extend_from_slice(request.method.as_bytes());
     out.push(b' ');
@@ -64,6 +37,7 @@ pub(crate) fn write_request(
     for (known, name, value) in request.fields.iter() {
         let passes = match known {
             Known::Other if translated && websocket::is_of_handshake(name) => false,
+            Known::Other if trace.is_some_and(|trace| trace.replaces(name)) => false,
             Known::Other => !request.is_named(name) && !changes.request.drops(name),
             Known::Expect => request.expects_continue,
             _ => false,
@@ -81,10 +55,10 @@ pub(crate) fn write_request(
             websocket::write_key(out);
         }
     }
-    out.extend_from_slice(introduction);
-    if !request.target.authority.is_empty() {
-        line(out, FORWARDED_HOST.as_bytes(), request.target.authority.as_bytes());
+    if let Some(trace) = trace.filter(|_| !changes.request.drops(TRACEPARENT.as_bytes())) {
+        trace.write(out);
     }
+    introduction.write(out, request.target.authority, &changes.request);
     out.extend_from_slice(b"\r\n");
 }
 
@@ -130,6 +104,14 @@ pub(crate) fn write_response(
     out.extend_from_slice(&forward.grant);
     write_framing(out, framing);
     ending.write(out);
+}
+
+/// Writes the head of the answer to a CONNECT whose connection stands. Nothing tells where it ends: it does not.
+pub(crate) fn write_opened(out: &mut Vec<u8>, forward: &Forward, session: &[u8]) {
+    write_status(out, 200, b"OK");
+    out.extend_from_slice(forward.target().changes.response.added());
+    out.extend_from_slice(session);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Writes the head of an answer that is only the first word, or the one that changes the protocol.

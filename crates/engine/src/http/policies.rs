@@ -21,6 +21,8 @@ pub(crate) struct Policies {
     rate: Option<Rate>,
     pub(crate) body_limit: Option<u64>,
     pub(crate) pages: Option<Arc<Pages>>,
+    /// CONNECT opens a stream of bytes to an endpoint.
+    pub(crate) connect: bool,
     pub(crate) persistence: Option<Persistence>,
 }
 
@@ -33,16 +35,17 @@ pub(crate) struct Refused {
 }
 
 impl Policies {
-    pub(crate) fn compile(planned: &Planned, common: &Common) -> Self {
+    pub(crate) fn compile(planned: &Planned, common: &Common<'_>) -> Self {
         Self {
             allowed: planned.allowed_clients.clone().into(),
             rate: planned.rate_limit.as_ref().map(Rate::compile),
             body_limit: planned.body_limit.map(causeway_ir::Size::bytes),
-            pages: Pages::compile(&planned.error_pages).or_else(|| common.pages.clone()),
+            pages: common.compiled(&planned.error_pages).or_else(|| common.pages.clone()),
+            connect: planned.connect,
             persistence: planned
                 .persistence
                 .as_ref()
-                .map(|planned| Persistence::compile(planned, &common.sessions)),
+                .map(|planned| Persistence::compile(planned, common.sessions)),
         }
     }
 

@@ -28,10 +28,8 @@ pub(crate) struct To<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) state: &'a State,
     pub(crate) endpoint: &'a Arc<Endpoint>,
-    /// Whom it must prove to be, if the request says so.
-    pub(crate) server_name: Option<&'a str>,
-    /// What is spoken on it.
-    pub(crate) version: HttpVersion,
+    /// What goes over it, and whom the endpoint must prove to be, if the request says so.
+    pub(crate) carries: Carries<'a>,
 }
 
 /// What is spoken to an endpoint of a cluster for a request that came in this version. One that asks for another protocol does so
@@ -77,7 +75,8 @@ impl Unreached {
 /// A connection that is there. `limit`: the milliseconds that it may have said nothing for, if the request can't be sent
 /// twice.
 pub(crate) async fn pooled(worker: &Worker, to: To<'_>, limit: Option<u64>) -> Option<Server> {
-    let To { endpoint, server_name, version, .. } = to;
+    let Carries::Requests { server_name, version } = to.carries else { return None };
+    let endpoint = to.endpoint;
     if version != HttpVersion::Http1 {
         while let Some(share) = worker.pool.join(endpoint, server_name) {
             let alive = match limit {
@@ -105,7 +104,11 @@ pub(crate) async fn connect(
     to: To<'_>,
     first: Option<&[u8]>,
 ) -> Result<(Server, bool), Unreached> {
-    let To { cluster, state, endpoint, server_name, version } = to;
+    let To { cluster, state, endpoint, carries } = to;
+    let (server_name, version) = match carries {
+        Carries::Requests { server_name, version } => (server_name, version),
+        Carries::Bytes { server_name, .. } => (server_name, HttpVersion::Http1),
+    };
     let settings = &state.settings;
     // Who is not sure to speak HTTP/2 is not waited for: each HTTP/1.1 connection has one request.
     let opener = if version == HttpVersion::Http2 && first.is_none() {
@@ -128,7 +131,6 @@ pub(crate) async fn connect(
         None
     };
     let connecting = async {
-        let carries = Carries::Requests { server_name, version };
         let upstream = Upstream::reach(cluster, state, endpoint, carries).await?;
         upstream.socket().send_without_delay();
         if let Some(first) = first {

@@ -10,6 +10,7 @@ use super::route::Route;
 use crate::clock;
 use crate::cluster::{Cluster, Endpoint};
 use crate::listener::Listener;
+use crate::spans::{Span, Trace};
 use crate::worker::Shared;
 
 pub(crate) struct RequestRecord {
@@ -81,8 +82,14 @@ impl RequestRecord {
             Some(route) => route.base.shared.closed.count_request(self.status, millis),
             None => listener.metrics.closed.count_request(self.status, millis),
         }
-        // What was no request has no line.
+        // What was no request has no line, and no span.
         let Some(seen) = &self.seen else { return };
+        if let (Some(trace), Some(spans)) = (seen.trace, &shared.spans) {
+            spans.pass(self.span(seen, trace, listener, millis));
+        }
+        if !shared.access_log.is_on() {
+            return;
+        }
         let written = shared.access_log.write(&Line {
             time: jiff::Timestamp::now().to_string(),
             listener: &listener.name,
@@ -103,6 +110,25 @@ impl RequestRecord {
         });
         if !written {
             shared.metrics.log_lines_lost.inc();
+        }
+    }
+
+    fn span(&self, seen: &Seen, trace: Trace, listener: &Listener, millis: u64) -> Span {
+        let ended = u64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or_default();
+        Span {
+            trace,
+            times: (ended.saturating_sub(millis * 1_000_000), ended),
+            method: seen.method.clone(),
+            scheme: seen.scheme,
+            host: seen.host.clone(),
+            path: seen.path.clone(),
+            status: self.status,
+            client: seen.forwarded_for.unwrap_or_else(|| self.client.ip()).to_canonical(),
+            listener: Arc::clone(&listener.name),
+            route: self.route.as_ref().map(|route| Arc::clone(&route.base.name)),
+            cluster: self.cluster.as_ref().map(|cluster| cluster.name.clone()),
+            endpoint: self.endpoint.as_ref().map(|endpoint| endpoint.address.to_string()),
+            attempts: self.attempts,
         }
     }
 }

@@ -97,7 +97,7 @@ impl Route {
     /// Compiles; `make` makes the part that outlives changes.
     pub(crate) fn compile(
         planned: &HttpRoute,
-        common: &Common,
+        common: &Common<'_>,
         mut make: impl FnMut(&Action) -> Option<Arc<table::Route>>,
     ) -> Option<Self> {
         const BACKOFF: Duration = Duration::from_millis(25);

@@ -18,7 +18,7 @@ use causeway_ir::http::{
 
 use super::forwarded::Trusted;
 use super::h1::fields::{Fields, Known, known};
-use super::onward;
+use super::introduction::Introduction;
 use super::pages::Pages;
 use super::path;
 use hosts::Hosts;
@@ -38,19 +38,14 @@ pub(crate) struct Asked<'a> {
 /// What endpoints hear of a client.
 #[derive(Clone, Copy)]
 pub(crate) struct ToldOn<'a> {
-    /// Lines.
-    pub(crate) introduction: &'a [u8],
+    pub(crate) introduction: &'a Introduction,
     pub(crate) authority: &'a str,
 }
 
 impl<'a> ToldOn<'a> {
     /// The value of a field that tells of clients.
-    fn get(self, name: &str) -> Option<&'a [u8]> {
-        if name == onward::FORWARDED_HOST {
-            return Some(self.authority.as_bytes()).filter(|authority| !authority.is_empty());
-        }
-        let mut lines = self.introduction.split(|byte| *byte == b'\n');
-        lines.find_map(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b": ")?.strip_suffix(b"\r"))
+    fn get(self, name: &str) -> Option<Cow<'a, [u8]>> {
+        self.introduction.get(name.as_bytes(), self.authority)
     }
 }
 
@@ -122,10 +117,11 @@ struct Way<T> {
 }
 
 impl<T: Clone> Router<T> {
-    /// Compiles; `make` gives what stands for a route, or nothing if it can't be executed. `kept` gives what a site compiled
+    /// Compiles; `pages` are said with requests that have no route, `make` gives what stands for a route, or nothing if it can't be executed. `kept` gives what a site compiled
     /// to before, if it is the same.
     pub(crate) fn compile(
         http: &Http,
+        pages: Option<Arc<Pages>>,
         kept: impl Fn(&Site) -> Option<Arc<Routes<T>>>,
         mut make: impl FnMut(&HttpRoute) -> Option<T>,
     ) -> Option<Self> {
@@ -134,7 +130,7 @@ impl<T: Clone> Router<T> {
             sites: HashMap::with_capacity(http.sites.len()),
             otherwise: Routes::compile(&http.routes, &mut make)?,
             trusted: http.trusted_proxies.as_ref().map(Trusted::compile),
-            pages: Pages::compile(&http.error_pages),
+            pages,
         };
         for site in &http.sites {
             let routes = match kept(site) {
@@ -268,8 +264,7 @@ impl<T> Way<T> {
         self.method.as_deref().is_none_or(|method| method == asked.method)
             && self.headers.iter().all(|(header, is_told)| {
                 let name = header.name.as_str();
-                let value =
-                    if *is_told { asked.told.get(name).map(Cow::Borrowed) } else { asked.fields.get(name) };
+                let value = if *is_told { asked.told.get(name) } else { asked.fields.get(name) };
                 value.is_some_and(|value| text(&value).is_some_and(|value| header.value.is_match(value)))
             })
             && self.query.iter().all(|wanted| {

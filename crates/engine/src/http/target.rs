@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use super::fault::Fault;
 use super::h1::Version;
 use super::h1::fields::{Fields, Known};
+use super::h1::framing::Framing;
+use super::h1::request::CONNECT;
 use super::path;
 
 /// What a request is for.
@@ -30,6 +32,22 @@ impl<'a> Target<'a> {
     ) -> Result<Self, Fault> {
         let (absolute, rest) = split(target)?;
         Self::of_parts(absolute, rest, method, version, fields)
+    }
+
+    /// Of a request for a stream of bytes, which names a host and a port, and has no body. Routes see it as one for `/`.
+    pub(crate) fn of_tunnel(
+        target: &'a [u8],
+        framing: Option<Framing>,
+        fields: Fields<'a>,
+    ) -> Result<Self, Fault> {
+        if framing.is_some() {
+            return Err(Fault::bad("a request for a tunnel has no body"));
+        }
+        let told = Self::of_parts(Some(target), b"/", CONNECT, Version::Http11, fields)?;
+        if told.authority.rsplit_once(':').is_none_or(|(_, port)| port.ends_with(']')) {
+            return Err(Fault::bad("a request for a tunnel names a host and a port"));
+        }
+        Ok(told)
     }
 
     /// The same of an authority that stands by itself, if there is one, and the rest.
@@ -160,6 +178,42 @@ mod tests {
         ] {
             let expected = (host.to_owned(), path.to_owned(), query.map(str::to_owned));
             assert_eq!(read(target, named).unwrap(), expected, "{target} {named}");
+        }
+    }
+
+    #[test]
+    fn a_tunnel_is_for_a_host_and_a_port() {
+        let read = |target: &str, lines: &str| {
+            let head = format!("{lines}\r\n");
+            let mut index = Vec::new();
+            let fields = Fields::parse(head.as_bytes(), 0, &mut index).unwrap();
+            let framing = Framing::of(fields)?;
+            let target = Target::of_tunnel(target.as_bytes(), framing, fields)?;
+            Ok::<_, Fault>((target.host.into_owned(), target.path.into_owned()))
+        };
+        for (target, lines, host) in [
+            ("A.test:443", "Host: a.test:443\r\n", "a.test"),
+            ("a.test:22", "", "a.test"),
+            ("[::1]:22", "Host: [::1]:22\r\n", "[::1]"),
+        ] {
+            assert_eq!(read(target, lines).unwrap(), (host.to_owned(), "/".to_owned()), "{target}");
+        }
+        for (target, lines) in [
+            ("a.test", "Host: a.test\r\n"),
+            ("[::1]", "Host: [::1]\r\n"),
+            ("a.test:443", "Host: b.test:443\r\n"),
+            ("a.test:443", "Host: a.test\r\n"),
+            ("a.test:443", "Host: a.test:443\r\nHost: a.test:443\r\n"),
+            ("a.test:443", "Host: a.test:443\r\nContent-Length: 0\r\n"),
+            ("a.test:443", "Host: a.test:443\r\nTransfer-Encoding: chunked\r\n"),
+            ("http://a.test:443/", "Host: a.test:443\r\n"),
+            ("/", "Host: a.test:443\r\n"),
+            ("*", "Host: a.test:443\r\n"),
+            ("u@a.test:443", ""),
+            ("a.test:", ""),
+            (":443", ""),
+        ] {
+            assert_eq!(read(target, lines).unwrap_err().status, 400, "{target} {lines}");
         }
     }
 

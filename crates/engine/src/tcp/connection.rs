@@ -296,9 +296,9 @@ async fn serve(
     bytes: Vec<u8>,
 ) -> CloseReason {
     let Arrived { client, within, introduction } = arrived;
-    let port = table.borrow().listener.address.port();
+    let port = table.borrow().listener.port;
     let scheme = if matches!(within, table::Within::Clear) { Scheme::Http } else { Scheme::Https };
-    let client = http::Client::new(client, scheme, port).introduced(&introduction);
+    let client = http::Client::new(client, scheme, port, &introduction);
     let worker = Rc::clone(worker);
     http::Connection { stream, client, within, table, stop, worker }.serve(bytes).await
 }

@@ -5,6 +5,7 @@ mod backend;
 mod bent;
 mod changes;
 mod client_certificates;
+mod connect;
 mod corpus;
 mod downgrades;
 mod endpoints;

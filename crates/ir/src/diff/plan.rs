@@ -66,6 +66,8 @@ pub struct PlanDiff {
     pub clusters: Changes,
     /// Links.
     pub links: Changes,
+    /// What is said with errors.
+    pub pages: Changes,
     /// Whether limits or the drain timeout differ.
     pub limits: bool,
 }
@@ -73,8 +75,8 @@ pub struct PlanDiff {
 impl PlanDiff {
     /// Whether the plans are equal in everything that an engine does.
     pub fn is_empty(&self) -> bool {
-        let Self { listeners, routes, clusters, links, limits } = self;
-        listeners.is_empty() && routes.is_empty() && clusters.is_empty() && links.is_empty() && !limits
+        let Self { listeners, routes, clusters, links, pages, limits } = self;
+        [listeners, routes, clusters, links, pages].into_iter().all(Changes::is_empty) && !limits
     }
 }
 
@@ -86,6 +88,7 @@ impl fmt::Display for PlanDiff {
             ("routes", &self.routes),
             ("clusters", &self.clusters),
             ("links", &self.links),
+            ("pages", &self.pages),
         ] {
             if !changes.is_empty() {
                 let (added, removed, changed) =
@@ -108,6 +111,7 @@ pub fn diff(old: &Plan, new: &Plan) -> PlanDiff {
     let mut found = PlanDiff {
         clusters: Changes::of(&old.clusters, &new.clusters),
         links: Changes::of(&old.links, &new.links),
+        pages: Changes::of(&old.pages, &new.pages),
         limits: old.limits != new.limits || old.drain_timeout != new.drain_timeout,
         ..PlanDiff::default()
     };
@@ -203,5 +207,20 @@ mod tests {
         assert_eq!(found.clusters.added, ["d"]);
         assert_eq!(found.clusters.changed, ["c"]);
         assert_eq!(found.to_string(), "routes +1 -1 ~0, clusters +1 -0 ~1");
+    }
+
+    #[test]
+    fn a_page_differs_by_itself_and_not_in_those_who_say_it() {
+        let of = |body: &str| -> Plan {
+            serde_saphyr::from_str(&format!(
+                "listeners:\n- {{name: a, bind: '127.0.0.1:1', protocol: {{http: {{errorPages: [{{statuses: [404], page: p}}]}}}}}}\n\
+                 pages: [{{name: p, body: {body}}}]"
+            ))
+            .unwrap()
+        };
+        let found = diff(&of("one"), &of("two"));
+        assert_eq!(found.pages.changed, ["p"]);
+        assert!(!found.is_empty() && found.listeners.is_empty());
+        assert_eq!(found.to_string(), "pages +0 -0 ~1");
     }
 }

@@ -4,7 +4,8 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::text::HeaderName;
-use crate::{Limit, Period, Size, networks};
+use crate::diff::Keyed;
+use crate::{Limit, Name, Period, Size, networks};
 
 /// What is asked of the requests of a route.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,10 @@ pub struct Policies {
     /// What is said instead of the few words that answers made here have; default what the listener has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub error_pages: Vec<ErrorPage>,
+    /// Whether CONNECT opens a stream of bytes to an endpoint of the route, whatever address the client names; default it
+    /// gets 405.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub connect: bool,
     /// Keeps a client with the endpoint that it had first; default not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistence: Option<Persistence>,
@@ -54,11 +59,27 @@ pub struct RateLimit {
 pub struct ErrorPage {
     /// 400 to 599.
     pub statuses: Vec<u16>,
+    /// The name of the page in the plan.
+    pub page: Name,
+}
+
+/// What is said, once for all who say it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Page {
+    /// Unique in the plan.
+    pub name: Name,
     /// Default `text/html; charset=utf-8`.
     #[serde(default = "html", deserialize_with = "super::filter::visible")]
     pub content_type: String,
-    /// The page.
+    /// The page itself.
     pub body: String,
+}
+
+impl Keyed for Page {
+    fn key(&self) -> &str {
+        &self.name
+    }
 }
 
 /// The proxies before this one, whose word on their clients counts.

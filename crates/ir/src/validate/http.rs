@@ -12,7 +12,8 @@ use crate::http::{
 /// Checks the ways of requests.
 pub(super) fn check(found: &mut Findings, path: &str, http: &Http, named: &Named<'_>) {
     check_hosts(found, path, http);
-    check_pages(found, &|| path.to_owned(), &http.error_pages);
+    let is_page = |name: &str| named.pages.contains_key(name);
+    check_pages(found, &|| path.to_owned(), &http.error_pages, &is_page);
     let mut seen: HashMap<&str, (Option<usize>, usize)> = HashMap::new();
     let name_path = |(site, r): (Option<usize>, usize)| format!("{path}.{}[{r}].name", list_path(site));
     for (site, routes) in http.lists() {
@@ -26,7 +27,7 @@ pub(super) fn check(found: &mut Findings, path: &str, http: &Http, named: &Named
                 seen.insert(&route.name, (site, r));
             }
             let at = || format!("{path}.{}[{r}]", list_path(site));
-            check_route(found, &at, route, |name| named.cluster(name).is_some());
+            check_route(found, &at, route, |name| named.cluster(name).is_some(), is_page);
         }
     }
 }
@@ -62,6 +63,7 @@ pub(super) fn check_route(
     path: &dyn Fn() -> String,
     route: &HttpRoute,
     is_cluster: impl Fn(&str) -> bool,
+    is_page: impl Fn(&str) -> bool,
 ) {
     if let HttpAction::Forward(targets) = &route.action {
         for (t, target) in targets.as_slice().iter().enumerate() {
@@ -86,7 +88,7 @@ pub(super) fn check_route(
         }
     }
     let policies = || format!("{}.policies", path());
-    check_pages(found, &policies, &route.policies.error_pages);
+    check_pages(found, &policies, &route.policies.error_pages, &is_page);
     if let Some(persistence) = &route.policies.persistence {
         check_persistence(found, &policies, persistence);
     }
@@ -106,9 +108,18 @@ fn check_rewrite(found: &mut Findings, path: &dyn Fn() -> String, rewrite: &Path
     }
 }
 
-fn check_pages(found: &mut Findings, path: &dyn Fn() -> String, pages: &[ErrorPage]) {
+fn check_pages(
+    found: &mut Findings,
+    path: &dyn Fn() -> String,
+    pages: &[ErrorPage],
+    is_page: &dyn Fn(&str) -> bool,
+) {
     let mut seen: HashMap<u16, usize> = HashMap::new();
     for (p, page) in pages.iter().enumerate() {
+        if !is_page(&page.page) {
+            let message = format!("there is no page `{}`: add it to pages or correct the name", page.page);
+            found.add(format!("{}.errorPages[{p}].page", path()), message);
+        }
         for (s, status) in page.statuses.iter().enumerate() {
             let at = || format!("{}.errorPages[{p}].statuses[{s}]", path());
             if !(400..600).contains(status) {

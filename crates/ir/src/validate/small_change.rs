@@ -11,7 +11,15 @@ const FEW: usize = 16;
 
 /// Whether `new` is surely fine, given that `old` is.
 pub(super) fn is_fine(old: &Plan, new: &Plan) -> bool {
-    old.links == new.links && clusters_are_fine(old, new) && listeners_are_fine(old, new)
+    old.links == new.links
+        && pages_are_fine(old, new)
+        && clusters_are_fine(old, new)
+        && listeners_are_fine(old, new)
+}
+
+/// They are few: what one of them says may differ, who they are may not.
+fn pages_are_fine(old: &Plan, new: &Plan) -> bool {
+    old.pages.iter().map(|page| &page.name).eq(new.pages.iter().map(|page| &page.name))
 }
 
 fn clusters_are_fine(old: &Plan, new: &Plan) -> bool {
@@ -57,23 +65,23 @@ fn leads_to(listener: &Listener, clusters: &[&Name]) -> bool {
 fn listeners_are_fine(old: &Plan, new: &Plan) -> bool {
     changes(&old.listeners, &new.listeners).into_iter().all(|change| match change {
         Change { old: Some(old), new: Some(new_listener) } => {
-            old.same_but_routes(new_listener) && routes_are_fine(old, new_listener, &new.clusters)
+            old.same_but_routes(new_listener) && routes_are_fine(old, new_listener, new)
         }
         _ => false,
     })
 }
 
 /// Only routes that have lists; the others are few and quickly checked as a whole.
-fn routes_are_fine(old: &Listener, new: &Listener, clusters: &[Cluster]) -> bool {
+fn routes_are_fine(old: &Listener, new: &Listener, plan: &Plan) -> bool {
     match (&old.protocol, &new.protocol) {
-        (Protocol::Tls(before), Protocol::Tls(after)) => names_are_fine(before, after, clusters),
-        (Protocol::Http(before), Protocol::Http(after)) => requests_are_fine(before, after, clusters),
+        (Protocol::Tls(before), Protocol::Tls(after)) => names_are_fine(before, after, plan),
+        (Protocol::Http(before), Protocol::Http(after)) => requests_are_fine(before, after, plan),
         _ => false,
     }
 }
 
 /// Routes by server name.
-fn names_are_fine(before: &Tls, after: &Tls, clusters: &[Cluster]) -> bool {
+fn names_are_fine(before: &Tls, after: &Tls, plan: &Plan) -> bool {
     let mut differing = changes(&before.routes, &after.routes);
     if differing.len() > FEW {
         return false;
@@ -83,7 +91,7 @@ fn names_are_fine(before: &Tls, after: &Tls, clusters: &[Cluster]) -> bool {
     differing.retain(|change| {
         match change.old.zip(change.new).and_then(|(old, new)| differs_inside(old, new)) {
             Some((before, after)) => {
-                inside &= requests_are_fine(before, after, clusters);
+                inside &= requests_are_fine(before, after, plan);
                 false
             }
             None => true,
@@ -91,7 +99,8 @@ fn names_are_fine(before: &Tls, after: &Tls, clusters: &[Cluster]) -> bool {
     });
     let came: Vec<&TlsRoute> = differing.iter().filter_map(|change| change.new).collect();
     let names: Vec<_> = came.iter().flat_map(|route| &route.server_names).collect();
-    let known = |action: &Action| action.targets().iter().all(|target| is_known(clusters, &target.cluster));
+    let known =
+        |action: &Action| action.targets().iter().all(|target| is_known(&plan.clusters, &target.cluster));
     let unique_names = || {
         let all = after.routes.iter().flat_map(|route| &route.server_names);
         let mut uses = vec![0_u32; names.len()];
@@ -130,7 +139,7 @@ fn differs_inside<'a>(old: &'a TlsRoute, new: &'a TlsRoute) -> Option<(&'a Http,
 }
 
 /// Routes of requests.
-fn requests_are_fine(before: &Http, after: &Http, clusters: &[Cluster]) -> bool {
+fn requests_are_fine(before: &Http, after: &Http, plan: &Plan) -> bool {
     if !before.same_but_routes(after) {
         return false;
     }
@@ -139,7 +148,8 @@ fn requests_are_fine(before: &Http, after: &Http, clusters: &[Cluster]) -> bool 
     differing.len() <= FEW
         && came().all(|route| {
             let mut found = Findings::default();
-            check_route(&mut found, &String::new, route, |name| is_known(clusters, name));
+            let is_page = |name: &str| plan.pages.iter().any(|page| *page.name == *name);
+            check_route(&mut found, &String::new, route, |name| is_known(&plan.clusters, name), is_page);
             found.0.is_empty() && after.all_routes().filter(|other| other.name == route.name).count() == 1
         })
 }

@@ -121,6 +121,7 @@ listeners:
         serverNames: [t.test]
         action: {terminate: {certificates: [t], then: {http: {routes: [{name: in, action: {forward: d}}]}}}}
 clusters: [{name: c}, {name: d, transport: {tls: {serverName: d.test, subjectNames: [{uri: "spiffe://d"}]}}}]
+pages: [{name: p, body: sorry}]
 "#;
 
 #[test]
@@ -177,7 +178,7 @@ fn hosts_and_routes_of_sites_stand_once_and_lead_somewhere() {
         ),
         (
             "{name: one,",
-            "{name: one, policies: {errorPages: [{statuses: [404, 200], body: x}]},",
+            "{name: one, policies: {errorPages: [{statuses: [404, 200], page: p}]},",
             "sites[0].routes[0].policies.errorPages[0].statuses[1]",
             "400 to 599",
         ),
@@ -189,9 +190,27 @@ fn hosts_and_routes_of_sites_stand_once_and_lead_somewhere() {
         ),
         (
             "misdirected: [m.test]",
-            "errorPages: [{statuses: [503, 503], body: x}]",
+            "errorPages: [{statuses: [503, 503], page: p}]",
             "errorPages[0].statuses[1]",
             "already",
+        ),
+        (
+            "misdirected: [m.test]",
+            "errorPages: [{statuses: [503], page: q}]",
+            "errorPages[0].page",
+            "no page `q`",
+        ),
+        (
+            "{name: in,",
+            "{name: in, policies: {errorPages: [{statuses: [404], page: q}]},",
+            "listeners[1].protocol.tls.routes[0].action.terminate.then.http.routes[0].policies.errorPages[0].page",
+            "add it to pages",
+        ),
+        (
+            "[{name: p, body",
+            "[{name: p, body: a}, {name: p, body",
+            "pages[1].name",
+            "already that of pages[0].name",
         ),
         (
             "{name: d, tra",
@@ -214,6 +233,8 @@ fn hosts_and_routes_of_sites_stand_once_and_lead_somewhere() {
         ("{name: one,", "{name: other, hosts: [x.a.test],"),
         ("{name: in,", "{name: in, timeouts: {request: 1s},"),
         ("name: rest, action: {forward: c}", "name: rest, action: {forward: d}"),
+        ("{name: one,", "{name: one, policies: {errorPages: [{statuses: [404], page: p}]},"),
+        ("body: sorry", "body: gone"),
     ] {
         let plan: Plan = serde_saphyr::from_str(&SITES.replacen(from, to, 1)).unwrap();
         assert_eq!(plan.validate(), [], "{to}");

@@ -8,12 +8,42 @@ use crate::layout::PodDir;
 
 /// The variables that Causeway's data planes read, beside those that the node sets. Others would mean something to the
 /// loader, the allocator or a library at most.
-const READ: [&str; 5] = ["CAUSEWAY_ECHO_NAME", "CAUSEWAY_LOG", "POD_IP", "POD_NAME", "POD_NAMESPACE"];
+const READ: [&str; 8] = [
+    "CAUSEWAY_ECHO_NAME",
+    "CAUSEWAY_LOG",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_SERVICE_NAME",
+    "OTEL_TRACES_SAMPLER_ARG",
+    "POD_IP",
+    "POD_NAME",
+    "POD_NAMESPACE",
+];
+/// Those that name files, which are in the pod's volumes as those of arguments are.
+const FILES: [&str; 1] = ["SESSION_KEY_FILE"];
 
 /// The environment of the process: what the node gives, unchanged, and of the pod's own what the program reads.
-pub(super) fn environment(given: &Environment, built: Vec<(String, String)>) -> Vec<(String, String)> {
-    let kept = built.into_iter().filter(|(name, _)| READ.contains(&name.as_str()));
+pub(super) fn environment(
+    given: &Environment,
+    built: Vec<(String, String)>,
+    working_dir: &Path,
+    dir: &PodDir,
+    mounts: &Mounts,
+) -> Vec<(String, String)> {
+    let kept = built.into_iter().filter_map(|(name, value)| {
+        if FILES.contains(&name.as_str()) {
+            let file = mounts.rewrite(&value);
+            return is_inside(&file, working_dir, dir, mounts).then_some((name, file));
+        }
+        READ.contains(&name.as_str()).then_some((name, value))
+    });
     given.clone().into_entries().into_iter().chain(kept).collect()
+}
+
+/// Whether a path leads to the pod's directory or a volume of it, and nowhere else.
+fn is_inside(value: &str, working_dir: &Path, dir: &PodDir, mounts: &Mounts) -> bool {
+    let path = working_dir.join(value);
+    let mut places = std::iter::once(dir.path()).chain(mounts.iter().map(|mount| &*mount.source));
+    places.any(|place| path.strip_prefix(place).is_ok_and(|below| !climbs(below)))
 }
 
 /// The commands that serve whoever is on the network of an interface.
@@ -41,11 +71,7 @@ pub(super) fn check_arguments(
     dir: &PodDir,
     mounts: &Mounts,
 ) -> Result<(), CannotRun> {
-    let is_inside = |value: &str| {
-        let path = working_dir.join(value);
-        let mut places = std::iter::once(dir.path()).chain(mounts.iter().map(|mount| &*mount.source));
-        places.any(|place| path.strip_prefix(place).is_ok_and(|below| !climbs(below)))
-    };
+    let is_inside = |value: &str| is_inside(value, working_dir, dir, mounts);
     match args.iter().find(|argument| !values(argument).all(is_inside)) {
         Some(argument) => Err(CannotRun::Path { argument: argument.clone() }),
         None => Ok(()),
@@ -117,10 +143,24 @@ mod tests {
             ("CAUSEWAY_DATA_DIR", "/x"),
             ("CAUSEWAY_LOG", "debug"),
             ("POD_IP", "127.128.0.1"),
+            ("SESSION_KEY_FILE", "/run/session/key"),
         ];
-        let built = built.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        let lines: Vec<_> =
-            environment(&given, built).iter().map(|(name, value)| format!("{name}={value}")).collect();
-        assert_eq!(lines, ["KUBECONFIG=/d/own", "HOME=/d/root", "CAUSEWAY_LOG=debug", "POD_IP=127.128.0.1"]);
+        let dir = PodDir::new(Path::new("/d"), "ns", "p", "u");
+        let volume = Mount { path: "/run/session".into(), source: dir.volume("session"), ..Mount::default() };
+        let mounts = Mounts::new(vec![volume]);
+        let lines = |built: &[(&str, &str)]| -> Vec<String> {
+            let built = built.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let kept = environment(&given, built, &dir.root("c"), &dir, &mounts);
+            kept.iter().map(|(name, value)| format!("{name}={value}")).collect()
+        };
+        let key = format!("SESSION_KEY_FILE={}", dir.volume("session").join("key").display());
+        assert_eq!(
+            lines(&built),
+            ["KUBECONFIG=/d/own", "HOME=/d/root", "CAUSEWAY_LOG=debug", "POD_IP=127.128.0.1", &key]
+        );
+        for elsewhere in ["/etc/shadow", "/run/session/../../../../x"] {
+            let lines = lines(&[("SESSION_KEY_FILE", elsewhere)]);
+            assert_eq!(lines, ["KUBECONFIG=/d/own", "HOME=/d/root"], "{elsewhere}");
+        }
     }
 }

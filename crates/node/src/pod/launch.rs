@@ -131,7 +131,7 @@ pub(super) fn prepare(
     if entrypoint.is_confined(policy) {
         confine::check_command(&args, serves_networks, &dir.namespace)?;
         confine::check_arguments(&args, &working_dir, dir, &mounts)?;
-        env = confine::environment(&own, env);
+        env = confine::environment(&own, env, &working_dir, dir, &mounts);
     }
     let launch = Launch {
         program,

@@ -47,6 +47,7 @@ fn extend(plan: &mut Plan, resolvers: &[SocketAddr]) {
             name,
             bind: SocketAddr::from((MACHINE_ADDRESS, PORT)),
             allowed_sources: Vec::new(),
+            port: None,
             accept_proxy_protocol: None,
             protocol: protocol(ConnectionRoute {
                 name: route,

@@ -116,6 +116,7 @@ fn listener(
         name: Name::parse(&format!("{namespace}/{name}@{address}/{}", protocol.as_str())).ok()?,
         bind: address,
         allowed_sources: Vec::new(),
+        port: None,
         accept_proxy_protocol: None,
         protocol: match protocol {
             endpoints::Protocol::Tcp => Protocol::Tcp(route),

@@ -77,7 +77,12 @@ impl Requested {
             let trouble = observed.trouble.as_deref().unwrap_or("its Service or pods have none yet");
             return Verdict::no("AddressNotAssigned", format!("no address is assigned: {trouble}"));
         }
-        Verdict::yes("Programmed", "clients are served at the addresses")
+        if observed.node_ports.is_empty() {
+            return Verdict::yes("Programmed", "clients are served at the addresses");
+        }
+        let ports = observed.node_ports.iter().map(|(port, on_node)| format!("{on_node} for {port}"));
+        let ports = ports.collect::<Vec<_>>().join(", ");
+        Verdict::yes("Programmed", format!("clients are served at the addresses, on ports of nodes: {ports}"))
     }
 
     /// The addresses as a status has them: where some are asked for, those alone.

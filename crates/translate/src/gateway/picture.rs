@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use causeway_api::GatewayParametersSpec;
 use causeway_ir::{Name, Plan};
+use k8s_openapi::api::core::v1::Service;
 use serde_json::Value;
 
 use super::certificates::{Authorities, KeyPair};
@@ -126,6 +127,28 @@ pub struct Port {
     pub protocol: Protocol,
     /// Its number.
     pub number: u16,
+}
+
+impl std::fmt::Display for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.number, self.protocol.as_str())
+    }
+}
+
+/// The ports of the nodes that lead to those of a Service, if it is of the type that is reached there; nothing for a port
+/// that has none yet.
+pub fn node_ports(service: &Service) -> BTreeMap<Port, Option<u16>> {
+    let spec = service.spec.as_ref().filter(|spec| spec.type_.as_deref() == Some("NodePort"));
+    let ports = spec.iter().flat_map(|spec| spec.ports.iter().flatten());
+    let ports = ports.filter_map(|port| {
+        let known = Port {
+            protocol: Protocol::parse(port.protocol.as_deref())?,
+            number: u16::try_from(port.port).ok()?,
+        };
+        let node_port = port.node_port.and_then(|number| u16::try_from(number).ok());
+        Some((known, node_port.filter(|number| *number > 0)))
+    });
+    ports.collect()
 }
 
 /// An address that a Gateway asks for.

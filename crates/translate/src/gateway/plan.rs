@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use causeway_ir::http::{Filter, HttpAction, HttpRoute};
+use causeway_ir::http::{ErrorPage, Filter, HttpAction, HttpRoute};
 use causeway_ir::{
     self as ir, Action, ConnectionRoute, HealthCheck, HealthCheckKind, Name, Plan, Protocol, Refusal, Target,
     Targets,
@@ -44,6 +44,8 @@ pub(super) struct Builder<'p, 'a> {
     routes: &'p [Route<'a>],
     traffic: &'p TrafficPolicies<'a>,
     used: BTreeSet<Name>,
+    /// Pages that somebody says.
+    pages: BTreeSet<Name>,
     /// Clusters whose failure others wait for.
     watched: BTreeSet<Name>,
     certificates: BTreeMap<Name, Certificate>,
@@ -63,6 +65,7 @@ pub(super) fn build<'a>(
         routes,
         traffic,
         used: BTreeSet::new(),
+        pages: BTreeSet::new(),
         watched: BTreeSet::new(),
         certificates: BTreeMap::new(),
         authorities: BTreeMap::new(),
@@ -84,6 +87,7 @@ pub(super) fn build<'a>(
                 name: name(&format!("{}/{}", protocol.word().to_ascii_lowercase(), port.number)),
                 bind: SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port.number),
                 allowed_sources: Vec::new(),
+                port: None,
                 accept_proxy_protocol: None,
                 protocol,
             });
@@ -147,7 +151,13 @@ impl Builder<'_, '_> {
         name(&format!("{}/{}{rule}@{}", route.kind, route.meta.at, self.own.listeners[listener].label))
     }
 
-    fn use_clusters_of(&mut self, route: &HttpRoute) {
+    fn use_pages(&mut self, said: &[ErrorPage]) {
+        self.pages.extend(said.iter().map(|said| said.page.clone()));
+    }
+
+    /// Notes what a route names.
+    fn use_of(&mut self, route: &HttpRoute) {
+        self.use_pages(&route.policies.error_pages);
         if let HttpAction::Forward(targets) = &route.action {
             let targets = targets.as_slice();
             self.used.extend(targets.iter().map(|target| target.cluster.clone()));
@@ -188,7 +198,7 @@ impl Builder<'_, '_> {
             clusters.push(made.cluster);
         }
         Built {
-            plan: Plan { listeners, clusters, ..Plan::default() },
+            plan: Plan { listeners, clusters, pages: self.traffic.pages(&self.pages), ..Plan::default() },
             backends: behind,
             certificates: self.certificates,
             authorities: self.authorities,

@@ -7,10 +7,12 @@ mod asked;
 mod limits;
 mod targets;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
+use causeway_ir::Name;
 use causeway_ir::http::{
-    ErrorPage, Filter, Http, HttpAction, HttpRoute, HttpTarget, HttpTargets, PathRewrite, Response, Rewrite,
+    ErrorPage, Filter, Http, HttpAction, HttpRoute, HttpTarget, HttpTargets, Page, PathRewrite, Response,
+    Rewrite,
 };
 
 use super::backends::INVALID_BACKEND;
@@ -161,6 +163,14 @@ impl<'a> TrafficPolicies<'a> {
         }
     }
 
+    /// The pages of these names, by name.
+    pub(super) fn pages(&self, used: &BTreeSet<Name>) -> Vec<Page> {
+        let all = self.all.iter().flat_map(|policy| &policy.asked.pages);
+        let mut pages: Vec<Page> = all.filter(|page| used.contains(&page.name)).cloned().collect();
+        pages.sort_by(|a, b| a.name.cmp(&b.name));
+        pages
+    }
+
     /// Does to a rule what counts for it; `pages` are those that it has anyhow.
     pub(super) fn apply(&self, choice: &Choice, route: &mut HttpRoute, pages: &[ErrorPage]) {
         for field in Field::ALL {
@@ -196,6 +206,7 @@ impl<'a> TrafficPolicies<'a> {
                         route.action = HttpAction::Respond(response.clone());
                     }
                 }
+                Field::Connect => policies.connect = asked.policies.connect,
                 Field::PathRewrite => rewrite(route, asked),
                 Field::Failover => stand_by(route, asked),
             }

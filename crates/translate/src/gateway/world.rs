@@ -18,6 +18,7 @@ use super::kinds::{
     BackendTlsPolicy, ConnectionRoute, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, Object,
     ObjectRef, Spec, TrafficPolicy, Unreadable,
 };
+use super::picture::Port;
 use crate::grants::{Grants, ReferenceGrant};
 use crate::services::Services;
 
@@ -66,6 +67,8 @@ pub struct World {
 pub struct Observed {
     /// The addresses under which clients reach it, the best first.
     pub addresses: Vec<Address>,
+    /// The ports of the addresses that lead to those of the Gateway, where these are not the same.
+    pub node_ports: BTreeMap<Port, u16>,
     /// Addresses of the spec that can't be had, each with the reason.
     pub unusable: BTreeMap<String, String>,
     /// Whether at least one replica serves, whichever plan.

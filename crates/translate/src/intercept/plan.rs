@@ -298,6 +298,7 @@ impl Making {
             // The pod knows its address.
             bind: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), at.number),
             allowed_sources: Vec::new(),
+            port: None,
             accept_proxy_protocol: None,
             protocol,
         });

@@ -211,6 +211,7 @@ fn listen(listener: &Listener, protocol: &ir::Protocol, bind: Bind) -> ir::Liste
         name: name.clone(),
         bind: SocketAddr::new(bind.address, listener.port),
         allowed_sources: Vec::new(),
+        port: None,
         accept_proxy_protocol: listener.accept_proxy_protocol.clone(),
         protocol: protocol.clone(),
     }

@@ -8,7 +8,7 @@ use causeway_ir::{
 
 /// What keeps a valid plan from being served to Envoy, each with the path of the field; empty when nothing does.
 pub fn problems(plan: &Plan) -> Vec<Problem> {
-    let Plan { listeners, clusters, links, limits, drain_timeout: _ } = plan;
+    let Plan { listeners, clusters, links, pages: _, limits, drain_timeout: _ } = plan;
     let Limits {
         connections: _,
         connections_per_source,
@@ -33,7 +33,8 @@ fn problem(path: String, message: &str) -> Problem {
 }
 
 fn in_listener(at: usize, listener: &Listener) -> Vec<Problem> {
-    let Listener { name: _, bind: _, allowed_sources: _, accept_proxy_protocol: _, protocol } = listener;
+    let Listener { name: _, bind: _, port: _, allowed_sources: _, accept_proxy_protocol: _, protocol } =
+        listener;
     let path = |rest: &str| format!("listeners[{at}].protocol.{rest}");
     match protocol {
         Protocol::Tcp(ConnectionRoute { name: _, connection_limit: _, action }) => {

@@ -1,13 +1,15 @@
 //! The hosts and paths of a Gateway, from the plan that its pods were given, and what of its routes is not served, in the
 //! words of their statuses.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::process::ExitCode;
 
 use anyhow::bail;
 use causeway_ir::http::{Http, HttpAction, HttpRoute, PathMatch, RequestMatch, ValueMatch};
 use causeway_ir::{Action, Cluster, Listener, Name, Plan, Protocol, Then};
+use causeway_translate::endpoints;
 use causeway_translate::gateway::kinds::ObjectRef;
+use causeway_translate::gateway::picture::{Port, node_ports};
 use serde::Serialize;
 
 use crate::parts::answer::{Answer, FormatArg};
@@ -37,8 +39,11 @@ pub(super) async fn run(name: &str, object: &ObjectArgs, format: &FormatArg) -> 
     for message in &unread {
         output::note(format_args!("causeway: {message}"));
     }
-    let routes =
-        Routes { routes: rows(&given.plan), not_served: attached.iter().flat_map(not_served).collect() };
+    let on_nodes = given.service(&client).await.as_ref().map(node_ports).unwrap_or_default();
+    let routes = Routes {
+        routes: rows(&given.plan, &on_nodes),
+        not_served: attached.iter().flat_map(not_served).collect(),
+    };
     format.print(&routes)?;
     let is_whole = routes.not_served.is_empty() && unread.is_empty();
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -74,6 +79,9 @@ fn not_served(attached: &Attached) -> impl Iterator<Item = NotServed> {
 #[derive(Debug, PartialEq, Serialize)]
 struct Row {
     port: u16,
+    /// The port of the nodes that leads there, where clients need it.
+    #[serde(rename = "nodePort", skip_serializing_if = "Option::is_none")]
+    node_port: Option<u16>,
     /// `HTTP`, `HTTPS`, `TLS`, `TCP` or `UDP`.
     protocol: &'static str,
     host: String,
@@ -119,8 +127,12 @@ impl Share {
 }
 
 /// The lines of a plan, by port and host. The same way may be in it several times, for TLS clients with and without a name.
-fn rows(plan: &Plan) -> Vec<Row> {
+fn rows(plan: &Plan, on_nodes: &BTreeMap<Port, Option<u16>>) -> Vec<Row> {
     let mut rows: Vec<Row> = plan.listeners.iter().flat_map(|listener| of_listener(plan, listener)).collect();
+    for row in &mut rows {
+        let carried = if row.protocol == "UDP" { endpoints::Protocol::Udp } else { endpoints::Protocol::Tcp };
+        row.node_port = on_nodes.get(&Port { protocol: carried, number: row.port }).copied().flatten();
+    }
     let mut seen = HashSet::new();
     rows.retain(|row| {
         seen.insert((row.port, row.host.clone(), row.matches.clone(), row.route.clone(), row.rule.clone()))
@@ -166,7 +178,8 @@ fn connections(
     let share = |to: &causeway_ir::Target| Share::of(plan, &to.cluster, to.weight);
     let backends: Vec<Share> = action.targets().iter().map(share).collect();
     let answer = backends.is_empty().then(|| "refused".to_owned());
-    vec![Row { port, protocol, host: host.to_owned(), matches: String::new(), route, rule, backends, answer }]
+    let (host, matches) = (host.to_owned(), String::new());
+    vec![Row { port, node_port: None, protocol, host, matches, route, rule, backends, answer }]
 }
 
 fn requests(plan: &Plan, port: u16, protocol: &'static str, http: &Http) -> Vec<Row> {
@@ -194,6 +207,7 @@ fn of_route(plan: &Plan, (port, protocol): (u16, &'static str), route: &HttpRout
     let matches = if matches.is_empty() { vec![String::new()] } else { matches };
     let row = |host: &String, matches: &String| Row {
         port,
+        node_port: None,
         protocol,
         host: host.clone(),
         matches: matches.clone(),
@@ -256,8 +270,9 @@ impl Row {
         let backends: Vec<String> = self.backends.iter().map(|share| share.text(is_alone)).collect();
         let to = self.answer.clone().unwrap_or_else(|| backends.join(", "));
         let matches = if self.matches.is_empty() { "*".to_owned() } else { self.matches.clone() };
+        let on_nodes = self.node_port.map(|port| format!(" ({port} on nodes)")).unwrap_or_default();
         [
-            format!("{}/{}", self.port, self.protocol),
+            format!("{}/{}{on_nodes}", self.port, self.protocol),
             self.host.clone(),
             matches,
             format!("{}{rule}", self.route),
@@ -307,8 +322,10 @@ clusters:
 ",
         )
         .unwrap();
+        let port = |number: u16| Port { protocol: endpoints::Protocol::Tcp, number };
+        let on_nodes = BTreeMap::from([(port(443), Some(30443)), (port(80), None)]);
         let routes = Routes {
-            routes: rows(&plan),
+            routes: rows(&plan, &on_nodes),
             not_served: vec![NotServed {
                 route: "HTTPRoute b/c".into(),
                 reason: "R".into(),
@@ -324,8 +341,8 @@ clusters:
             format!("80/HTTP a.test x-color=blue HTTPRoute shop/web#0 {backends}"),
             format!("80/HTTP b.test GET /api/* HTTPRoute shop/web#0 {backends}"),
             format!("80/HTTP b.test x-color=blue HTTPRoute shop/web#0 {backends}"),
-            "443/HTTPS * * HTTPRoute shop/web#0 shop/api:80 (1 of 2 ready)".to_owned(),
-            "443/TLS db.test * TLSRoute shop/db shop/db:5432 (0 of 0 ready)".to_owned(),
+            "443/HTTPS (30443 on nodes) * * HTTPRoute shop/web#0 shop/api:80 (1 of 2 ready)".to_owned(),
+            "443/TLS (30443 on nodes) db.test * TLSRoute shop/db shop/db:5432 (0 of 0 ready)".to_owned(),
             String::new(),
             "not served as it is written:".to_owned(),
             "HTTPRoute b/c: R: why".to_owned(),

@@ -124,11 +124,16 @@ fn container(subject: &Subject<'_>, name: &str) -> Container {
     }
     // Not an argument: pods may be of an older image that does not know it.
     let mut env = parts::environment();
-    env.push(EnvVar {
-        name: "SESSION_KEY_FILE".to_owned(),
-        value: Some(format!("{SESSION_DIR}/{SESSION_ENTRY}")),
-        ..EnvVar::default()
-    });
+    let mut set = |name: &str, value: String| {
+        env.push(EnvVar { name: name.to_owned(), value: Some(value), ..EnvVar::default() });
+    };
+    set("SESSION_KEY_FILE", format!("{SESSION_DIR}/{SESSION_ENTRY}"));
+    if let Some(traces) = &subject.effective.traces {
+        set("OTEL_EXPORTER_OTLP_ENDPOINT", traces.collector.clone());
+        let percent = traces.percent.unwrap_or_default();
+        set("OTEL_TRACES_SAMPLER_ARG", format!("{}.{:02}", percent / 100, percent % 100));
+        set("OTEL_SERVICE_NAME", subject.at.to_string());
+    }
     Container {
         name: "gateway".to_owned(),
         image: Some(subject.effective.image.clone()),

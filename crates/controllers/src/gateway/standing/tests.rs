@@ -34,7 +34,15 @@ fn addresses_are_true_for_the_type_of_the_service() {
     let pods = vec![pod("a", "192.0.2.1"), pod("b", "192.0.2.2"), pod("c", "192.0.2.1")];
     let of = |service| Standing { service: Some(service), pods: pods.clone(), ..Standing::default() };
     assert_eq!(values(&of(service("ClusterIP", json!([])))), ["10.96.0.7", "fd00::7"]);
-    assert_eq!(values(&of(service("NodePort", json!([])))), ["192.0.2.1", "192.0.2.2"]);
+    let mut on_nodes = service("NodePort", json!([]));
+    let ports = json!([{"port": 80, "nodePort": 30080}, {"port": 53, "nodePort": 30053, "protocol": "UDP"}]);
+    on_nodes.spec.as_mut().unwrap().ports = serde_json::from_value(ports).unwrap();
+    assert_eq!(values(&of(on_nodes.clone())), ["192.0.2.1", "192.0.2.2"]);
+    let told = of(on_nodes.clone()).observed(&BTreeMap::new()).node_ports;
+    let told: Vec<String> = told.iter().map(|(port, on_node)| format!("{port} {on_node}")).collect();
+    assert_eq!(told, ["80/TCP 30080", "53/UDP 30053"]);
+    on_nodes.spec.as_mut().unwrap().ports.as_mut().unwrap()[1].node_port = None;
+    assert!(values(&of(on_nodes)).is_empty(), "an address without a port is of no use");
     assert!(values(&of(service("LoadBalancer", json!([])))).is_empty(), "it has none yet");
     let ingress = json!([{"ip": "198.51.100.4"}, {"hostname": "lb.example.com"}]);
     let balanced = of(service("LoadBalancer", ingress));
@@ -51,6 +59,7 @@ fn addresses_are_true_for_the_type_of_the_service() {
         ..of(service("ClusterIP", json!([])))
     };
     assert_eq!(values(&hosted), ["192.0.2.1", "192.0.2.2"]);
+    assert!(hosted.observed(&BTreeMap::new()).node_ports.is_empty(), "they are the Gateway's own");
 }
 
 #[test]

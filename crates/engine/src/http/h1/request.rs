@@ -8,6 +8,9 @@ use super::framing::Framing;
 use crate::http::fault::Fault;
 use crate::http::target::Target;
 
+/// The method that asks for a stream of bytes.
+pub(crate) const CONNECT: &str = "CONNECT";
+
 /// The head of a request, in the buffer that it was read into.
 #[derive(Debug)]
 pub(crate) struct Request<'a> {
@@ -34,16 +37,19 @@ impl<'a> Request<'a> {
     pub(crate) fn parse(head: &'a [u8], index: &'a mut Vec<Field>) -> Result<Self, Fault> {
         let (method, target, version, start) = line(head)?;
         let fields = Fields::parse(head, start, index)?;
-        let framing = Framing::of(fields)?.unwrap_or(Framing::None);
-        if version == Version::Http10 && framing == Framing::Chunked {
+        let framing = Framing::of(fields)?;
+        if version == Version::Http10 && framing == Some(Framing::Chunked) {
             return Err(Fault::bad("HTTP/1.0 has no chunks"));
         }
-        if method == "CONNECT" {
-            return Err(Fault::new(405, "no tunnels are made here"));
-        }
+        let target = if method == CONNECT {
+            Target::of_tunnel(target, framing, fields)?
+        } else {
+            Target::parse(target, method, version, fields)?
+        };
+        let framing = framing.unwrap_or(Framing::None);
         let mut request = Self {
             method,
-            target: Target::parse(target, method, version, fields)?,
+            target,
             version,
             fields,
             framing,
@@ -53,6 +59,10 @@ impl<'a> Request<'a> {
             names_fields: false,
         };
         request.read_connection()?;
+        if request.connects() {
+            // Whatever follows is meant for somebody else, and no request if there is no tunnel.
+            (request.keep_alive, request.upgrade) = (false, None);
+        }
         Ok(request)
     }
 
@@ -81,6 +91,11 @@ impl<'a> Request<'a> {
         request.read_connection()?;
         request.upgrade = upgrade;
         Ok(request)
+    }
+
+    /// Whether it asks for a stream of bytes.
+    pub(crate) fn connects(&self) -> bool {
+        self.method == CONNECT
     }
 
     /// Whether the client takes what comes after a body.

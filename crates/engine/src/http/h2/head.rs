@@ -12,7 +12,7 @@ use crate::http::fault::Fault;
 use crate::http::h1::Version;
 use crate::http::h1::fields::{Field, Fields, Known, known};
 use crate::http::h1::framing::Framing;
-use crate::http::h1::request::Request;
+use crate::http::h1::request::{CONNECT, Request};
 use crate::http::target::Target;
 
 /// Writes fields as lines, with the empty one at the end. Cookies, which may come one by one, are one line.
@@ -56,7 +56,6 @@ pub(crate) fn request<'a>(
         // The same that a GET with an upgrade asks for.
         Some(protocol) if protocol.as_str() == "websocket" => ("GET", Some(&b"websocket"[..])),
         Some(_) => return Err(Fault::new(501, "no protocol but WebSocket is spoken in a stream")),
-        None if parts.method == Method::CONNECT => return Err(Fault::new(405, "no tunnels are made here")),
         None => (parts.method.as_str(), None),
     };
     if method.len() > 32 {
@@ -64,8 +63,13 @@ pub(crate) fn request<'a>(
     }
     let path = parts.uri.path_and_query().map_or("", PathAndQuery::as_str).as_bytes();
     let authority = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
+    let framing = Framing::of(fields)?;
+    if method == CONNECT {
+        let target = Target::of_tunnel(authority.unwrap_or_default(), framing, fields)?;
+        return Request::of_stream(method, target, fields, Framing::None, None);
+    }
     let target = Target::of_parts(authority, path, method, Version::Http2, fields)?;
-    let framing = match (Framing::of(fields)?, ended || upgrade.is_some()) {
+    let framing = match (framing, ended || upgrade.is_some()) {
         (Some(Framing::Length(length)), true) if length > 0 => {
             return Err(Fault::bad("a body was announced and does not come"));
         }

@@ -24,7 +24,7 @@ use crate::clock;
 use crate::close_reason::CloseReason;
 use crate::http::buffer::Inbox;
 use crate::http::connection::{IDLE, linger};
-use crate::http::decision::{self, Decision, Forward, Seen};
+use crate::http::decision::{self, Decision, Forward, Notes, Seen};
 use crate::http::exchange::{self, After};
 use crate::http::h1::HEAD;
 use crate::http::origin::Origin;
@@ -254,11 +254,11 @@ fn begin(shared: &Rc<Shared>, request: http::Request<RecvStream>, mut respond: S
         let mut lines = buffers.take_head();
         head::write_lines(&mut lines, &parts.headers);
         let mut seen: Option<Seen> = None;
-        let wanted = origin.worker.shared.access_log.is_on().then_some(&mut seen);
+        let notes = Notes::wanted(&origin.worker.shared, &mut seen);
         let decision = {
             let mut index = buffers.index();
             match head::request(&parts, &lines, &mut index, body.is_bare()) {
-                Ok(request) => decision::decide_on(&request, router, &origin.client, wanted, &mut out),
+                Ok(request) => decision::decide_on(&request, router, &origin.client, notes, &mut out),
                 Err(fault) => {
                     decision::refuse(&mut out, fault);
                     Decision::Answered { status: fault.status, route: None, keep_alive: true }

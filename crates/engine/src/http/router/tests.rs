@@ -2,9 +2,11 @@ use std::fmt::Write as _;
 use std::time::Instant;
 
 use causeway_ir::Pattern;
+use causeway_ir::http::Scheme;
 use proptest::prelude::*;
 
 use super::*;
+use crate::http::answer::Arrival;
 
 /// A request in words.
 #[derive(Debug, Clone)]
@@ -25,8 +27,10 @@ impl Question {
         head.push_str("\r\n");
         let mut index = Vec::new();
         let fields = Fields::parse(head.as_bytes(), 0, &mut index).unwrap();
+        let arrival = Arrival { scheme: Scheme::Http, port: 80 };
+        let introduction = Introduction::new(([192, 0, 2, 1], 1).into(), arrival, None, &[]);
         answer(&Asked {
-            told: ToldOn { introduction: b"x-forwarded-proto: http\r\n", authority: "" },
+            told: ToldOn { introduction: &introduction, authority: "" },
             method: self.method,
             host: &self.host,
             path: &self.path,
@@ -48,7 +52,7 @@ fn get(host: &str, path: &str) -> Question {
 }
 
 fn compiled(http: &Http) -> Router<String> {
-    Router::compile(http, |_| None, |route| Some(route.name.to_string())).unwrap()
+    Router::compile(http, None, |_| None, |route| Some(route.name.to_string())).unwrap()
 }
 
 fn found(router: &Router<String>, question: &Question) -> Option<(String, usize)> {
@@ -179,6 +183,7 @@ fn a_site_that_is_the_same_is_compiled_once() {
     let mut made = Vec::new();
     let new = Router::compile(
         &http,
+        None,
         |site| if *site.name == *"a" { old.site("a").cloned() } else { None },
         |route| {
             made.push(route.name.to_string());

@@ -133,7 +133,14 @@ const CASES: &[(&str, Fields, &str, Fields, Expected)] = &[
     ("a path in trailers, which nobody reads", &[], "hello", &[(":path", "/smuggled")], Out("POST /a")),
     ("lines in trailers", &[], "hello", &[("x", "y\r\n\r\nGET /smuggled HTTP/1.1")], Closed),
     // Tunnels.
-    ("a tunnel", &[(":method", "CONNECT"), ("-:scheme", ""), ("-:path", "")], SMUGGLED, &[], Refused),
+    ("a tunnel to no port", &[(":method", "CONNECT"), ("-:scheme", ""), ("-:path", "")], SMUGGLED, &[], Bad),
+    (
+        "a tunnel",
+        &[(":method", "CONNECT"), (":authority", "a:443"), ("-:scheme", ""), ("-:path", "")],
+        SMUGGLED,
+        &[],
+        Refused,
+    ),
     ("a tunnel with a path", &[(":method", "CONNECT")], SMUGGLED, &[], Reset),
     (
         "another protocol in a stream",

@@ -39,7 +39,7 @@ async fn endpoints_hear_who_the_client_is_and_nothing_that_was_for_us() {
     let running = Running::start(&all_to(&[backend.address])).await;
     let mut client = Client::connect(&running).await;
     let request = "GET /a?q=%2 HTTP/1.1\r\nHost: A.test\r\nX-Forwarded-For: 1.2.3.4\r\nForwarded: for=1.2.3.4\r\n\
-                   X-Real-IP: 1.2.3.4\r\nX_Forwarded_For: 1.2.3.4\r\nX-Forwarded-Proto: https\r\nConnection: keep-alive, X-Mine\r\n\
+                   X-Real-IP: 1.2.3.4\r\nX_Forwarded_For: 1.2.3.4\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Port: 1\r\nConnection: keep-alive, X-Mine\r\n\
                    X-Mine: secret\r\nKeep-Alive: timeout=5\r\nTE: trailers\r\nTrailer: X\r\nProxy-Connection: close\r\n\
                    Accept: text/plain\r\ntraceparent: 00-1-2-01\r\n\r\n";
     assert_eq!(status(&client.ask(request).await.0), 200);
@@ -50,13 +50,14 @@ async fn endpoints_hear_who_the_client_is_and_nothing_that_was_for_us() {
         ("x-forwarded-for", &["127.0.0.1"]),
         ("x-forwarded-proto", &["http"]),
         ("x-forwarded-host", &["A.test"]),
+        ("x-forwarded-port", &[running.address("in").port().to_string().as_str()]),
+        ("forwarded", &["for=127.0.0.1;proto=http;host=A.test"]),
         ("accept", &["text/plain"]),
         ("traceparent", &["00-1-2-01"]),
     ] {
         assert_eq!(asked.values(name), values, "{name}");
     }
     for name in [
-        "forwarded",
         "x-real-ip",
         "x_forwarded_for",
         "connection",
@@ -247,6 +248,8 @@ async fn routes_do_not_believe_what_clients_say_of_themselves() {
         of("x-forwarded-user", ".*"),
         of("x-forwarded-for", "10[.].*"),
         of("x-forwarded-host", "admin"),
+        of("x-forwarded-port", "4[0-9]*43"),
+        of("forwarded", ".*for=10[.].*"),
         of("x-real-ip", ".*"),
     ];
     let routes = |proxies: &str| {
@@ -268,6 +271,8 @@ async fn routes_do_not_believe_what_clients_say_of_themselves() {
         "X-Forwarded-User: root",
         "X-Forwarded-For: 10.0.0.1",
         "X-Forwarded-Host: admin",
+        "X-Forwarded-Port: 443",
+        "Forwarded: for=10.0.0.1",
         "X-Real-IP: 10.0.0.1",
     ] {
         let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{line}\r\n\r\n");
@@ -282,6 +287,8 @@ async fn routes_do_not_believe_what_clients_say_of_themselves() {
     for (lines, expected) in [
         ("X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\n", "closed"),
         ("X-Forwarded-For: 10.0.0.1\r\n", "closed"),
+        ("X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Port: 4443\r\n", "closed"),
+        ("X-Forwarded-For: 192.0.2.1\r\nForwarded: for=10.0.0.1\r\n", "open"),
         ("X-Forwarded-For: 192.0.2.1\r\n", "open"),
     ] {
         let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");

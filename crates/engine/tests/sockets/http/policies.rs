@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use causeway_engine::AccessLog;
+use causeway_ir::Protocol;
 
 use super::backend::{Client, HttpBackend, get, ok, plan, status};
 use crate::support::{Running, nobody};
@@ -65,11 +66,17 @@ async fn clients_are_known_by_the_word_of_trusted_proxies_and_of_nobody_else() {
     let backend = HttpBackend::named("ok").await;
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("access.log");
-    for (trusted, forwarded, expected, chain) in [
-        ("127.0.0.0/8", "10.1.2.3", 200, "10.1.2.3, 127.0.0.1"),
-        ("127.0.0.0/8", "6.6.6.6, 10.1.2.3, 127.0.0.9", 200, "10.1.2.3, 127.0.0.9, 127.0.0.1"),
-        ("127.0.0.0/8", "10.1.2.3, 192.0.2.1", 403, ""),
-        ("192.0.2.0/24", "10.1.2.3", 403, ""),
+    for (trusted, forwarded, expected, chain, elements) in [
+        ("127.0.0.0/8", "10.1.2.3", 200, "10.1.2.3, 127.0.0.1", "for=10.1.2.3;proto=https, "),
+        (
+            "127.0.0.0/8",
+            "6.6.6.6, 10.1.2.3, 127.0.0.9",
+            200,
+            "10.1.2.3, 127.0.0.9, 127.0.0.1",
+            "for=10.1.2.3;proto=https, for=127.0.0.9, ",
+        ),
+        ("127.0.0.0/8", "10.1.2.3, 192.0.2.1", 403, "", ""),
+        ("192.0.2.0/24", "10.1.2.3", 403, "", ""),
     ] {
         let http = format!(
             "      trustedProxies: {{from: [{trusted}]}}\n\
@@ -87,7 +94,9 @@ async fn clients_are_known_by_the_word_of_trusted_proxies_and_of_nobody_else() {
             let asked = &backend.asked()[before];
             assert_eq!(asked.values("x-forwarded-for"), [chain]);
             assert_eq!(asked.values("x-forwarded-proto"), ["https"]);
-            assert!(asked.values("forwarded").is_empty());
+            assert_eq!(asked.values("x-forwarded-port"), ["443"]);
+            // The client's own `Forwarded` is gone; what is known of it is said in both headers.
+            assert_eq!(asked.values("forwarded"), [format!("{elements}for=127.0.0.1;proto=http;host=a")]);
         } else {
             assert_eq!(backend.asked().len(), before);
         }
@@ -156,14 +165,16 @@ async fn others_get_requests_only_while_the_first_have_no_endpoint() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn errors_have_the_pages_of_the_route_or_of_the_listener() {
-    let http = "      errorPages: [{statuses: [404, 503], body: '<p>listener</p>'}]\n\
+    let http = "      errorPages: [{statuses: [404, 503], page: listener}]\n\
                 \x20     routes:\n\
-                \x20     - {name: one, matches: [{path: {prefix: /one}}], policies: {errorPages: [{statuses: [503], contentType: text/plain, body: route}]}, action: {forward: none}}\n\
+                \x20     - {name: one, matches: [{path: {prefix: /one}}], policies: {errorPages: [{statuses: [503], page: route}]}, action: {forward: none}}\n\
                 \x20     - {name: two, matches: [{path: {prefix: /two}}], action: {forward: none}}\n\
                 \x20     - {name: own, matches: [{path: {prefix: /own}}], action: {forward: c}}";
     let backend =
         HttpBackend::answering(|_| b"HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\n\r\nown".to_vec()).await;
-    let running = Running::start(&with_http(http, &[("none", &[]), ("c", &[backend.address])])).await;
+    let pages = "pages: [{name: listener, body: '<p>listener</p>'}, {name: route, contentType: text/plain, body: route}]";
+    let plan = with_http(http, &[("none", &[]), ("c", &[backend.address])]);
+    let mut running = Running::start(&format!("{plan}{pages}")).await;
     let mut client = Client::connect(&running).await;
     for (path, expected, kind, body) in [
         ("/one", 503, "text/plain", "route"),
@@ -176,6 +187,19 @@ async fn errors_have_the_pages_of_the_route_or_of_the_listener() {
     }
     // What an endpoint says is its own.
     assert_eq!(client.ask(get("a", "/own")).await.1, "own");
+    // A page changes without its routes, and they without it.
+    running.change(|plan| plan.pages[0].body = "later".to_owned()).await;
+    assert_eq!(client.ask(get("a", "/two")).await.1, "later");
+    assert_eq!(client.ask(get("a", "/")).await.1, "later");
+    assert_eq!(client.ask(get("a", "/one")).await.1, "route");
+    running
+        .change(|plan| {
+            plan.pages.remove(1);
+            let Protocol::Http(http) = &mut plan.listeners[0].protocol else { unreachable!("it is HTTP") };
+            http.routes[0].policies.error_pages.clear();
+        })
+        .await;
+    assert_eq!(client.ask(get("a", "/one")).await.1, "later");
     running.stop().await;
 }
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use causeway_ir::Pattern;
 use causeway_ir::http::{
-    ErrorPage, Http, HttpAction, HttpRoute, PathMatch, RequestMatch, Response, Scheme, Site, ValueMatch,
+    ErrorPage, Http, HttpAction, HttpRoute, PathMatch, RequestMatch, Response, Site, ValueMatch,
 };
 
 use super::Builder;
@@ -19,6 +19,7 @@ impl Builder<'_, '_> {
     /// The requests of a port in clear text.
     pub(super) fn clear_http(&mut self, places: &[usize]) -> Http {
         let mut http = self.traffic.of_port(self.own, places);
+        self.use_pages(&http.error_pages);
         for place in places {
             let routes = self.requests(*place, &http.error_pages);
             let listener = &self.own.listeners[*place];
@@ -35,6 +36,7 @@ impl Builder<'_, '_> {
     /// The requests inside of one listener's TLS: its own hosts, and the news for all others that they are elsewhere.
     pub(super) fn https(&mut self, place: usize, places: &[usize]) -> Http {
         let common = self.traffic.of_port(self.own, &[place]);
+        self.use_pages(&common.error_pages);
         let routes = self.requests(place, &common.error_pages);
         let listeners = &self.own.listeners;
         let own = &listeners[place];
@@ -68,30 +70,16 @@ impl Builder<'_, '_> {
                 route.hosts.clone_from(&attached.hosts);
                 let choice = self.traffic.at_rule(&at_listener, &routes[attached.route], &rule.name);
                 self.traffic.apply(&choice, &mut route, pages);
-                say_port(&mut route, own.listeners[place].spec.port);
                 if let Some(first) = claim(&mut claimed, &route, attached.route) {
                     let message =
                         format!("{} is older and has what rule {} matches", routes[first].label(), rule.name);
                     self.lost.entry((place, attached.route)).or_insert(message);
                 }
-                self.use_clusters_of(&route);
+                self.use_of(&route);
                 made.push(route);
             }
         }
         made
-    }
-}
-
-/// A redirect leads to a port that clients know; the one that a pod listens on may be another.
-fn say_port(route: &mut HttpRoute, port: u16) {
-    if let HttpAction::Redirect(redirect) = &mut route.action
-        && redirect.port.is_none()
-    {
-        redirect.port = Some(match redirect.scheme {
-            Some(Scheme::Http) => 80,
-            Some(Scheme::Https) => 443,
-            None => port,
-        });
     }
 }
 

@@ -1,6 +1,8 @@
 //! Listeners, addresses, parameters and what clients show.
 
 use super::*;
+use crate::endpoints;
+use crate::gateway::picture::Port;
 
 fn https(extra: &str) -> String {
     format!(
@@ -143,8 +145,7 @@ fn an_unknown_address_type_is_refused_and_an_unusable_address_told() {
         unusable: [(value.to_owned(), "another node has it".to_owned())].into(),
         serving: true,
         running_generation: Some(2),
-        trouble: None,
-        stuck: None,
+        ..Observed::default()
     };
     for (addresses, accepted, programmed, shown) in [
         ("[{type: test/fake, value: x}]", ("False", "UnsupportedAddress"), ("False", "Invalid"), 2),
@@ -326,6 +327,26 @@ fn ports_of_pods_that_stand_for_others_can_not_be_had_too() {
         .map(|listener| crate::gateway_pod::target_port(listener.bind.port()))
         .collect();
     assert_eq!(ports.len(), picture.plan().listeners.len());
+}
+
+#[test]
+fn ports_of_nodes_are_told_beside_their_addresses() {
+    let port = |protocol: endpoints::Protocol, number: u16| Port { protocol, number };
+    let seen = Observed {
+        addresses: vec![Address { kind: AddressKind::Ip, value: "192.0.2.1".to_owned() }],
+        node_ports: [
+            (port(endpoints::Protocol::Udp, 53), 30053),
+            (port(endpoints::Protocol::Tcp, 80), 31080),
+        ]
+        .into(),
+        serving: true,
+        running_generation: Some(9),
+        ..Observed::default()
+    };
+    let picture = Scene::new([gateway(HTTP)]).seen(seen).picture();
+    assert_eq!(condition(picture.gateway_status(), "Programmed"), ("True", "Programmed"));
+    let said = message(picture.gateway_status(), "Programmed");
+    assert!(said.ends_with("on ports of nodes: 31080 for 80/TCP, 30053 for 53/UDP"), "{said}");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What TrafficPolicies become, which of them counts, and what they hear; and sessions, which routes ask for themselves.
 
-use causeway_ir::http::{CookieLifetime, Filter, HttpAction, PathRewrite, Persistence, PersistenceBy};
+use causeway_ir::http::{
+    CookieLifetime, ErrorPage, Filter, HttpAction, Page, PathRewrite, Persistence, PersistenceBy,
+};
 
 use super::*;
 
@@ -22,6 +24,54 @@ impl Picture {
     /// What a policy hears of its target of this place.
     fn end(&self, name: &str, place: usize) -> &Value {
         &self.policy(name)["ancestors"][place]
+    }
+}
+
+/// The first of these pages.
+fn said<'a>(plan: &'a Plan, said: &[ErrorPage]) -> &'a Page {
+    plan.pages.iter().find(|page| page.name == said[0].page).expect("a plan has the pages that it names")
+}
+
+#[test]
+fn a_page_is_in_the_plan_once_for_all_rules_that_say_it() {
+    let rules: Vec<String> = (0..100)
+        .map(|n| {
+            format!("{{matches: [{{path: {{value: /{n}}}}}], backendRefs: [{{name: web, port: 8080}}]}}")
+        })
+        .collect();
+    let spec = format!("{{parentRefs: [{{name: gw}}], rules: [{}]}}", rules.join(", "));
+    let body = "sorry ".repeat(5000);
+    let asked = format!(
+        "{{targetRefs: [{{kind: HTTPRoute, name: web}}], errorPages: [{{statuses: [502, 503], body: {body}}}, {{statuses: [404], body: b}}]}}"
+    );
+    let picture = Scene::new([gateway(HTTP), object("HTTPRoute", "infra", "web", &spec)])
+        .and([policy("pages", &asked)])
+        .picture();
+    assert_eq!(picture.rules().len(), 100);
+    assert!(picture.rules().iter().all(|rule| rule.policies.error_pages.len() == 2));
+    let plan = picture.plan();
+    assert_eq!(plan.validate(), []);
+    assert_eq!(plan.pages.len(), 2);
+    let text = serde_json::to_string(plan).unwrap();
+    assert!(text.len() < 100_000 && text.matches("sorry sorry").count() < 5000, "{} bytes", text.len());
+}
+
+#[test]
+fn tunnels_are_made_where_the_nearest_policy_says_so() {
+    let asked = |name: &str, target: &str, connect: &str| {
+        policy(name, &format!("{{targetRefs: [{{{target}}}], connect: {connect}}}"))
+    };
+    let levels = [
+        asked("a", "kind: Gateway, name: gw", "true"),
+        asked("b", "kind: HTTPRoute, name: web", "false"),
+        asked("c", "kind: HTTPRoute, name: web, sectionName: first", "true"),
+    ];
+    for (count, expected) in [(0, false), (1, true), (2, false), (3, true)] {
+        let picture = scene(levels[..count].to_vec()).picture();
+        assert_eq!(picture.rules()[0].policies.connect, expected, "{count}");
+        for name in ["a", "b", "c"].iter().take(count) {
+            assert_eq!(condition(picture.end(name, 0), "Accepted"), ("True", "Accepted"));
+        }
     }
 }
 
@@ -47,7 +97,8 @@ fn every_field_becomes_what_it_says() {
     }
     let http = picture.requests();
     assert_eq!(http.trusted_proxies.as_ref().unwrap().from[0].to_string(), "10.0.0.0/8");
-    assert_eq!(http.error_pages[0].content_type, "text/html; charset=utf-8");
+    let page = said(picture.plan(), &http.error_pages);
+    assert_eq!((page.content_type.as_str(), page.body.as_str()), ("text/html; charset=utf-8", "gone"));
     let [rule] = picture.rules() else { panic!("{:?}", picture.rules()) };
     let policies = serde_json::to_value(&rule.policies).unwrap();
     let expected = json!({
@@ -125,7 +176,9 @@ fn the_nearest_target_counts_field_by_field() {
         let picture = scene(levels[..count].to_vec()).picture();
         let rule = &picture.rules()[0];
         let pages = if count > 2 { &rule.policies.error_pages } else { &picture.requests().error_pages };
-        assert_eq!(pages[0].body, format!("page{count}"));
+        assert_eq!(said(picture.plan(), pages).body, format!("page{count}"));
+        // What nobody says is not in the plan.
+        assert_eq!(picture.plan().pages.len(), [1, 1, 2, 2][count - 1]);
         let [Filter::Rewrite(rewrite)] = &rule.filters[..] else { panic!("{:?}", rule.filters) };
         let Some(PathRewrite::Regex(rewrite)) = &rewrite.path else { panic!("{rewrite:?}") };
         assert_eq!(rewrite.with, if count > 1 { "/b" } else { "/a" });
@@ -163,7 +216,7 @@ fn a_listener_set_is_between_its_listeners_and_the_gateway() {
         ])
         .picture();
     let http = requests(picture.plan(), 81);
-    assert_eq!(http.error_pages[0].body, "page2");
+    assert_eq!(said(picture.plan(), &http.error_pages).body, "page2");
     let policies = &http.routes[0].policies;
     assert_eq!(policies.body_limit.unwrap().to_string(), "1Ki");
     assert_eq!(policies.rate_limit.as_ref().unwrap().requests.get(), 1);
@@ -172,7 +225,7 @@ fn a_listener_set_is_between_its_listeners_and_the_gateway() {
         assert_eq!(condition(picture.end(name, 0), "Accepted"), ("True", "Accepted"), "{name}");
     }
     // The other port has the Gateway's own.
-    assert_eq!(requests(picture.plan(), 80).error_pages[0].body, "page1");
+    assert_eq!(said(picture.plan(), &requests(picture.plan(), 80).error_pages).body, "page1");
 }
 
 #[test]

@@ -4,13 +4,15 @@ use std::net::IpAddr;
 
 use causeway_api as api;
 use causeway_ir::http::{
-    ErrorPage, ForwardedHeader, HeaderName, HeaderValue, Policies, RateLimit, Regex, RegexRewrite, Response,
-    TrustedProxies,
+    ErrorPage, ForwardedHeader, HeaderName, HeaderValue, Page, Policies, RateLimit, Regex, RegexRewrite,
+    Response, TrustedProxies,
 };
 use causeway_ir::{Limit, Name, Period, Size, duration};
 use ipnet::IpNet;
 
+use crate::gateway::ObjectRef;
 use crate::gateway::kinds::TrafficPolicy;
+use crate::naming::name;
 
 /// A field of a policy, in the order in which they are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,11 +26,12 @@ pub(super) enum Field {
     ErrorPages,
     PathRewrite,
     Failover,
+    Connect,
     DirectResponse,
 }
 
 impl Field {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Unreadable,
         Self::TrustedProxies,
         Self::AllowedClients,
@@ -37,6 +40,7 @@ impl Field {
         Self::ErrorPages,
         Self::PathRewrite,
         Self::Failover,
+        Self::Connect,
         Self::DirectResponse,
     ];
 
@@ -50,6 +54,7 @@ impl Field {
             Self::ErrorPages => "errorPages",
             Self::PathRewrite => "pathRewrite",
             Self::Failover => "failover",
+            Self::Connect => "connect",
             Self::DirectResponse => "directResponse",
         }
     }
@@ -87,6 +92,8 @@ pub(super) struct Asked {
     wrong: Vec<(Field, String)>,
     pub(super) trusted_proxies: Option<TrustedProxies>,
     pub(super) policies: Policies,
+    /// The pages that `policies` name.
+    pub(super) pages: Vec<Page>,
     pub(super) rewrite: Option<RegexRewrite>,
     pub(super) standby: Vec<Standby>,
     pub(super) response: Option<Response>,
@@ -99,10 +106,11 @@ impl Asked {
             let wrong = vec![(Field::Unreadable, format!("it can't be read: {why}"))];
             return Self { written: vec![Field::Unreadable], wrong, ..Self::default() };
         }
-        Self::read(&policy.spec, &policy.meta.at.namespace)
+        Self::read(&policy.spec, &policy.meta.at)
     }
 
-    fn read(spec: &api::TrafficPolicySpec, namespace: &str) -> Self {
+    fn read(spec: &api::TrafficPolicySpec, at: &ObjectRef) -> Self {
+        let namespace = &at.namespace;
         let mut asked = Self::default();
         asked.trusted_proxies =
             asked.take(Field::TrustedProxies, spec.trusted_proxies.as_ref(), trusted_proxies);
@@ -111,8 +119,11 @@ impl Asked {
             asked.take(Field::AllowedClients, spec.allowed_clients.as_deref(), clients).unwrap_or_default();
         asked.policies.rate_limit = asked.take(Field::RateLimit, spec.rate_limit.as_ref(), rate_limit);
         asked.policies.body_limit = asked.take(Field::BodyLimit, spec.body_limit.as_deref(), body_limit);
-        asked.policies.error_pages =
-            asked.take(Field::ErrorPages, spec.error_pages.as_deref(), error_pages).unwrap_or_default();
+        let pages = |written: &[api::ErrorPage]| error_pages(written, at);
+        (asked.policies.error_pages, asked.pages) =
+            asked.take(Field::ErrorPages, spec.error_pages.as_deref(), pages).unwrap_or_default();
+        asked.policies.connect =
+            asked.take(Field::Connect, spec.connect.as_ref(), |connect| Ok(*connect)).unwrap_or_default();
         asked.rewrite = asked.take(Field::PathRewrite, spec.path_rewrite.as_ref(), rewrite);
         let standby = |written: &api::Failover| standby(written, namespace);
         asked.standby = asked.take(Field::Failover, spec.failover.as_ref(), standby).unwrap_or_default();
@@ -190,9 +201,10 @@ fn body_limit(written: &str) -> Result<Size, String> {
     Ok(size)
 }
 
-fn error_pages(written: &[api::ErrorPage]) -> Result<Vec<ErrorPage>, String> {
+/// Which page is for which statuses, and the pages.
+fn error_pages(written: &[api::ErrorPage], at: &ObjectRef) -> Result<(Vec<ErrorPage>, Vec<Page>), String> {
     let mut seen = std::collections::BTreeMap::new();
-    let mut pages = Vec::with_capacity(written.len());
+    let (mut said, mut pages) = (Vec::new(), Vec::new());
     for (number, page) in written.iter().enumerate() {
         if page.statuses.is_empty() {
             return Err(format!(
@@ -213,9 +225,11 @@ fn error_pages(written: &[api::ErrorPage]) -> Result<Vec<ErrorPage>, String> {
         }
         let path = format!("errorPages[{number}].contentType");
         let content_type = content_type(&path, page.content_type.as_deref(), "text/html; charset=utf-8")?;
-        pages.push(ErrorPage { statuses: page.statuses.clone(), content_type, body: page.body.clone() });
+        let name = name(&format!("{at}#{number}"));
+        said.push(ErrorPage { statuses: page.statuses.clone(), page: name.clone() });
+        pages.push(Page { name, content_type, body: page.body.clone() });
     }
-    Ok(pages)
+    Ok((said, pages))
 }
 
 fn content_type(path: &str, written: Option<&str>, default: &str) -> Result<String, String> {

@@ -79,6 +79,10 @@ impl<'n> Walk<'n> {
         if let Some(values) = node.additional.as_deref() {
             return Ok(Some(values));
         }
+        // A keyword may be written as it is, where it can only be a field.
+        if cel::is_reserved(&select.field) && node.properties.contains_key(&select.field) {
+            select.field = cel::escape(&select.field);
+        }
         let declared = node.properties.iter().find(|(name, _)| cel::escape(name) == select.field);
         let is_meta = || matches!(select.field.as_str(), "apiVersion" | "kind" | "metadata");
         match declared {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use causeway_translate::endpoints::Protocol;
 use causeway_translate::gateway::kinds::Gateway;
-use k8s_openapi::api::core::v1::Service;
-use kube::{Api, Client, ResourceExt};
+use causeway_translate::gateway::picture::{Port, node_ports};
+use kube::Client;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -21,24 +22,30 @@ pub(super) async fn examine(client: &Client, gateway: &Gateway, given: &Given) -
         let cure = "with a Service of type LoadBalancer somebody has to give it one; GatewayParameters say another type";
         return vec![Finding::bad("it has no address", cure)];
     }
-    let services: Api<Service> = Api::namespaced(client.clone(), &gateway.meta.at.namespace);
-    let service = services.get_opt(&given.object.name_any()).await.ok().flatten();
+    let service = given.service(client).await;
+    let on_nodes = service.as_ref().map(node_ports).unwrap_or_default();
     let type_ = service.and_then(|service| service.spec?.type_).unwrap_or_default();
-    if type_ == "NodePort" {
-        return vec![Finding::unchecked(
-            "no connection was tried: its ports are ports of nodes, which the Service says",
-        )];
-    }
     // Nobody outside of a cluster has a way to its own addresses.
     let is_inside = type_ == "ClusterIP" && Place::of(client).await == Place::Cluster;
     let mut found = Vec::new();
     for address in addresses {
         for listener in given.plan.listeners.iter().filter(|listener| !listener.protocol.is_udp()) {
-            let at = format!("{address}:{}", listener.bind.port());
-            let at = if address.contains(':') { format!("[{address}]:{}", listener.bind.port()) } else { at };
+            let number = listener.bind.port();
+            let known = Port { protocol: Protocol::Tcp, number };
+            let (port, leads_to) = match on_nodes.get(&known) {
+                None => (number, String::new()),
+                Some(Some(port)) => (*port, format!(" for port {number}")),
+                Some(None) => {
+                    let cure = "the cluster gives ports to Services of type NodePort: look at its Service";
+                    found.push(Finding::bad(format!("port {number} has no port on the nodes"), cure));
+                    continue;
+                }
+            };
+            let at = format!("{address}:{port}");
+            let at = if address.contains(':') { format!("[{address}]:{port}") } else { at };
             let failed = match timeout(PATIENCE, TcpStream::connect(&at)).await {
                 Ok(Ok(_)) => {
-                    found.push(Finding::good(format!("{at} takes connections")));
+                    found.push(Finding::good(format!("{at} takes connections{leads_to}")));
                     continue;
                 }
                 Ok(Err(error)) => error.to_string(),

@@ -22,12 +22,14 @@ use crate::parts::native::Native;
 use crate::parts::output;
 use crate::parts::plan_check::in_words;
 use crate::parts::session_key;
+use crate::parts::traces::TracesArg;
 
 /// Every Gateway that runs.
 pub(super) struct Engines {
     listen_on: Vec<IpAddr>,
     workers: usize,
     access_log: AccessLog,
+    traces: TracesArg,
     session_key: Option<[u8; 32]>,
     running: BTreeMap<ObjectRef, Running>,
     shown: Shown,
@@ -54,6 +56,7 @@ impl Engines {
             listen_on: args.listen_on.clone(),
             workers: args.workers,
             access_log: args.access_log.log(),
+            traces: args.traces.clone(),
             session_key: args.session_key.as_deref().map(session_key::read).transpose()?,
             running: BTreeMap::new(),
             shown: Shown::default(),
@@ -120,6 +123,8 @@ impl Engines {
         let options = Options {
             workers: self.workers,
             access_log: self.access_log.clone(),
+            // Counted for each Gateway.
+            spans: self.traces.start()?.map(|(spans, _)| spans),
             certificates: Some(certificates_rx),
             session_key: self.session_key,
             ..Options::default()
@@ -203,7 +208,7 @@ impl Running {
             serving: runs && trouble.is_none(),
             running_generation: (runs && trouble.is_none()).then_some(self.generation),
             trouble,
-            stuck: None,
+            ..Observed::default()
         }
     }
 }
