@@ -249,7 +249,7 @@ fn a_tunnel_leads_to_the_backend_of_its_rule() {
     let proxy = format!("http://127.0.0.1:{http}");
     let through = || curl(&["--proxytunnel", "--proxy", &proxy, &format!("http://127.0.0.1:{named}/a")]);
     eventually("it answers", PATIENCE, || curl(&[&proxy]).starts_with("inside GET / "));
-    assert_eq!(code(&through()), "000", "nobody asked for tunnels: {}", through());
+    assert!(!through().contains("GET"), "nobody asked for tunnels: {}", through());
     write(dir, "policies.yaml", &policy("tunnels", Some("all"), "connect: true"));
     eventually("the tunnel is made", PATIENCE, || through().starts_with("inside GET /a "));
     assert!(status(dir, "trafficpolicy.default.tunnels").contains("Accepted"));

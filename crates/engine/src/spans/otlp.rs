@@ -164,12 +164,13 @@ async fn post(collector: &Collector, body: Bytes) -> Result<u16, Failed> {
     // What a collector's address is made of was read as a URL.
     let Ok(request) = request else { return Ok(400) };
     let asking = sender.send_request(request);
-    tokio::pin!(connection);
+    tokio::pin!(asking);
     let answered = tokio::select! {
-        answered = asking => answered,
-        ended = &mut connection => match ended {
+        answered = &mut asking => answered,
+        // A connection that ends with its answer has handed it over before: the same spans are not sent twice.
+        ended = connection => match ended {
+            Ok(()) => asking.await,
             Err(error) => Err(error),
-            Ok(()) => return Err(Failed::Connect(std::io::ErrorKind::UnexpectedEof.into())),
         },
     };
     answered.map(|answer| answer.status().as_u16()).map_err(Failed::Ask)
