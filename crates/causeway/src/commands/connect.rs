@@ -304,3 +304,20 @@ impl Answer for Answered {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustls::{CertificateError, Error};
+
+    use super::*;
+
+    #[test]
+    fn a_certificate_of_another_time_makes_people_look_at_the_clock() {
+        let said = |error| with_clock(Error::InvalidCertificate(error).to_string());
+        for error in [CertificateError::NotValidYet, CertificateError::Expired] {
+            let said = said(error);
+            assert!(said.ends_with("is the clock of this machine right?"), "{said}");
+        }
+        assert!(!said(CertificateError::UnknownIssuer).contains("clock"));
+    }
+}

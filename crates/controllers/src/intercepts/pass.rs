@@ -344,7 +344,8 @@ impl<'a> Pass<'a> {
                 let Some(service) = services.iter().find(|one| one.name_any() == at.name) else {
                     return Ok(());
                 };
-                let wish = Wish { selector: Some(&front.selector), standing: &standing };
+                let is_settled = controller.carriers.is_settled(carrier, root, &standing.ready);
+                let wish = Wish { selector: Some(&front.selector), standing: &standing, is_settled };
                 outcome.hold = Some(controller.services.bring(&self.keys, near, service, &wish).await?);
             }
             Carrier::Swap(_, target, swap) => {
@@ -410,7 +411,7 @@ impl<'a> Pass<'a> {
     async fn give_back(&self, near: &Namespace, name: &str) -> Result<Hold, Error> {
         let services = near.services.all();
         let Some(service) = services.iter().find(|one| one.name_any() == name) else { return Ok(Hold::Free) };
-        let wish = Wish { selector: None, standing: &Standing::default() };
+        let wish = Wish { selector: None, standing: &Standing::default(), is_settled: true };
         self.controller.services.bring(&self.keys, near, service, &wish).await
     }
 

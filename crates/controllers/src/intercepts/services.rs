@@ -66,6 +66,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) selector: Option<&'a Selector>,
     /// How the carrier stands.
     pub(crate) standing: &'a Standing,
+    /// Whether all of it is known to the carrier's pods, the original pods with it.
+    pub(crate) is_settled: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -231,6 +233,8 @@ impl Services {
         let rests = memory.get_mut(&uid).is_some_and(Memory::rests);
         let is_known = !is_ours || memory.get(&uid).is_some();
         let carriers = &wish.standing.ready;
+        let found = ready(of(&carrier_name(&name)));
+        let is_found = |pod: &String| found.iter().any(|(_, known)| known.as_ref() == Some(pod));
         Situation {
             wanted: wish.selector.is_some(),
             is_ours,
@@ -241,8 +245,10 @@ impl Services {
             rests,
             carrier_serves: !carriers.is_empty(),
             carrier_is_current: wish.standing.is_current,
+            carrier_is_found: carriers.iter().all(is_found),
             carrier_trouble: wish.standing.trouble.clone(),
             originals_are_followed: follows
+                && wish.is_settled
                 && own.iter().all(|(address, _)| originals.iter().any(|(known, _)| known == address)),
             originals_serve: !originals.is_empty(),
             leads_to_carrier: !own.is_empty()
@@ -417,6 +423,8 @@ struct Situation {
     rests: bool,
     carrier_serves: bool,
     carrier_is_current: bool,
+    /// Whoever keeps endpoints knows its pods, too.
+    carrier_is_found: bool,
     carrier_trouble: Option<String>,
     originals_are_followed: bool,
     originals_serve: bool,
@@ -457,6 +465,9 @@ fn decide(now: &Situation) -> Step {
             _ if !now.carrier_serves || !now.carrier_is_current => {
                 let why = now.carrier_trouble.clone().unwrap_or_else(|| "its carrier starts".to_owned());
                 Step::Stay(Hold::Taking(why))
+            }
+            _ if !now.carrier_is_found => {
+                Step::Stay(Hold::Taking("its carrier's endpoints follow".to_owned()))
             }
             _ if !now.originals_are_followed => {
                 Step::Stay(Hold::Taking("the carrier does not know all original pods yet".to_owned()))

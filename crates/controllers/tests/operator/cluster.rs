@@ -107,16 +107,19 @@ impl Cluster {
 
     /// The same, at a later time.
     pub fn later(&self, now: fn() -> jiff::Timestamp) -> Running {
+        self.configured(|config| config.intercepts.now = now)
+    }
+
+    /// The same with other settings.
+    pub fn configured(&self, change: impl FnOnce(&mut Config)) -> Running {
         let mut config = Config { leader: None, ..Config::new(names::NAMESPACE, "a") };
-        config.intercepts.now = now;
+        change(&mut config);
         Self::run(self.cluster.operator.clone(), config)
     }
 
     /// The same for a cluster of OpenShift.
     pub fn on_openshift(&self) -> Running {
-        let mut config = Config { leader: None, ..Config::new(names::NAMESPACE, "a") };
-        config.proxy.openshift = true;
-        Self::run(self.cluster.operator.clone(), config)
+        self.configured(|config| config.proxy.openshift = true)
     }
 
     /// The same, with this client.

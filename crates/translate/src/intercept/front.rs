@@ -151,7 +151,8 @@ pub(super) fn make(world: &World, at: &ServiceRef, takings: &[(Taking, Vec<usize
     let original = original_name(&at.name);
     let slices = near.slices.get(&original).map(Vec::as_slice).unwrap_or_default();
     let draft = Draft { world, takings, layout: &layout };
-    let (plan, deliveries) = draft.of_service(service, slices);
+    let twin = near.twins.get(&original).copied();
+    let (plan, deliveries) = draft.of_service(service, slices, twin);
     let serves = takings.iter().map(|(taking, _)| (taking.uid.clone(), taking.request.clone()));
     let selector = near.selector(service)?.clone();
     let templates: Vec<_> = takings.iter().map(|(taking, _)| taking.labels.clone()).collect();

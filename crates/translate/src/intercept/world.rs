@@ -66,6 +66,8 @@ pub struct Near {
     pub services: BTreeMap<String, Arc<Service>>,
     /// What Services selected before, of those that have a carrier; only what is known to be true.
     pub originals: BTreeMap<String, BTreeMap<String, String>>,
+    /// The addresses of Services that find original pods, by their name.
+    pub twins: BTreeMap<String, IpAddr>,
     /// EndpointSlices, by Service.
     pub slices: BTreeMap<String, Vec<Arc<EndpointSlice>>>,
     /// Deployments.

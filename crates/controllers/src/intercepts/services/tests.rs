@@ -6,6 +6,7 @@ fn ready_to_take() -> Situation {
         is_known: true,
         carrier_serves: true,
         carrier_is_current: true,
+        carrier_is_found: true,
         originals_are_followed: true,
         originals_serve: true,
         ..Situation::default()
@@ -18,6 +19,7 @@ fn a_service_moves_only_when_its_carrier_is_ready_and_knows_the_way_back() {
     for spoil in [
         |now: &mut Situation| now.carrier_serves = false,
         |now: &mut Situation| now.carrier_is_current = false,
+        |now: &mut Situation| now.carrier_is_found = false,
         |now: &mut Situation| now.originals_are_followed = false,
     ] {
         let mut now = ready_to_take();

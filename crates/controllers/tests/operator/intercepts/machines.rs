@@ -7,7 +7,7 @@ use causeway_testkit::eventually;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{Secret, Service},
-    rbac::v1::{Role, RoleBinding},
+    rbac::v1::{ClusterRole, PolicyRule, Role, RoleBinding},
 };
 use kube::{
     Api, ResourceExt as _,
@@ -182,6 +182,46 @@ async fn a_busy_port_of_the_nodes_is_told_and_another_is_taken() {
     })
     .await;
     assert!(message.contains("may connect"), "{message}");
+    scene.operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_busy_port_is_named_where_no_other_may_be_taken() {
+    let cluster = Cluster::start().await;
+    let taken = json!({
+        "metadata": {"name": "taken"},
+        "spec": {"type": "NodePort", "ports": [{"port": 1, "nodePort": 31844}]},
+    });
+    let services = cluster.api::<Service>();
+    services.create(&PostParams::default(), &serde_json::from_value(taken).unwrap()).await.unwrap();
+    let operator = cluster.configured(|config| config.intercepts.next_port = false);
+    let scene = Scene { cluster, operator };
+    scene.workstation("alice", 1).await;
+    let message = scene.machine_says("alice", "Ready", "False", "NodePortBusy").await;
+    assert!(message.contains("31844") && message.contains("already allocated"), "{message}");
+    scene.stowaway("stowaway-1", "10.9.0.1").await;
+    // It goes on by itself once the port is free.
+    scene.delete::<Service>("taken").await;
+    scene.machine_says("alice", "Ready", "True", "Standby").await;
+    scene.operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_right_that_the_operator_lacks_is_named() {
+    let cluster = Cluster::start().await;
+    let roles = Api::<ClusterRole>::all(cluster.client.clone());
+    let mut role = roles.get("causeway-operator").await.unwrap();
+    let is_of_deployments =
+        |rule: &&mut PolicyRule| rule.resources.iter().flatten().any(|resource| resource == "deployments");
+    for rule in role.rules.iter_mut().flatten().filter(is_of_deployments) {
+        rule.verbs.retain(|verb| ["get", "list", "watch"].contains(&verb.as_str()));
+    }
+    roles.replace("causeway-operator", &PostParams::default(), &role).await.unwrap();
+    let operator = cluster.whole();
+    let scene = Scene { cluster, operator };
+    scene.workstation("alice", 1).await;
+    let message = scene.machine_says("alice", "Ready", "False", "MissingPrivileges").await;
+    assert!(message.contains("deployments"), "{message}");
     scene.operator.stop().await;
 }
 
