@@ -1,6 +1,7 @@
 //! Both ways carry what they should, and say at once what they can't.
 
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use causeway_stowaway::laptop::{MayDeliver, Ports};
@@ -150,11 +151,11 @@ async fn an_address_behind_the_laptop_is_reached_if_both_allow_it() {
     let name = format!("p{port}.a127-0-0-77.{UID}");
     cluster.carry(&name).await.expect("the laptop allows its loopback");
     cluster.carry(&format!("p{port}.{UID}")).await.expect_err("that was not granted");
-    laptop.set_may_deliver(MayDeliver { loopback: Ports::Only([1].into()), addresses: [].into() });
+    laptop.set_may_deliver(MayDeliver { loopback: Ports::Only([1].into()), places: [].into() });
     cluster.carry(&name).await.expect_err("the laptop does not allow it any more");
     laptop.set_may_deliver(MayDeliver {
         loopback: Ports::Only([].into()),
-        addresses: ["127.0.0.77".parse().expect("an address")].into(),
+        places: [SocketAddr::new("127.0.0.77".parse().expect("an address"), port)].into(),
     });
     cluster.carry(&name).await.expect("the address is allowed");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use causeway_link::{Authority, Error, Role, dial};
 use causeway_stowaway::hub::Workstation;
-use causeway_stowaway::{STOWAWAY, workstation_name};
+use causeway_stowaway::{STOWAWAY, laptop, workstation_name};
 use causeway_testkit::{eventually, soon};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
