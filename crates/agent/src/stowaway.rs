@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use causeway_base::lock::lock;
 use causeway_base::report::chain;
-use causeway_link::Identity;
+use causeway_link::{Identity, KeyId};
 use causeway_stowaway::hub::{self, Grant, Handle, Workstation};
 use causeway_translate::intercept::names::{CARRIER_PORT, LINK_PORT, WIREGUARD_PORT};
 use causeway_translate::stowaway_pod::Told;
@@ -284,6 +284,7 @@ fn workstations(told: &Told) -> Vec<Workstation> {
         .map(|peer| Workstation {
             uid: peer.uid.clone(),
             label: peer.label.clone(),
+            link_key: peer.link_key.map(KeyId),
             wireguard_key: Some(peer.key),
             address: peer.address,
         })

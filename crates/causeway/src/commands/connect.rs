@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::cli::CONNECTION_DAEMON;
 use crate::parts::answer::{Answer, FormatArg};
-use crate::parts::connection::{self, Connection, Deliveries, Keys, Settings};
+use crate::parts::connection::{self, Connection, Keys, Settings};
 use crate::parts::door;
 use crate::parts::kube_context::{Cluster, ContextArgs};
 use crate::parts::paint::Paint;
@@ -157,8 +157,6 @@ async fn prepare(
     }
     let (workstation, made) = made?;
     progress.done(format_args!("Workstation {}/{name} {made}", cluster.namespace));
-    let exposed: BTreeSet<u16> = args.exposed.iter().copied().collect();
-    Deliveries::change(dir, |all| all.exposed = (!exposed.is_empty()).then_some(exposed))?;
     let settings = Settings {
         place: cluster.place.clone(),
         server: cluster.server.clone(),
@@ -171,6 +169,8 @@ async fn prepare(
     let before = Connection::open(dir).ok().flatten();
     let is_changed = before.as_ref().is_some_and(|before| before.settings != settings);
     let connection = Connection::make(dir, settings)?;
+    let exposed: BTreeSet<u16> = args.exposed.iter().copied().collect();
+    connection.expose((!exposed.is_empty()).then_some(exposed))?;
     // A daemon that runs for something else begins anew.
     if is_changed && connection.holder()?.is_some() {
         daemon::end(&connection).await?;

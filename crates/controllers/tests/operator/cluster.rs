@@ -144,6 +144,30 @@ impl Cluster {
         Client::new(service, "default")
     }
 
+    /// The operator's client, some of whose requests are refused as too large.
+    pub fn operator_refused(
+        &self,
+        is_refused: impl Fn(&http::Request<Body>) -> bool + Clone + Send + 'static,
+    ) -> Client {
+        let client = self.cluster.operator.clone();
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let (client, is_refused) = (client.clone(), is_refused(&request));
+            async move {
+                if !is_refused {
+                    return client.send(request).await;
+                }
+                let status = serde_json::json!({
+                    "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 413,
+                    "reason": "RequestEntityTooLarge", "message": "etcdserver: request is too large",
+                });
+                let response =
+                    http::Response::builder().status(413).body(Body::from(status.to_string().into_bytes()));
+                Ok(response.unwrap())
+            }
+        });
+        Client::new(service, "default")
+    }
+
     fn run(client: Client, config: Config) -> Running {
         let mut registry = Registry::default();
         let operator = Operator::new(client, config, &mut registry);

@@ -117,6 +117,23 @@ async fn a_key_that_another_machine_has_is_refused() {
 }
 
 #[tokio::test]
+async fn one_that_can_not_be_written_keeps_nobody_else_waiting() {
+    let cluster = Cluster::start().await;
+    let client = cluster.operator_refused(|request| {
+        request.method() == http::Method::PATCH && request.uri().path().contains("/workstations/a-large")
+    });
+    let operator = Cluster::run_whole(client);
+    let scene = Scene { cluster, operator };
+    scene.workstation("a-large", 3).await;
+    scene.workstation("alice", 1).await;
+    scene.machine_says("alice", "Ready", "Unknown", "Initializing").await;
+    let has_finalizer =
+        || async { !scene.api::<Workstation>().get("alice").await.unwrap().finalizers().is_empty() };
+    eventually("the younger one is held", has_finalizer).await;
+    scene.operator.stop().await;
+}
+
+#[tokio::test]
 async fn a_request_for_a_certificate_that_is_none_is_said() {
     let scene = Scene::start().await;
     let spec = json!({
