@@ -82,8 +82,8 @@ pub struct Near {
     pub policies: BTreeMap<String, Arc<NetworkPolicy>>,
     /// Containers that were replaced, as they were before; only what is known to be true.
     pub replaced: BTreeMap<TargetRef, Replaced>,
-    /// Pods that have a stand-in.
-    pub stood_in: BTreeSet<TargetRef>,
+    /// Pods that have a stand-in, with the labels that they have without it.
+    pub stood_in: BTreeMap<TargetRef, BTreeMap<String, String>>,
 }
 
 impl Near {

@@ -11,7 +11,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     ResourceExt as _,
-    api::{ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::json;
 
@@ -273,5 +273,24 @@ async fn at_rest_nothing_is_written() {
     let before = scene.cluster.revision().await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(scene.cluster.revision().await, before);
+    scene.operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_service_goes_back_though_somebody_has_deleted_the_plan_of_its_carrier() {
+    let scene = Scene::start().await;
+    scene.stowaway("stowaway-1", "10.9.0.1").await;
+    scene.request("me", json!({})).await;
+    scene.take_over("me").await;
+    let Scene { cluster, operator } = scene;
+    operator.stop().await;
+    let now = DeleteParams::default();
+    cluster.api::<GatewayPlan>().delete("web-carrier", &now).await.unwrap();
+    cluster.api::<InterceptRequest>().delete("me", &now).await.unwrap();
+    let scene = Scene { operator: cluster.whole(), cluster };
+    scene.is_gone::<GatewayPlan>("web-carrier").await;
+    scene.is_gone::<InterceptRequest>("me").await;
+    assert_eq!(scene.selector("web").await["app"], "web", "the request goes last");
+    assert!(scene.annotation("web").await.is_none());
     scene.operator.stop().await;
 }

@@ -345,3 +345,34 @@ async fn what_is_forgotten_ends_by_itself() {
     assert!(scene.api::<Workstation>().get("alice").await.unwrap().uid().is_some(), "it has no time to live");
     scene.operator.stop().await;
 }
+
+#[tokio::test]
+async fn keys_are_never_replaced_though_the_caches_do_not_show_them() {
+    let scene = Scene::start().await;
+    scene.stowaway("stowaway-1", "10.9.0.1").await;
+    scene.machine_says("alice", "Ready", "True", "Standby").await;
+    let secrets = scene.system::<Secret>();
+    let before = secrets.get("causeway-stowaway-authority").await.unwrap().data;
+    let unlabel = json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": null}}});
+    let params = PatchParams::default();
+    secrets.patch("causeway-stowaway-authority", &params, &Patch::Merge(&unlabel)).await.unwrap();
+    for (name, key) in [("bob", 2), ("carol", 3)] {
+        scene.workstation(name, key).await;
+        scene.machine_says(name, "Ready", "True", "Standby").await;
+    }
+    assert_eq!(secrets.get("causeway-stowaway-authority").await.unwrap().data, before);
+    scene.operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_machine_that_is_not_let_in_any_more_is_not_connected() {
+    let scene = Scene::start().await;
+    scene.stowaway("stowaway-1", "10.9.0.1").await;
+    scene.connect("alice", "stowaway-1", true).await;
+    scene.machine_says("alice", "Connected", "True", "Connected").await;
+    let spoil = json!({"spec": {"certificateRequest": "nothing that can be read"}});
+    scene.cluster.merge::<Workstation>("alice", &spoil).await;
+    scene.machine_says("alice", "Ready", "False", "InvalidSpec").await;
+    scene.machine_says("alice", "Connected", "False", "Disconnected").await;
+    scene.operator.stop().await;
+}
