@@ -2,6 +2,7 @@
 //! were granted; and the Services, pods and nodes of the cluster, which say what may be reached and what names mean. Who is
 //! connected here is said in the status of each Workstation. Without an API server it goes on with what it last knew.
 
+mod calm;
 mod reach;
 mod report;
 mod saved;
@@ -272,6 +273,7 @@ impl Pod {
     /// Says what is left to be said.
     async fn settle(&mut self) {
         let peers = self.told.as_ref().map(|told| told.open.peers.clone()).unwrap_or_default();
+        self.reporter.hurry();
         while !self.reporter.report(&peers).await {
             tokio::time::sleep(GATHER).await;
         }

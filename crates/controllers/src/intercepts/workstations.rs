@@ -153,9 +153,10 @@ impl Judge {
                 Some(key) => match owners.entry(key).or_insert_with(|| at.clone()) {
                     other if *other != at => {
                         // What others call theirs is not for everybody.
-                        let other = match other.namespace == at.namespace {
-                            true => format!("Workstation {other}"),
-                            false => "a Workstation of another namespace".to_owned(),
+                        let other = if other.namespace == at.namespace {
+                            format!("Workstation {other}")
+                        } else {
+                            "a Workstation of another namespace".to_owned()
                         };
                         let message = format!(
                             "spec.publicKey: is already the key of {other}: every machine has a key of its own; make another \
