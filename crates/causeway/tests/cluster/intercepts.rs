@@ -20,17 +20,14 @@ const FALLBACK: Duration = Duration::from_secs(3);
 
 /// Waits for a condition of a request; what it says.
 fn says(world: &World, request: &str, condition: &str, reason: &str) -> String {
-    let path = |field: &str| format!(".status.conditions[?(@.type==\"{condition}\")].{field}");
-    let object = format!("interceptrequest/{request}");
+    let path = format!(".status.conditions[?(@.type==\"{condition}\")]");
     eventually(&format!("{request}: {condition} {reason}"), PATIENCE, || {
-        let is = world.kubectl.value(&object, &path("reason"));
-        if is == reason {
-            Ok(())
-        } else {
-            Err(format!("{is}: {}", world.kubectl.value(&object, &path("message"))))
-        }
-    });
-    world.kubectl.value(&object, &path("message"))
+        // In one look: it may say something else in the next.
+        let found = world.kubectl.value(&format!("interceptrequest/{request}"), &path);
+        let found: Value = serde_json::from_str(&found).unwrap_or_default();
+        let message = found["message"].as_str().unwrap_or_default().to_owned();
+        if found["reason"] == reason { Ok(message) } else { Err(found.to_string()) }
+    })
 }
 
 /// Evicts a pod with this label, as a drain of its node does.

@@ -7,13 +7,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use causeway_testkit::asking;
+use causeway_testkit::blocking::eventually;
 use causeway_testkit::kubectl::{Ran, finish};
 use causeway_testkit::kubernetes::Kubernetes;
 use causeway_testkit::server::program;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 
-use crate::world::{World, cluster};
+use crate::world::{PATIENCE, World, cluster};
 
 /// A developer's machine with a data directory of its own and a program that says its name.
 pub struct Laptop {
@@ -131,6 +132,8 @@ pub fn answers(address: &str, user: Option<&str>, by: &str) -> Result<(), String
 
 /// 50 requests a second of others to the Service of `web`, which is all that may answer.
 pub fn others(address: &str) -> asking::Load {
+    // The rules of the node may not have a new Service yet.
+    eventually("the Service answers", PATIENCE, || answers(address, None, "web"));
     let asked = asking::Asked {
         at: (address.to_owned(), 80),
         headers: Vec::new(),
