@@ -16,7 +16,6 @@ use super::seal::Sealer;
 use crate::framework::{
     apply::{self, Action, Applier, Owner, Wanted},
     children::{Children, typed},
-    error::Category,
     kinds::SECRET,
 };
 
@@ -78,7 +77,11 @@ impl Keys {
                     Ok(Action::Unchanged | Action::Waiting | Action::Deleted) => return Ok(None),
                     Ok(Action::Applied(made)) => made,
                     // Somebody was quicker.
-                    Err(error) if error.category() == Category::Conflict => return Ok(None),
+                    Err(apply::Error::Apply { source: kube::Error::Api(answer), .. })
+                        if answer.code == 409 =>
+                    {
+                        return Ok(None);
+                    }
                     Err(error) => return Err(error.into()),
                 }
             }

@@ -76,6 +76,8 @@ pub(super) struct Pass<'a> {
     roots: Vec<Root>,
     /// What carriers have though no plan says so any more: somebody has deleted that.
     adrift: BTreeSet<(String, Of)>,
+    /// The namespaces of which that is known.
+    read: BTreeSet<String>,
     now: Timestamp,
     began: Instant,
 }
@@ -106,6 +108,7 @@ impl<'a> Pass<'a> {
             workstations,
             roots,
             adrift: BTreeSet::new(),
+            read: BTreeSet::new(),
             now: (controller.settings.now)(),
             began: Instant::now(),
         }
@@ -133,6 +136,7 @@ impl<'a> Pass<'a> {
         }
         let carriers = carriers(&picture);
         self.adrift = self.adrift(&carriers, &known);
+        self.read = known.keys().cloned().collect();
         let roots = self.make_roots(&carriers, &mut failures).await;
         let (grants, left_out) = grants(&carriers, &roots);
         let installed = self.install(&judged, before.as_ref(), grants, &standing).await;
@@ -629,11 +633,14 @@ impl<'a> Pass<'a> {
         self.roots.iter().any(|root| root.serves(&uid)) || self.adrift_of(at, request).next().is_some()
     }
 
-    /// What is adrift of all that a request was carried out by.
+    /// What is adrift of all that a request was carried out by, or may be.
     fn adrift_of(&self, at: &ObjectRef, request: &InterceptRequest) -> impl Iterator<Item = Of> {
         let services = request.status.iter().flat_map(|status| &status.services).cloned().map(Of::Service);
         let target = TargetRef::of(&request.spec).ok().filter(|_| swap::is_swap(request)).map(Of::Target);
-        services.chain(target).filter(|of| self.adrift.contains(&(at.namespace.clone(), of.clone())))
+        let is_read = self.read.contains(&at.namespace);
+        services
+            .chain(target)
+            .filter(move |of| !is_read || self.adrift.contains(&(at.namespace.clone(), of.clone())))
     }
 
     /// An Event on the target: who intercepts it, and that it is over.

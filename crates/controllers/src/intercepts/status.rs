@@ -84,6 +84,7 @@ pub(crate) fn status(
             );
             set(ConditionType::Ready, Finding::no(Reason::DeletionInProgress, what));
             next.state = Some(InterceptState::Restoring);
+            next.services = left(facts, previous);
         }
         Verdict::Refused(refused) => {
             let finding = Finding::no(refused.reason, refused.message.clone());
@@ -93,6 +94,7 @@ pub(crate) fn status(
             set(ConditionType::Installed, installed);
             set(ConditionType::Ready, finding);
             next.state = Some(if facts.is_left { InterceptState::Restoring } else { refused.state });
+            next.services = left(facts, previous);
         }
         Verdict::Accepted(accepted) => {
             let was_installed =
@@ -154,6 +156,11 @@ fn away(request: &InterceptRequest) -> &'static str {
             "what it would get is refused until it is, as spec.fallback says"
         }
     }
+}
+
+/// Services that are not known to be as they were.
+fn left(facts: &Facts<'_>, previous: &InterceptRequestStatus) -> Vec<String> {
+    if facts.is_left { previous.services.clone() } else { Vec::new() }
 }
 
 /// What is in the way of putting the target back.

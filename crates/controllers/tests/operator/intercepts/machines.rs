@@ -370,7 +370,8 @@ async fn a_machine_that_is_not_let_in_any_more_is_not_connected() {
     scene.stowaway("stowaway-1", "10.9.0.1").await;
     scene.connect("alice", "stowaway-1", true).await;
     scene.machine_says("alice", "Connected", "True", "Connected").await;
-    let spoil = json!({"spec": {"certificateRequest": "nothing that can be read"}});
+    let none = "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n";
+    let spoil = json!({"spec": {"certificateRequest": none}});
     scene.cluster.merge::<Workstation>("alice", &spoil).await;
     scene.machine_says("alice", "Ready", "False", "InvalidSpec").await;
     scene.machine_says("alice", "Connected", "False", "Disconnected").await;
