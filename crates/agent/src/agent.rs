@@ -20,11 +20,28 @@ use crate::presence::Presence;
 use crate::report::Reporter;
 use crate::runner::Runner;
 
-/// How long connections are still taken after the word to end, and no longer than the plan lets them drain: whoever sends
-/// them here hears of it only by and by.
-const LAME_DUCK: Duration = Duration::from_secs(3);
 /// How long the end waits for those who asked to be told of it.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// How a pod leaves after the word to end. Connections are still taken for a while, and no longer than the plan lets them drain:
+/// whoever sends them here hears of it only by and by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leave {
+    /// It is not ready at once, and takes what comes for a moment.
+    Unready,
+    /// It stays ready for a longer while: a Service leads here. Kubernetes takes a pod that ends out of it by itself, as soon as the
+    /// rules of each node follow; and until they have another one, they lead to one that ends for as long as it is ready.
+    Ready,
+}
+
+impl Leave {
+    fn time(self) -> Duration {
+        match self {
+            Self::Unready => Duration::from_secs(3),
+            Self::Ready => Duration::from_secs(10),
+        }
+    }
+}
 
 /// Which object an agent follows, and how.
 #[derive(Debug, Clone)]
@@ -43,6 +60,8 @@ pub struct Config {
     pub accepted: Option<PathBuf>,
     /// Whether Services of other namespaces need a ReferenceGrant there.
     pub require_grants: bool,
+    /// How it leaves.
+    pub leave: Leave,
 }
 
 /// Follows one object.
@@ -61,7 +80,7 @@ impl<F: Followed> Agent<F> {
     }
 
     /// Runs until SIGTERM or SIGINT, and then until the runner has drained; a further SIGINT ends that at once. Serves
-    /// health on `health` meanwhile. After the word to end it is not ready, but takes connections for a moment more.
+    /// health on `health` meanwhile. After the word to end it takes connections for a moment more.
     ///
     /// # Errors
     /// When the signals can't be caught.
@@ -116,12 +135,14 @@ impl<F: Followed> Agent<F> {
             never = &mut following => match never {},
             () = stop => {}
         }
-        phase_tx.send_replace(Phase::Draining);
+        let leave = self.config.leave;
+        phase_tx.send_replace(if leave == Leave::Ready { Phase::Leaving } else { Phase::Draining });
         runner.say_farewell();
         tracing::info!("draining; once more Ctrl-C ends at once");
         let ending = async {
             // Followed meanwhile: what is still taken must find its way.
-            let _ = timeout(LAME_DUCK.min(runner.drain_limit()), following).await;
+            let _ = timeout(leave.time().min(runner.drain_limit()), following).await;
+            phase_tx.send_replace(Phase::Draining);
             runner.drain().await;
         };
         tokio::select! {

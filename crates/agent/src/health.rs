@@ -26,6 +26,8 @@ pub(crate) enum Phase {
     /// It follows its object.
     #[default]
     Following,
+    /// Told to end, and as ready as before until it drains.
+    Leaving,
     /// Told to end; connections may go on for a while.
     Draining,
     /// The last connection has ended or had its time.
@@ -67,7 +69,8 @@ async fn metrics(runner: &impl Runner) -> Response {
 
 fn ready(runner: &impl Runner, phase: Phase) -> (StatusCode, String) {
     let mut missing = runner.missing();
-    if phase != Phase::Following && !missing.iter().any(|text| text == "draining") {
+    let is_over = matches!(phase, Phase::Draining | Phase::Drained);
+    if is_over && !missing.iter().any(|text| text == "draining") {
         missing.push("draining".to_owned());
     }
     if missing.is_empty() {

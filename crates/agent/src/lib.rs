@@ -34,7 +34,7 @@ mod standing;
 mod stowaway;
 mod version;
 
-pub use agent::{Agent, Config};
+pub use agent::{Agent, Config, Leave};
 pub use bounded::BoundedListener;
 pub use dhcp::Dhcp;
 pub use dns::{Dns, DnsNotes};

@@ -2,6 +2,7 @@
 //! were granted; and the Services, pods and nodes of the cluster, which say what may be reached and what names mean. Who is
 //! connected here is said in the status of each Workstation. Without an API server it goes on with what it last knew.
 
+mod calm;
 mod reach;
 mod report;
 mod saved;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use causeway_base::lock::lock;
 use causeway_base::report::chain;
-use causeway_link::Identity;
+use causeway_link::{Identity, KeyId};
 use causeway_stowaway::hub::{self, Grant, Handle, Workstation};
 use causeway_translate::intercept::names::{CARRIER_PORT, LINK_PORT, WIREGUARD_PORT};
 use causeway_translate::stowaway_pod::Told;
@@ -272,6 +273,7 @@ impl Pod {
     /// Says what is left to be said.
     async fn settle(&mut self) {
         let peers = self.told.as_ref().map(|told| told.open.peers.clone()).unwrap_or_default();
+        self.reporter.hurry();
         while !self.reporter.report(&peers).await {
             tokio::time::sleep(GATHER).await;
         }
@@ -284,6 +286,7 @@ fn workstations(told: &Told) -> Vec<Workstation> {
         .map(|peer| Workstation {
             uid: peer.uid.clone(),
             label: peer.label.clone(),
+            link_key: peer.link_key.map(KeyId),
             wireguard_key: Some(peer.key),
             address: peer.address,
         })

@@ -201,6 +201,8 @@ words! {
         Denied,
         /// Another machine has the same key.
         KeyReused,
+        /// There are as many as there may be.
+        LimitReached,
         /// The target is taken over.
         Installed,
         /// What was taken over was taken back by somebody else; it is taken over again, ever more seldom.

@@ -26,6 +26,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use causeway_base::{Budget, Share};
 use futures::future::BoxFuture;
 use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -76,19 +77,19 @@ pub trait PodPorts: Send + Sync {
 /// Places for sessions and for connections to pods.
 #[derive(Debug, Clone)]
 pub(crate) struct Places {
-    sessions: Arc<Semaphore>,
+    /// By user: nobody has all of them.
+    sessions: Arc<Budget<String>>,
     connections: Arc<Semaphore>,
 }
 
 impl Places {
     fn of(sessions: usize, connections: usize) -> Self {
-        let [sessions, connections] = [sessions, connections].map(|places| Arc::new(Semaphore::new(places)));
-        Self { sessions, connections }
+        Self { sessions: Budget::new(sessions as u64), connections: Arc::new(Semaphore::new(connections)) }
     }
 
-    /// A place for a session; none if all are taken.
-    pub(crate) fn session(&self) -> Option<OwnedSemaphorePermit> {
-        self.sessions.clone().try_acquire_owned().ok()
+    /// A place for a session of a user; none if that one has as many as are left for others.
+    pub(crate) fn session(&self, user: &str) -> Option<Share<String>> {
+        self.sessions.take(user.to_owned(), 1)
     }
 }
 

@@ -44,7 +44,7 @@ use crate::{
             ROLE_BINDING, SECRET, SERVICE, SERVICE_ACCOUNT, SUPPLY, TCP_ROUTE, TLS_ROUTE, TRAFFIC_POLICY,
             UDP_ROUTE,
         },
-        overseer::{Changes, Overseer},
+        overseer::{Changes, Failed, Overseer},
     },
     grants::REFERENCE_GRANT,
     vlan::{fleet::reports::Reports, proxy},
@@ -242,7 +242,7 @@ impl Overseer for Controller {
         !is_child || matches!(owner, Some("Gateway" | "GatewayPlan"))
     }
 
-    async fn reconcile(&self, children: &Children) -> Result<Option<Duration>, Error> {
+    async fn reconcile(&self, children: &Children) -> Result<Option<Duration>, Failed> {
         self.classes.make(children).await?;
         let standings = standings(children);
         let picture = self.picture(children, &standings).await?;

@@ -7,6 +7,7 @@ mod carrier;
 mod neighbourhood;
 mod observe;
 mod pass;
+mod room;
 mod seal;
 mod services;
 mod settings;
@@ -15,7 +16,11 @@ mod stowaway;
 mod workloads;
 mod workstations;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use causeway_api::{InterceptRequest, InterceptRequestStatus, Workstation, WorkstationStatus, names};
 use kube::{Client, ResourceExt as _, api::DynamicObject};
@@ -38,7 +43,7 @@ use crate::{
             POD_DISRUPTION_BUDGET, ROLE, ROLE_BINDING, SECRET, SERVICE, SERVICE_ACCOUNT, SERVICE_CIDR,
             SUPPLY, WORKSTATION,
         },
-        overseer::{Changes, Overseer},
+        overseer::{Changes, Failed, Overseer},
         report::chain,
         status::{Writer, now},
     },
@@ -67,6 +72,8 @@ pub(crate) struct Controller {
     requests: Writer<InterceptRequestStatus>,
     workstations: Writer<WorkstationStatus>,
     request_finalizer: Finalizer<InterceptRequest>,
+    /// The uids of requests whose finalizer was added and the caches may not show yet.
+    held: Mutex<BTreeSet<String>>,
     workstation_finalizer: Finalizer<Workstation>,
     events: Recorder,
 }
@@ -84,6 +91,7 @@ impl Controller {
             requests: Writer::new(client.clone(), FIELD_MANAGER),
             workstations: Writer::new(client.clone(), FIELD_MANAGER),
             request_finalizer: Finalizer::new(client.clone(), names::FINALIZER_INTERCEPT),
+            held: Mutex::default(),
             workstation_finalizer: Finalizer::new(client.clone(), names::FINALIZER_WORKSTATION),
             events: Recorder::new(client.clone(), "causeway.dev/intercepts", identity),
             settings,
@@ -135,7 +143,7 @@ impl Overseer for Controller {
         !is_child || is_ours
     }
 
-    async fn reconcile(&self, children: &Children) -> Result<Option<Duration>, Error> {
+    async fn reconcile(&self, children: &Children) -> Result<Option<Duration>, Failed> {
         let requests = observe::requests(children);
         let workstations = observe::workstations(children);
         let roots = Maker::roots(children);

@@ -77,6 +77,10 @@ pub struct UpstreamTls {
     /// The certificate to show; default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<CertificateRef>,
+    /// The endpoint stands in front of another, and says one byte of any value when that is reached: before it does, nobody is
+    /// connected to. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub confirms: bool,
 }
 
 /// A name in a certificate.

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::driver::Driver;
 use crate::frame::{self, Frame};
-use crate::identity::{self, Role};
+use crate::identity::{self, KeyId, Role};
 use crate::link::{Handler, Link};
 use crate::socket;
 use crate::tls::{self, Handshake, Outgoing, Received, Tls, VERSION};
@@ -87,6 +87,8 @@ pub struct Connection {
     /// Opened and not yet understood.
     early: Vec<u8>,
     peer: String,
+    /// What the other end's key is known by.
+    peer_key: Option<KeyId>,
     /// How old the other end's certificate is, where that is known.
     peer_age: Duration,
     greeting: Vec<u8>,
@@ -113,6 +115,7 @@ impl Connection {
             received: Received::default(),
             early: Vec::new(),
             peer: String::new(),
+            peer_key: None,
             peer_age: Duration::MAX,
             greeting: Vec::new(),
         };
@@ -143,6 +146,7 @@ impl Connection {
         }
         let shown = state.peer_certificates().and_then(<[_]>::first);
         self.peer = shown.and_then(identity::name_of).unwrap_or_default();
+        self.peer_key = shown.and_then(KeyId::of);
         self.peer_age = shown.and_then(identity::age_of).unwrap_or(Duration::MAX);
         Ok(())
     }
@@ -199,6 +203,11 @@ impl Connection {
     /// The name in the other end's certificate.
     pub fn peer(&self) -> &str {
         &self.peer
+    }
+
+    /// What the key in the other end's certificate is known by.
+    pub fn peer_key(&self) -> Option<KeyId> {
+        self.peer_key
     }
 
     /// The address that the other end's connection comes from, or goes to.

@@ -38,7 +38,9 @@ impl Handshakes {
             let oldest = *numbers.next()?.0;
             (numbers.count() + 1 >= most).then_some(oldest)
         };
-        let displaced = oldest_of(Some(from), self.from_one).or_else(|| oldest_of(None, self.from_all));
+        // Who comes through a forwarder is not told apart by an address: they share what there is for all.
+        let from_one = if from.to_canonical().is_loopback() { self.from_all } else { self.from_one };
+        let displaced = oldest_of(Some(from), from_one).or_else(|| oldest_of(None, self.from_all));
         // Dropped, it tells the one that has to go.
         if let Some(number) = displaced {
             places.taken.remove(&number);
@@ -111,5 +113,10 @@ mod tests {
         assert_eq!(crowd.iter_mut().filter_map(|one| is_displaced(one).then_some(())).count(), 0);
         drop(crowd);
         assert!(handshakes.is_empty());
+        // Behind a forwarder everybody has one address, and is not kept out by a few strangers.
+        let mut peer = handshakes.begin([127, 0, 0, 1].into());
+        let strangers: Vec<_> = (0..FROM_ALL - 1).map(|_| handshakes.begin([127, 0, 0, 1].into())).collect();
+        assert!(!is_displaced(&mut peer));
+        drop(strangers);
     }
 }

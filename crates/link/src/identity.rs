@@ -9,9 +9,11 @@ use rcgen::{
     IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedCipherSuite};
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::prelude::FromDer as _;
 
 use crate::tls::VERSION;
 
@@ -213,6 +215,11 @@ impl Identity {
         &self.certificate
     }
 
+    /// What its key is known by.
+    pub fn key_id(&self) -> Option<KeyId> {
+        KeyId::of(&CertificateDer::from_pem_slice(self.certificate.as_bytes()).ok()?)
+    }
+
     /// Its private key; keep it where only the owner can read it.
     pub fn key(&self) -> &str {
         &self.key
@@ -389,6 +396,32 @@ pub(crate) fn age_of(certificate: &CertificateDer<'_>) -> Option<Duration> {
     let issued = expiry_of(certificate)?.checked_sub(LIFETIME)?;
     // One from the future is new.
     Some(SystemTime::now().duration_since(issued).unwrap_or_default())
+}
+
+/// What a key is known by, whichever certificate it has: the first half of the SHA-256 of its SubjectPublicKeyInfo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyId(pub [u8; 16]);
+
+impl KeyId {
+    /// Of a certificate's key.
+    pub(crate) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
+        let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+        Some(Self::digest(certificate.public_key().raw))
+    }
+
+    /// Of the key that a request is to have signed; none if it can't be read.
+    pub fn of_request(request: &str) -> Option<Self> {
+        let request = CertificateSigningRequestDer::from_pem_slice(request.as_bytes()).ok()?;
+        let (_, request) = X509CertificationRequest::from_der(&request).ok()?;
+        Some(Self::digest(request.certification_request_info.subject_pki.raw))
+    }
+
+    fn digest(key: &[u8]) -> Self {
+        let whole = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, key);
+        let mut half = [0; 16];
+        half.copy_from_slice(&whole.as_ref()[..16]);
+        Self(half)
+    }
 }
 
 fn expiry_of(certificate: &CertificateDer<'_>) -> Option<SystemTime> {

@@ -35,7 +35,7 @@ pub use dialer::{dial, dial_over};
 pub use driver::{Driver, Ended};
 pub use flow::{Flow, Sink};
 pub use handshakes::{Handshakes, Underway};
-pub use identity::{Authority, Error as IdentityError, Identity, Key, Renewal, Role, name_of, token};
+pub use identity::{Authority, Error as IdentityError, Identity, Key, KeyId, Renewal, Role, name_of, token};
 pub use link::{Handler, Incoming, Link, Unusable};
 pub use listener::{Credentials, Listener};
 pub use relay::RelayEnd;

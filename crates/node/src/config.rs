@@ -22,6 +22,8 @@ pub struct Config {
     pub program: PathBuf,
     /// Repository of Causeway's own image, without tag or digest.
     pub own_image: String,
+    /// The operator's namespace: of Causeway's own commands, those that let others into all of the cluster run there alone.
+    pub own_namespace: String,
     /// The address of the node, and of pods with `hostNetwork`.
     pub address: IpAddr,
     /// The addresses for pods, one each; all must be this machine's, as all of 127.0.0.0/8 is on Linux.
@@ -99,6 +101,7 @@ impl Config {
             shim: ShimCommand { program: program.clone(), args: vec!["pod-shim".into()] },
             program,
             own_image: "causeway.dev/causeway".to_owned(),
+            own_namespace: String::new(),
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             // 127.128.0.0/10: apart from 127.0.0.1, from Services (127.96.0.0/16) and from what resolvers take.
             pod_addresses: Ipv4Addr::new(127, 128, 0, 1)..=Ipv4Addr::new(127, 191, 255, 254),

@@ -10,7 +10,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use causeway_base::lock::{read, write};
-use causeway_link::{Connection, Credentials, Identity, IdentityError, Listener, Traffic};
+use causeway_link::{Connection, Credentials, Identity, IdentityError, KeyId, Listener, Traffic};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -78,6 +78,8 @@ pub struct Workstation {
     pub uid: Uid,
     /// NAMESPACE/NAME, for people.
     pub label: String,
+    /// The key of its certificates: whoever has had the workstation before has another. Without it no link is taken.
+    pub link_key: Option<KeyId>,
     /// Its public key in WireGuard.
     pub wireguard_key: Option<[u8; 32]>,
     /// Its address in WireGuard.
@@ -207,7 +209,7 @@ impl Handle {
         }
         let known = workstations.into_iter().map(|one| (one.uid.clone(), one)).collect();
         *write(&self.hub.known) = known;
-        self.hub.links.keep(|uid| self.hub.knows(uid));
+        self.hub.links.keep(|uid, key| self.hub.knows(uid, key));
     }
 
     /// Says what carriers may have, from the next handshake on; what is open goes on.
@@ -283,8 +285,9 @@ struct Hub {
 }
 
 impl Hub {
-    fn knows(&self, uid: &str) -> bool {
-        read(&self.known).contains_key(uid)
+    /// Whether a workstation may come with this key.
+    fn knows(&self, uid: &str, key: Option<KeyId>) -> bool {
+        read(&self.known).get(uid).is_some_and(|one| key.is_some() && one.link_key == key)
     }
 
     fn reach(&self) -> Arc<Reach> {
@@ -305,10 +308,11 @@ impl Hub {
         let uid = peer
             .strip_prefix(WORKSTATION)
             .ok_or_else(|| format!("{peer:?} is not the name of a workstation"))?;
-        if !self.knows(uid) {
-            return Err(format!(
-                "there is no workstation {uid}, or the cluster's end has not heard of it yet"
-            ));
+        if !self.knows(uid, connection.peer_key()) {
+            let is_there = read(&self.known).contains_key(uid);
+            let what =
+                if is_there { "has another key: it may be another machine's by now" } else { "is not there" };
+            return Err(format!("workstation {uid} {what}, or the cluster's end has not heard of it yet"));
         }
         let greeting = Greeting::decode(connection.greeting())
             .ok_or("the greeting can't be read: is the laptop's release a newer one?")?;
@@ -330,11 +334,12 @@ impl Hub {
                 return;
             }
         };
+        let key = connection.peer_key();
         let served = AtomicBool::new(false);
         let caller = Arc::new(Caller { hub: Arc::downgrade(self), uid: uid.clone(), from, greeting, served });
-        let mut driven =
-            Driven::start(connection, caller.clone(), &self.tasks, |link| self.links.register(&uid, link));
-        if !self.knows(&uid) {
+        let register = |link: &Arc<_>| self.links.register(&uid, key, link);
+        let mut driven = Driven::start(connection, caller.clone(), &self.tasks, register);
+        if !self.knows(&uid, key) {
             // Removed since it was looked at, and perhaps before its link was known.
             driven.link.close("the workstation was removed");
         }

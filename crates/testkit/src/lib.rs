@@ -9,6 +9,7 @@ mod dice;
 mod manifests;
 mod wait;
 
+pub mod asking;
 pub mod blocking;
 pub mod daemon;
 pub mod environment;

@@ -35,7 +35,7 @@ pub use self::world::World;
 
 use self::picture::Refused;
 use self::plan::Taking;
-use self::target::{Found, Port};
+use self::target::{Deniers, Found, Port};
 use crate::endpoints::Protocol;
 use crate::gateway::kinds::ObjectRef;
 use crate::grants::{self, Target, Users};
@@ -51,8 +51,10 @@ pub fn picture(world: &World) -> Picture {
         world.requests.iter().map(|(at, request)| (at, &**request)).collect();
     by_age.sort_by_key(|(at, request)| (request.creation_timestamp().map(|time| time.0), *at));
     let mut places = Places::default();
+    let deniers: BTreeMap<&str, Deniers<'_>> =
+        world.near.iter().map(|(name, near)| (name.as_str(), Deniers::of(near))).collect();
     for (at, request) in by_age {
-        let verdict = match candidate(world, at, request) {
+        let verdict = match candidate(world, &deniers, at, request) {
             Ok(candidate) => match places.conflict(&candidate) {
                 Some(message) => Verdict::Refused(Refused::new(Reason::Conflict, message)),
                 None => places.take(candidate),
@@ -93,6 +95,7 @@ struct Candidate<'a> {
 /// Everything but the other requests.
 fn candidate<'a>(
     world: &'a World,
+    deniers: &BTreeMap<&str, Deniers<'a>>,
     at: &'a ObjectRef,
     request: &'a InterceptRequest,
 ) -> Result<Candidate<'a>, Verdict> {
@@ -101,7 +104,8 @@ fn candidate<'a>(
     }
     let spec = &request.spec;
     let refused = |reason, message: String| Verdict::Refused(Refused::new(reason, message));
-    let Some(near) = world.near.get(&at.namespace) else {
+    let (Some(near), Some(deniers)) = (world.near.get(&at.namespace), deniers.get(at.namespace.as_str()))
+    else {
         return Err(Verdict::Pending("the objects of its namespace are being read".to_owned()));
     };
     if world.denied.contains(&at.namespace) {
@@ -122,9 +126,9 @@ fn candidate<'a>(
             Refused { state: InterceptState::Missing, ..Refused::new(Reason::TargetNotFound, message) };
         Verdict::Refused(missing)
     })?;
-    if found.denies() {
+    if let Some(denier) = found.denier(near) {
         let message =
-            format!("{target} forbids intercepts by its label {}: deny", causeway_api::names::INTERCEPT);
+            format!("{denier} forbids intercepts by its label {}: deny", causeway_api::names::INTERCEPT);
         return Err(refused(Reason::Denied, message));
     }
     let port = Port::look(near, &found, spec).map_err(|(reason, message)| refused(reason, message))?;
@@ -137,7 +141,7 @@ fn candidate<'a>(
     }
     let (workstation, station) = station(world, at, &spec.workstation)?;
     let fronts = match spec.mode {
-        InterceptMode::Service => front::look(near, &found, &port),
+        InterceptMode::Service => front::look(near, deniers, &found, &port),
         InterceptMode::Container => front::Fronts::default(),
     };
     match spec.mode {
@@ -184,7 +188,7 @@ fn candidate<'a>(
 /// Whether a container is left in its place, or put back, since nobody would answer: at once where it was not replaced yet, and
 /// after a while where it was, so that a short loss does not replace pods twice.
 fn is_away(world: &World, near: &world::Near, target: &TargetRef, station: &world::Station) -> bool {
-    let is_replaced = near.replaced.contains_key(target) || near.stood_in.contains(target);
+    let is_replaced = near.replaced.contains_key(target) || near.stood_in.contains_key(target);
     let is_short = station.away.is_some_and(|since| world.now.duration_since(since) < PATIENCE);
     station.replica.is_none() && !(is_replaced && is_short)
 }

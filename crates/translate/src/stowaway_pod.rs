@@ -51,24 +51,28 @@ pub struct Peer {
     pub uid: String,
     /// NAMESPACE/NAME.
     pub label: String,
+    /// What the key of its certificates is known by; without it no link of it is taken.
+    pub link_key: Option<[u8; 16]>,
     /// Its public key in WireGuard.
     pub key: [u8; 32],
     /// Its address in WireGuard.
     pub address: Option<IpAddr>,
 }
 
-type Written = (String, String, String, Option<IpAddr>);
+type Written = (String, String, Option<String>, String, Option<IpAddr>);
 
 impl From<Written> for Peer {
-    fn from((uid, label, key, address): Written) -> Self {
+    fn from((uid, label, link_key, key, address): Written) -> Self {
+        let link_key = link_key.and_then(|key| BASE64.decode(key).ok()?.try_into().ok());
         // A key that can't be read is nobody's.
-        Self { uid, label, key: public_key(&key).unwrap_or_default(), address }
+        Self { uid, label, link_key, key: public_key(&key).unwrap_or_default(), address }
     }
 }
 
 impl From<Peer> for Written {
     fn from(peer: Peer) -> Self {
-        (peer.uid, peer.label, BASE64.encode(peer.key), peer.address)
+        let link_key = peer.link_key.map(|key| BASE64.encode(key));
+        (peer.uid, peer.label, link_key, BASE64.encode(peer.key), peer.address)
     }
 }
 
@@ -151,6 +155,7 @@ mod tests {
         let peer = |n: u32| Peer {
             uid: format!("7f6f0c51-5d5a-4b86-9f3e-{n:012}"),
             label: format!("a-namespace-of-some-length/workstation-{n}"),
+            link_key: Some([8; 16]),
             key: [7; 32],
             address: Some(IpAddr::V4((0x0ad5_0000 + n).into())),
         };

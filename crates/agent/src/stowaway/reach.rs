@@ -101,6 +101,7 @@ impl Seen {
         domain: &str,
     ) -> Self {
         let mut seen = Self::default();
+        let mut hosts: HashMap<String, Vec<IpAddr>> = HashMap::new();
         let mut behind: HashMap<(String, String), Vec<&Endpoint>> = HashMap::new();
         for slice in slices.iter().filter(|slice| slice.address_type != "FQDN") {
             let Some(service) = slice.labels().get(SERVICE_NAME_LABEL) else { continue };
@@ -123,7 +124,7 @@ impl Seen {
             for endpoint in &endpoints {
                 if let (Some(host), Some(at)) = (&endpoint.hostname, address(endpoint)) {
                     for name in names(&format!("{host}.{name}"), &namespace, domain) {
-                        seen.names.entry(name).or_default().push(at);
+                        hosts.entry(name).or_default().push(at);
                     }
                 }
             }
@@ -132,6 +133,10 @@ impl Seen {
                     seen.names.insert(name, addresses.clone());
                 }
             }
+        }
+        // In a namespace `svc` a pod's name is as long as the name of another namespace's Service: that one has it.
+        for (name, addresses) in hosts {
+            seen.names.entry(name).or_insert(addresses);
         }
         for pod in pods {
             // A pod with the node's addresses is the node.
@@ -244,6 +249,27 @@ mod tests {
         let mut object = serde_json::from_value(value).unwrap();
         trim(&mut object);
         Arc::new(object)
+    }
+
+    #[test]
+    fn a_pod_does_not_answer_for_a_service_of_another_namespace() {
+        let service = |name: &str, namespace: &str, ip: &str| {
+            typed(
+                json!({"metadata": {"name": name, "namespace": namespace}, "spec": {"clusterIPs": [ip]}}),
+                trim_service,
+            )
+        };
+        let slice = json!({
+            "metadata": {"name": "web-1", "namespace": "svc", "labels": {"kubernetes.io/service-name": "web"}},
+            "addressType": "IPv4", "endpoints": [{"addresses": ["10.1.0.66"], "hostname": "db"}],
+        });
+        let slices = [typed(slice, trim_slice)];
+        let (victim, thief) = (service("db", "web", "10.0.0.7"), service("web", "svc", "None"));
+        for services in [[victim.clone(), thief.clone()], [thief, victim]] {
+            let seen = Seen::of(&services, &slices, &[], &[], "cluster.local");
+            assert_eq!(seen.names["db.web.svc"], ["10.0.0.7".parse::<IpAddr>().unwrap()]);
+            assert_eq!(seen.names["db.web.svc.svc"], ["10.1.0.66".parse::<IpAddr>().unwrap()]);
+        }
     }
 
     #[test]

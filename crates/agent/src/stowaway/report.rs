@@ -24,6 +24,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
+use super::calm::Calm;
 use crate::feed::{Feed, Which};
 
 /// How often is looked whether everything was said.
@@ -45,6 +46,14 @@ pub(super) struct Reporter {
     written: BTreeMap<Uid, Option<WorkstationConnection>>,
     retries: Retries,
     not_before: Option<Instant>,
+    calm: Calm,
+}
+
+/// Whose entry is written.
+struct Whom {
+    uid: Uid,
+    /// Its namespace and name.
+    label: String,
 }
 
 impl Reporter {
@@ -60,6 +69,7 @@ impl Reporter {
             written: BTreeMap::new(),
             retries: RETRY.retries(),
             not_before: None,
+            calm: Calm::default(),
         }
     }
 
@@ -79,7 +89,12 @@ impl Reporter {
         self.standings = Some(standings);
     }
 
-    /// Writes what differs; true if all is said.
+    /// From now on everything is said at once, however often it changed.
+    pub(super) fn hurry(&mut self) {
+        self.calm.end();
+    }
+
+    /// Writes what differs; true if all is said that may be said now.
     pub(super) async fn report(&mut self, peers: &[Peer]) -> bool {
         if self.not_before.is_some_and(|time| Instant::now() < time) {
             return false;
@@ -107,16 +122,28 @@ impl Reporter {
             let next = standings.get(&peer.uid).map(|standing| self.entry(standing));
             let last = self.written.get(&peer.uid).or_else(|| said.get(&peer.uid));
             if last.is_none_or(|last| *last != next) && (last.is_some() || next.is_some()) {
-                changes.push((peer.clone(), next));
+                changes.push((Whom { uid: peer.uid.clone(), label: peer.label.clone() }, next));
             }
         }
+        // Who is not let in any more is not connected either.
+        let refused = self.workstations.objects().into_iter().filter_map(|one| {
+            let uid = one.uid()?;
+            let last = self.written.get(&uid).or_else(|| said.get(&uid))?;
+            let is_said = last.is_some() && !peers.iter().any(|peer| peer.uid == uid);
+            let label = format!("{}/{}", one.namespace().unwrap_or_default(), one.name_any());
+            is_said.then_some((Whom { uid, label }, None))
+        });
+        changes.extend(refused);
+        // The next look tells what is left out.
+        let (calm, now) = (&mut self.calm, Instant::now());
+        changes.retain(|(whom, _)| calm.may_tell(&whom.uid, now));
         if changes.is_empty() {
             return true;
         }
         let results: Vec<_> = stream::iter(changes)
-            .map(|(peer, next)| {
-                let write = self.write(&peer, next.as_ref());
-                async move { (peer.uid.clone(), next.clone(), write.await) }
+            .map(|(whom, next)| {
+                let write = self.write(&whom, next.as_ref());
+                async move { (whom.uid, next, write.await) }
             })
             .buffer_unordered(AT_ONCE)
             .collect()
@@ -164,11 +191,11 @@ impl Reporter {
     /// The entry, or that there is none: what this pod does not name any more is taken away.
     fn write(
         &self,
-        peer: &Peer,
+        whom: &Whom,
         entry: Option<&WorkstationConnection>,
     ) -> impl Future<Output = Result<(), String>> + use<> {
-        let (namespace, name) = peer.label.split_once('/').unwrap_or(("", &peer.label));
-        let (name, uid) = (name.to_owned(), peer.uid.clone());
+        let (namespace, name) = whom.label.split_once('/').unwrap_or(("", &whom.label));
+        let (name, uid) = (name.to_owned(), whom.uid.clone());
         let api = Api::<Workstation>::namespaced(self.client.clone(), namespace);
         let entry: Value = entry.map_or(json!({}), |entry| json!({ "connections": [entry] }));
         let body = json!({

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_agent::{Agent, Config, Followed, Runner, Snapshot, changes_of};
+use causeway_agent::{Agent, Config, Followed, Leave, Runner, Snapshot, changes_of};
 use causeway_testkit::soon;
 use futures::stream::BoxStream;
 use kube::Client;
@@ -66,6 +66,7 @@ impl<P: Send + Sync + 'static> Running<P> {
             state_dir: Some(state.to_owned()),
             accepted: Some(state.join("accepted.json")),
             require_grants: true,
+            leave: Leave::Unready,
         };
         let (agent, plans) = Agent::new(client, followed, config);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

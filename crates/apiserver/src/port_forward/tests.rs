@@ -465,3 +465,13 @@ proptest! {
         });
     }
 }
+
+#[test]
+fn one_user_does_not_take_all_places() {
+    let places = Places::of(4, 1);
+    let mine: Vec<_> = std::iter::from_fn(|| places.session("a")).collect();
+    assert_eq!(mine.len(), 2);
+    assert!(places.session("b").is_some());
+    drop(mine);
+    assert!(places.session("a").is_some());
+}

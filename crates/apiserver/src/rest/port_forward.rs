@@ -42,8 +42,8 @@ pub(super) fn port_forward(call: &Call<'_>, name: &str) -> Result<Response, ApiE
         return Err(ApiError::bad_request("Upgrade request required"));
     };
     is_running(&pod)?;
-    let Some(place) = call.server.places.session() else {
-        let message = "too many clients forward ports at the moment; try again when one has left";
+    let Some(place) = call.server.places.session(&call.user.name) else {
+        let message = "too many clients, or too many of this user, forward ports at the moment; try again when one has left";
         return Err(ApiError::new(429, Reason::TooManyRequests, message));
     };
     let hold = call.extensions.get::<Hold>().cloned();

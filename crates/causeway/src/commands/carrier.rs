@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use causeway_agent::Gateway;
+use causeway_agent::{Gateway, Leave};
 use causeway_translate::gateway_pod::{ADMIN_PORT, HEALTH_PORT};
 
 use crate::parts::access_log::AccessLogArg;
@@ -35,6 +35,9 @@ pub(crate) struct Args {
     /// Port of metrics and state, on a loopback address only.
     #[arg(long, default_value_t = ADMIN_PORT, value_name = "PORT")]
     admin_port: u16,
+    /// A Service leads here: after the word to end, stay ready and serve until that is known on all nodes.
+    #[arg(long)]
+    behind_service: bool,
     #[command(flatten)]
     access_log: AccessLogArg,
     /// Threads that carry traffic; as many as there are cores if not given.
@@ -57,6 +60,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         spans: None,
         session_key: None,
         workers: args.workers,
+        leave: if args.behind_service { Leave::Ready } else { Leave::Unready },
     };
     pod.run(Gateway::carrier).await
 }

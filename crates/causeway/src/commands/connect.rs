@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::cli::CONNECTION_DAEMON;
 use crate::parts::answer::{Answer, FormatArg};
-use crate::parts::connection::{self, Connection, Deliveries, Keys, Settings};
+use crate::parts::connection::{self, Connection, Keys, Settings};
 use crate::parts::door;
 use crate::parts::kube_context::{Cluster, ContextArgs};
 use crate::parts::paint::Paint;
@@ -157,8 +157,6 @@ async fn prepare(
     }
     let (workstation, made) = made?;
     progress.done(format_args!("Workstation {}/{name} {made}", cluster.namespace));
-    let exposed: BTreeSet<u16> = args.exposed.iter().copied().collect();
-    Deliveries::change(dir, |all| all.exposed = (!exposed.is_empty()).then_some(exposed))?;
     let settings = Settings {
         place: cluster.place.clone(),
         server: cluster.server.clone(),
@@ -171,6 +169,8 @@ async fn prepare(
     let before = Connection::open(dir).ok().flatten();
     let is_changed = before.as_ref().is_some_and(|before| before.settings != settings);
     let connection = Connection::make(dir, settings)?;
+    let exposed: BTreeSet<u16> = args.exposed.iter().copied().collect();
+    connection.expose((!exposed.is_empty()).then_some(exposed))?;
     // A daemon that runs for something else begins anew.
     if is_changed && connection.holder()?.is_some() {
         daemon::end(&connection).await?;
@@ -302,5 +302,22 @@ impl Answer for Answered {
             "connected    {}/{} to {} ({}){already}\nway          {} by {}: {}{proxy}\ntry          causeway run -n {0} -- curl http://SERVICE/",
             self.namespace, self.workstation, self.context, self.server, self.way, self.via, self.why
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::{CertificateError, Error};
+
+    use super::*;
+
+    #[test]
+    fn a_certificate_of_another_time_makes_people_look_at_the_clock() {
+        let said = |error| with_clock(Error::InvalidCertificate(error).to_string());
+        for error in [CertificateError::NotValidYet, CertificateError::Expired] {
+            let said = said(error);
+            assert!(said.ends_with("is the clock of this machine right?"), "{said}");
+        }
+        assert!(!said(CertificateError::UnknownIssuer).contains("clock"));
     }
 }

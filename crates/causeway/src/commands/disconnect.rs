@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use causeway_api::{InterceptRequest, Workstation};
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::{Api, ResourceExt};
@@ -14,7 +14,7 @@ use super::connect::daemon;
 use super::intercept::activation;
 use super::leave::own;
 use crate::parts::answer::{Answer, FormatArg};
-use crate::parts::connection::Connection;
+use crate::parts::connection::{Connection, Keys};
 use crate::parts::follow::{self, Verdict};
 use crate::parts::kube_context::{Cluster, ContextArgs};
 use crate::parts::output;
@@ -24,6 +24,8 @@ use crate::parts::refusal;
 
 /// How long the operator may take to let a Workstation go.
 const GONE: Duration = Duration::from_mins(1);
+/// How often the Workstation is looked at again when others write it at the same time.
+const ATTEMPTS: u32 = 10;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -76,6 +78,17 @@ async fn end(connection: Connection, args: &Args, progress: &Progress) -> anyhow
     if !args.keep {
         let there = async {
             let cluster = settings.place.open().await?;
+            let api: Api<Workstation> = Api::namespaced(cluster.client.clone(), &settings.namespace);
+            let found = api.get_opt(&settings.workstation).await.map_err(|error| {
+                anyhow!("can't read Workstation {}: {}", settings.label(), refusal::advice(&error))
+            })?;
+            if is_anothers(found.as_ref(), &connection)? {
+                output::note(format_args!(
+                    "causeway: Workstation {} is another machine's by now: it and its intercepts stay",
+                    settings.label()
+                ));
+                return Ok(());
+            }
             ended.intercepts = leave_all(&cluster, &connection, progress).await?;
             ended.workstation_removed = remove_workstation(&cluster, &connection, progress).await?;
             Ok::<_, anyhow::Error>(())
@@ -139,6 +152,13 @@ async fn leave_all(
     Ok(left)
 }
 
+/// Whether a Workstation was made anew by another machine, or given to one.
+fn is_anothers(found: Option<&Workstation>, connection: &Connection) -> anyhow::Result<bool> {
+    let Some(found) = found else { return Ok(false) };
+    let own = Keys::ensure(connection.dir())?.wireguard_public();
+    Ok(found.metadata.uid.as_ref() != Some(&connection.settings.uid) || found.spec.public_key != own)
+}
+
 /// Takes the Workstation away and waits until it is gone; false if it was not there, or is another machine's.
 async fn remove_workstation(
     cluster: &Cluster,
@@ -147,12 +167,24 @@ async fn remove_workstation(
 ) -> anyhow::Result<bool> {
     let settings = &connection.settings;
     let api: Api<Workstation> = Api::namespaced(cluster.client.clone(), &settings.namespace);
-    let only_ours = Preconditions { uid: Some(settings.uid.clone()), resource_version: None };
-    let params = DeleteParams { preconditions: Some(only_ours), ..DeleteParams::default() };
-    match api.delete(&settings.workstation, &params).await {
-        Ok(_) => {}
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => return Ok(false),
-        Err(error) => bail!("can't remove Workstation {}: {}", settings.label(), refusal::advice(&error)),
+    let refused =
+        |error| anyhow!("can't remove Workstation {}: {}", settings.label(), refusal::advice(&error));
+    for attempt in 1.. {
+        let found = api.get_opt(&settings.workstation).await.map_err(refused)?;
+        let Some(found) = found else { return Ok(false) };
+        if is_anothers(Some(&found), connection)? {
+            return Ok(false);
+        }
+        // As it was looked at: another machine may take it over at any time.
+        let only_ours = Preconditions { uid: found.uid(), resource_version: found.resource_version() };
+        let params = DeleteParams { preconditions: Some(only_ours), ..DeleteParams::default() };
+        match api.delete(&settings.workstation, &params).await {
+            Ok(_) => break,
+            // Its status is written by others.
+            Err(error) if refusal::is_conflict(&error) && attempt < ATTEMPTS => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(false),
+            Err(error) => return Err(refused(error)),
+        }
     }
     progress
         .wait("removing the Workstation", async |detail| {
@@ -203,5 +235,40 @@ impl Answer for Disconnected {
             format!("disconnected {label}; {rest}")
         };
         self.connections.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::parts::connection::Settings;
+    use crate::parts::kube_context::Place;
+
+    #[test]
+    fn a_workstation_that_was_taken_over_is_another_machines() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            place: Place { kubeconfig: vec!["/k".into()], context: "lab".to_owned() },
+            server: "https://10.0.0.1:6443".to_owned(),
+            namespace: "shop".to_owned(),
+            workstation: "alice".to_owned(),
+            uid: "u".to_owned(),
+            ways: Vec::new(),
+            proxy: None,
+        };
+        let connection = Connection::make(dir.path(), settings).unwrap();
+        let own = Keys::ensure(dir.path()).unwrap().wireguard_public();
+        let anothers = |uid: &str, key: &str| {
+            let found = json!({
+                "apiVersion": "causeway.dev/v1alpha1", "kind": "Workstation",
+                "metadata": {"name": "alice", "namespace": "shop", "uid": uid}, "spec": {"publicKey": key},
+            });
+            is_anothers(Some(&serde_json::from_value(found).unwrap()), &connection).unwrap()
+        };
+        assert!(!anothers("u", &own));
+        assert!(anothers("u", "AAAA") && anothers("other", &own));
+        assert!(!is_anothers(None, &connection).unwrap(), "what is gone is nobody's");
     }
 }

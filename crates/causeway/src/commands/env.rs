@@ -45,7 +45,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         output::note(format_args!("causeway: left out: {lack}"));
     }
     for name in &written.left_out {
-        output::note(format_args!("causeway: left out: {name}: no name of a variable in a shell"));
+        output::note(format_args!("causeway: left out: {name:?}: no name of a variable there"));
     }
     match &args.to {
         Some(path) => file::replace(path, file::PRIVATE, written.text.as_bytes())

@@ -2,7 +2,7 @@
 //! as the caller may read them: listed, or copied here.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
@@ -47,7 +47,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let mut copied = Copied { files: Vec::new(), lacks };
     for (path, seen) in chosen {
-        let to = args.path.as_ref().map(|asked| args.to.join(relative(&path, asked)));
+        let to = args.path.as_ref().map(|asked| relative(&path, asked)).transpose()?;
+        let to = to.map(|below| args.to.join(below));
         if let Some(to) = &to {
             write(to, &seen)?;
         }
@@ -83,9 +84,13 @@ fn choose(
 }
 
 /// Where a file goes below the directory: as `cp -r` would name it.
-fn relative(path: &Path, asked: &Path) -> PathBuf {
+fn relative(path: &Path, asked: &Path) -> anyhow::Result<PathBuf> {
     let above = asked.parent().unwrap_or(Path::new("/"));
-    path.strip_prefix(above).unwrap_or(path).to_owned()
+    let below = path.strip_prefix(above).unwrap_or(path);
+    // Others write the paths of containers, and nothing of theirs goes out of the directory.
+    let is_plain = below.components().all(|part| matches!(part, Component::Normal(_)));
+    ensure!(is_plain, "{} leads out of the directory to copy into: it is not copied", path.display());
+    Ok(below.to_owned())
 }
 
 fn write(to: &Path, seen: &Seeable) -> anyhow::Result<()> {
@@ -151,7 +156,12 @@ mod tests {
             ("/etc/app/a", "/etc/app/a", "a"),
             ("/etc/app/a", "/", "etc/app/a"),
         ] {
-            assert_eq!(relative(Path::new(path), Path::new(asked)), Path::new(expected), "{path} {asked}");
+            let below = relative(Path::new(path), Path::new(asked)).unwrap();
+            assert_eq!(below, Path::new(expected), "{path} {asked}");
+        }
+        for (path, asked) in [("/etc/app/../../home/dev/.bashrc", "/etc/app"), ("/../x", "/"), ("/x", "/a/b")]
+        {
+            assert!(relative(Path::new(path), Path::new(asked)).is_err(), "{path} {asked}");
         }
     }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use causeway_agent::Gateway;
+use causeway_agent::{Gateway, Leave};
 use causeway_translate::gateway_pod::{ADMIN_PORT, HEALTH_PORT};
 
 use crate::parts::access_log::AccessLogArg;
@@ -86,6 +86,7 @@ async fn follow(args: Args) -> anyhow::Result<ExitCode> {
         spans: args.traces.start_if_possible(),
         session_key: args.session_key,
         workers: args.workers,
+        leave: Leave::Unready,
     };
     pod.run(Gateway::new).await
 }

@@ -233,13 +233,19 @@ async fn environment(
     for lack in &variables.lacks {
         output::note(format_args!("causeway: not in the environment: {lack}"));
     }
+    let found = super::run::of_target(variables.found);
     if let Some(path) = &args.env_file {
-        let written = EnvFormat::Dotenv.write(&variables.found)?;
+        let written = EnvFormat::Dotenv.write(&found)?;
+        for name in &written.left_out {
+            output::note(format_args!(
+                "causeway: not in {}: {name:?}: no name of a variable",
+                path.display()
+            ));
+        }
         file::replace(path, file::PRIVATE, written.text.as_bytes())
             .with_context(|| format!("can't write {}", path.display()))?;
     }
-    let of_target = |(name, _): &(String, String)| !super::run::is_of_this_machine(name);
-    Ok(variables.found.into_iter().filter(of_target).collect())
+    Ok(found)
 }
 
 async fn leave(

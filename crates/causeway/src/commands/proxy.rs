@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use causeway_agent::Agent;
+use causeway_agent::{Agent, Leave};
 use causeway_api::{Engine, LogLevel, names};
 use causeway_engine::{Options, SharePorts};
 use causeway_translate::proxy::HEALTH_PORT;
@@ -114,6 +114,7 @@ impl Args {
             state_dir: self.state_dir.clone(),
             accepted: self.accepted.clone(),
             require_grants: self.grants.require_grants,
+            leave: Leave::Unready,
         }
     }
 }

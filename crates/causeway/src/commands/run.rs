@@ -108,22 +108,75 @@ pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
 }
 
 /// Whether a variable says something of the machine that a process runs on, and is not taken from a target.
-pub(crate) fn is_of_this_machine(name: &str) -> bool {
-    const OWN: [&str; 12] = [
-        "PATH",
-        "HOME",
-        "HOSTNAME",
-        "USER",
-        "LOGNAME",
-        "SHELL",
-        "TERM",
-        "PWD",
-        "TMPDIR",
-        "LD_LIBRARY_PATH",
-        "LD_PRELOAD",
-        "KUBECONFIG",
-    ];
+fn is_of_this_machine(name: &str) -> bool {
+    const OWN: [&str; 10] =
+        ["PATH", "HOME", "HOSTNAME", "USER", "LOGNAME", "SHELL", "TERM", "PWD", "TMPDIR", "KUBECONFIG"];
     OWN.contains(&name)
+}
+
+/// Whether a variable makes linkers, shells, interpreters or tools load or run something, or send elsewhere what they would not:
+/// whoever writes a workload does not run code on the machines of those who intercept it.
+fn runs_something(name: &str, value: &str) -> bool {
+    const FAMILIES: [&str; 11] = [
+        "LD_",
+        "DYLD_",
+        "BASH_FUNC_",
+        "CORECLR_",
+        "DOCKER_",
+        "GIT_",
+        "NPM_CONFIG_",
+        "PERL5",
+        "PYTHON",
+        "RUSTC_",
+        "SSH_",
+    ];
+    const ONES: [&str; 26] = [
+        "BASHOPTS",
+        "BASH_ENV",
+        "BROWSER",
+        "CDPATH",
+        "CLASSPATH",
+        "DOTNET_STARTUP_HOOKS",
+        "EDITOR",
+        "GCONV_PATH",
+        "GOFLAGS",
+        "IFS",
+        "JAVA_TOOL_OPTIONS",
+        "JDK_JAVA_OPTIONS",
+        "LUA_INIT",
+        "MAVEN_OPTS",
+        "NODE_OPTIONS",
+        "NODE_PATH",
+        "PAGER",
+        "PHPRC",
+        "PHP_INI_SCAN_DIR",
+        "PROMPT_COMMAND",
+        "PS4",
+        "RUBYLIB",
+        "RUBYOPT",
+        "SHELLOPTS",
+        "VISUAL",
+        "_JAVA_OPTIONS",
+    ];
+    // npm takes its own in any case.
+    let name = name.to_ascii_uppercase();
+    // A shell takes a file of this name; most programs that have the variable mean a word such as production.
+    let is_startup_file = name == "ENV" && value.contains(['/', '$', '`']);
+    is_startup_file || ONES.contains(&name.as_str()) || FAMILIES.iter().any(|family| name.starts_with(family))
+}
+
+/// What a process here gets of a target's environment; what is left out for the machine's sake is told.
+pub(crate) fn of_target(found: Vec<(String, String)>) -> Vec<(String, String)> {
+    let (refused, taken): (Vec<_>, Vec<_>) = found
+        .into_iter()
+        .filter(|(name, _)| !is_of_this_machine(name))
+        .partition(|(name, value)| runs_something(name, value));
+    for (name, _) in refused {
+        output::note(format_args!(
+            "causeway: not in the environment: {name}: it could run something on this machine; --env {name}=VALUE sets it"
+        ));
+    }
+    taken
 }
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -138,7 +191,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         for lack in &seen.lacks {
             output::note(format_args!("causeway: not in the environment: {lack}"));
         }
-        variables.extend(seen.found.into_iter().filter(|(name, _)| !is_of_this_machine(name)));
+        variables.extend(of_target(seen.found));
     }
     variables.extend(args.variables);
     let mut termination = Termination::listen()?;
@@ -311,6 +364,23 @@ mod tests {
     fn variables_and_what_is_not_a_targets_to_say() {
         assert_eq!(variable("A=b=c"), Ok(("A".to_owned(), "b=c".to_owned())));
         assert!(variable("A").is_err() && variable("=b").is_err());
-        assert!(is_of_this_machine("PATH") && !is_of_this_machine("DATABASE_URL"));
+        let given = [
+            ("PATH", "/evil"),
+            ("DATABASE_URL", "postgres://db"),
+            ("ENV", "production"),
+            ("ENV", "$(id)"),
+            ("BASH_ENV", "$(id)"),
+            ("NODE_OPTIONS", "--import=data:text/javascript,x"),
+            ("LD_AUDIT", "/x.so"),
+            ("LD_PRELOAD", "/x.so"),
+            ("npm_config_script_shell", "/x"),
+            ("PYTHONPATH", "/x"),
+            ("GIT_SSH_COMMAND", "x"),
+            ("BASH_FUNC_ls%%", "() { id; }"),
+        ];
+        let given = given.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let taken: Vec<String> =
+            of_target(given).iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(taken, ["DATABASE_URL=postgres://db", "ENV=production"]);
     }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use causeway_api::{conditions::ConditionType, names};
+use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams};
 use kube::core::Resource as _;
 use kube::{Client, ResourceExt};
@@ -52,14 +53,19 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = args.cluster.client().await?;
     let mut kinds = kinds();
     // Infras make others, which would come back.
-    kinds.sort_by_key(|kind| (FIRST.iter().position(|first| *first == kind.kind).unwrap_or(9), kind.kind != "Infra"));
+    kinds.sort_by_key(|kind| {
+        (FIRST.iter().position(|first| *first == kind.kind).unwrap_or(9), kind.kind != "Infra")
+    });
     let mut there = Vec::new();
     for kind in &kinds {
         there.extend(objects(&client, kind).await?.into_iter().map(|object| (kind.clone(), object)));
     }
     let is_first = |kind: &ApiResource| FIRST.contains(&kind.kind.as_str());
-    let others: Vec<String> =
-        there.iter().filter(|(kind, _)| !is_first(kind)).map(|(kind, object)| name_of(kind, object)).collect();
+    let others: Vec<String> = there
+        .iter()
+        .filter(|(kind, _)| !is_first(kind))
+        .map(|(kind, object)| name_of(kind, object))
+        .collect();
     if !others.is_empty() && !args.all {
         bail!(
             "there are {} other objects, for which nobody would be there any more: {}{}; delete them first, or with --all",
@@ -73,7 +79,11 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         done: args.yes,
         objects: there.iter().map(|(kind, object)| name_of(kind, object)).collect(),
         operator: operator.iter().map(ToString::to_string).collect(),
-        definitions: if args.crds { kinds.iter().map(|kind| kind.plural.clone()).collect() } else { Vec::new() },
+        definitions: if args.crds {
+            kinds.iter().map(|kind| kind.plural.clone()).collect()
+        } else {
+            Vec::new()
+        },
     };
     if !args.yes {
         args.format.print(&done)?;
@@ -95,6 +105,12 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
                 .await?;
         }
     }
+    progress
+        .wait("removing what was made for them", async |_| {
+            made_is_gone(&client, deadline).await?;
+            Ok::<_, anyhow::Error>(((), String::new()))
+        })
+        .await?;
     for object in &operator {
         object.delete(&client).await?;
     }
@@ -154,6 +170,28 @@ async fn remove_all(client: &Client, kind: &ApiResource, deadline: Instant) -> a
     }
 }
 
+/// Waits until the cluster's end of workstations and all carriers are gone, which the operator sees to.
+async fn made_is_gone(client: &Client, deadline: Instant) -> anyhow::Result<()> {
+    let api: Api<Deployment> = Api::all(client.clone());
+    let made = ListParams::default().labels(&format!("{} in (Stowaway, Carrier)", names::LABEL_OWNER_KIND));
+    loop {
+        let left = match api.list_metadata(&made).await {
+            Ok(list) => list.items,
+            Err(error) => bail!("can't list deployments: {}", refusal::words(&error)),
+        };
+        if left.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            let names =
+                left.iter().map(|one| format!("{}/{}", one.namespace().unwrap_or_default(), one.name_any()));
+            let left: Vec<String> = names.collect();
+            bail!("still there, and nothing else was removed: Deployments {}", left.join(", "));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
 async fn delete(client: &Client, kind: &ApiResource, object: &DynamicObject) -> anyhow::Result<()> {
     let api: Api<DynamicObject> = match object.namespace() {
         Some(namespace) => Api::namespaced_with(client.clone(), &namespace, kind),
@@ -199,7 +237,8 @@ impl Answer for Uninstalled {
         let mut text = list("object", &self.objects);
         text += &list("operator", &self.operator);
         text += &list("definition", &self.definitions);
-        let end = if self.done { "removed; nothing is left" } else { "this would be removed; do it with --yes" };
+        let end =
+            if self.done { "removed; nothing is left" } else { "this would be removed; do it with --yes" };
         text + end
     }
 }

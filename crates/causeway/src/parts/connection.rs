@@ -6,6 +6,7 @@
 mod deliveries;
 mod keys;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::net::{IpAddr, SocketAddr};
@@ -277,6 +278,12 @@ impl Connection {
     /// Lets traffic of an intercept (NAMESPACE/NAME) go to a port of this machine, or of an address behind it.
     pub(crate) fn deliver(&self, intercept: &str, port: u16, address: Option<IpAddr>) -> anyhow::Result<()> {
         Deliveries::change(&self.dir, |all| all.add(intercept, port, address))?;
+        self.hang_up()
+    }
+
+    /// Says which ports of the loopback may be reached besides those of intercepts; all if there is none.
+    pub(crate) fn expose(&self, ports: Option<BTreeSet<u16>>) -> anyhow::Result<()> {
+        Deliveries::change(&self.dir, |all| all.exposed = ports)?;
         self.hang_up()
     }
 

@@ -36,8 +36,12 @@ impl EnvFormat {
             }
             Self::Dotenv => {
                 for (name, value) in variables {
-                    // Writing to a String can't fail.
-                    let _ = writeln!(written.text, "{name}={}", dotenv(value));
+                    if is_plain_name(name) {
+                        // Writing to a String can't fail.
+                        let _ = writeln!(written.text, "{name}={}", dotenv(value));
+                    } else {
+                        written.left_out.push(name.clone());
+                    }
                 }
             }
             Self::Shell => {
@@ -54,9 +58,10 @@ impl EnvFormat {
     }
 }
 
-/// A value that every reader of dotenv files takes for the same: bare where that is plain, else in double quotes.
+/// A value that every reader of dotenv files takes for the same: bare where that is plain, also to a shell that reads the file,
+/// else in double quotes.
 fn dotenv(value: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:@%+,=?&~^!*()[]{}<>|;".contains(&byte);
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:@%+,=".contains(&byte);
     if value.bytes().all(is_plain) {
         return value.to_owned();
     }
@@ -73,6 +78,13 @@ fn dotenv(value: &str) -> String {
     }
     quoted.push('"');
     quoted
+}
+
+/// Whether a name is one that most programs take, and means nothing else to a shell that reads it.
+fn is_plain_name(name: &str) -> bool {
+    let mut letters = name.bytes();
+    letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && letters.all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
 }
 
 /// Whether a shell can have a variable of this name; Kubernetes allows dots and dashes besides.
@@ -102,9 +114,34 @@ mod tests {
         let written = EnvFormat::Dotenv.write(&variables()).unwrap();
         assert_eq!(
             written.text,
-            "URL=postgres://u:p@db:5432/x?a=1&b=2\nEMPTY=\n\
+            "URL=\"postgres://u:p@db:5432/x?a=1&b=2\"\nEMPTY=\n\
              TEXT=\"it's \\\"two\\\"\\nlines, \\$HOME and \\\\ # no comment\"\nwith.dot-1=x\n"
         );
+    }
+
+    #[test]
+    fn a_shell_that_reads_a_dotenv_file_runs_nothing_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let mark = dir.path().join("ran");
+        let mark = mark.display();
+        let pairs = [
+            ("A".to_owned(), format!("x;{{touch,{mark}}}")),
+            ("B".to_owned(), format!("x|(touch<{mark})&>{mark}")),
+            (format!("$(touch {mark})"), "x".to_owned()),
+            (format!("C;>{mark};D"), "x".to_owned()),
+        ];
+        let written = EnvFormat::Dotenv.write(&pairs).unwrap();
+        assert_eq!(written.left_out, [pairs[2].0.as_str(), pairs[3].0.as_str()]);
+        let path = dir.path().join("env");
+        std::fs::write(&path, &written.text).unwrap();
+        for shell in ["sh", "bash"] {
+            let script = format!("set -a; . {}; printf '%s' \"$A\"", path.display());
+            let Ok(ran) = std::process::Command::new(shell).args(["-c", &script]).output() else { continue };
+            assert_eq!(String::from_utf8(ran.stdout).unwrap(), pairs[0].1, "{shell}");
+        }
+        let left: Vec<_> =
+            std::fs::read_dir(dir.path()).unwrap().map(|one| one.unwrap().file_name()).collect();
+        assert_eq!(left, ["env"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use causeway_agent::{Agent, Gateway};
+use causeway_agent::{Agent, Gateway, Leave};
 use causeway_api::names;
 use causeway_engine::Options;
 use causeway_engine::spans::Spans;
@@ -35,6 +35,8 @@ pub(crate) struct PlanPod {
     /// What sessions of clients are signed with, if all pods of the plan have the same.
     pub(crate) session_key: Option<PathBuf>,
     pub(crate) workers: usize,
+    /// How it leaves.
+    pub(crate) leave: Leave,
 }
 
 /// Told of the certificates that plans name.
@@ -60,6 +62,7 @@ impl PlanPod {
             state_dir: self.state_dir,
             accepted: None,
             require_grants: true,
+            leave: self.leave,
         };
         let followed = followed(pod, self.pod_ip, Box::new(move |now: &Keys| keys.replace(now)));
         let followed = followed.also_on(self.further);

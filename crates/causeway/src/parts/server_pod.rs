@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use causeway_agent::ServerPod;
+use causeway_agent::{Leave, ServerPod};
 use causeway_api::names;
 use causeway_translate::proxy::HEALTH_PORT;
 use kube::{Client, Config};
@@ -69,6 +69,7 @@ impl ServerPodArgs {
             state_dir: self.state_dir,
             accepted: self.accepted,
             require_grants: true,
+            leave: Leave::Unready,
         };
         Ok(Followed {
             client: client().await?,

@@ -1,103 +1,64 @@
-//! Developers on a real Kubernetes: machines outside of the cluster that connect, take requests of a workload, and go. Their
-//! machine is the first node's network, seen from outside of all pods.
+//! Developers on a real Kubernetes: machines outside of the cluster that connect, take requests of a workload, and go.
 
-use std::process::{Child, Command, Stdio};
+mod containers;
+mod laptop;
+mod protocols;
+mod rights;
+mod uninstall;
+mod wireguard;
+
 use std::time::{Duration, Instant};
 
 use causeway_testkit::blocking::eventually;
-use causeway_testkit::kubectl::{Ran, finish};
-use causeway_testkit::kubernetes::Kubernetes;
-use causeway_testkit::server::program;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::world::{PATIENCE, World, cluster};
+use self::laptop::{Laptop, answers, others};
+use crate::world::{PATIENCE, World};
 
 /// How long the target's traffic may take to come back from a laptop that is gone.
 const FALLBACK: Duration = Duration::from_secs(3);
 
-/// A developer's machine with a data directory of its own and a program that says its name.
-struct Laptop {
-    name: &'static str,
-    namespace: String,
-    home: tempfile::TempDir,
-    port: u16,
-    local: Child,
+/// Waits for a condition of a request; what it says.
+fn says(world: &World, request: &str, condition: &str, reason: &str) -> String {
+    let path = format!(".status.conditions[?(@.type==\"{condition}\")]");
+    eventually(&format!("{request}: {condition} {reason}"), PATIENCE, || {
+        // In one look: it may say something else in the next.
+        let found = world.kubectl.value(&format!("interceptrequest/{request}"), &path);
+        let found: Value = serde_json::from_str(&found).unwrap_or_default();
+        let message = found["message"].as_str().unwrap_or_default().to_owned();
+        if found["reason"] == reason { Ok(message) } else { Err(found.to_string()) }
+    })
 }
 
-impl Laptop {
-    fn new(world: &World, name: &'static str, port: u16) -> Self {
-        let mut echo = cluster().unwrap().on_node(program());
-        echo.args(["echo", "--listen", &format!("127.0.0.1:{port}"), "--name", name]);
-        let local = echo.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let namespace = world.kubectl.namespace.clone();
-        Self { name, namespace, home: tempfile::tempdir().unwrap(), port, local }
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = cluster().unwrap().on_node(program());
-        command.args(arguments);
-        // All connections of a machine are shown or ended, wherever they lead.
-        if !matches!(arguments, ["connections", ..] | ["disconnect", "--all", ..]) {
-            command.args(["--namespace", &self.namespace]);
-        }
-        // That of the cluster's own network, not the one for this process.
-        command.env("KUBECONFIG", Kubernetes::kubeconfig(cluster().unwrap()));
-        command.env("CAUSEWAY_DATA_DIR", self.home.path()).env("HOME", self.home.path());
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Ran {
-        finish(&mut self.command(arguments))
-    }
-
-    fn connect(&self, way: &str) -> Value {
-        let connected = self.run(&["connect", "--name", self.name, "--way", way, "-o", "json"]).ok();
-        serde_json::from_str(&connected).unwrap()
-    }
-
-    fn connections(&self) -> Value {
-        serde_json::from_str(&self.run(&["connections", "-o", "json"]).ok()).unwrap()
-    }
-
-    /// Takes what has its name in a header.
-    fn intercept(&self, target: &str) -> Ran {
-        let (port, header) = (format!("{}:8080", self.port), format!("x-user={}", self.name));
-        self.run(&["intercept", target, "--port", &port, "--header", &header])
-    }
-
-    /// Ends its daemon as a power cut would.
-    fn kill(&self) {
-        let pid = self.connections()["connections"][0]["pid"].as_i64().unwrap();
-        let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-    }
+/// Evicts a pod with this label, as a drain of its node does.
+fn evict(world: &World, label: &str) {
+    let namespace = &world.kubectl.namespace;
+    // One that goes already may be gone before it is evicted.
+    eventually("a pod is evicted", PATIENCE, || {
+        let pods = world.kubectl.ok(&["get", "pods", "-l", label, "-o", "json"]);
+        let pods: Value = serde_json::from_str(&pods).unwrap();
+        let mut pods = pods["items"].as_array().unwrap().iter();
+        let stays = pods.find(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+        let pod = stays.map(|pod| pod["metadata"]["name"].as_str().unwrap()).ok_or("there is none")?;
+        let eviction = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace},
+        });
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}/eviction");
+        let ran = world.kubectl.with_input(&eviction.to_string(), &["create", "--raw", &path, "-f", "-"]);
+        if ran.code == Some(0) { Ok(()) } else { Err(ran.stderr) }
+    });
 }
 
-impl Drop for Laptop {
-    fn drop(&mut self) {
-        self.run(&["disconnect", "--all", "--force"]);
-        let _ = self.local.kill();
-        let _ = self.local.wait();
-    }
-}
-
-/// Asks the Service, with a user in the header or with none; who answered.
-fn ask(address: &str, user: Option<&str>) -> Result<String, String> {
-    let mut curl = cluster().unwrap().on_node("curl");
-    curl.args(["-sS", "-m", "5", "-w", "%{http_code}", &format!("http://{address}/")]);
-    if let Some(user) = user {
-        curl.args(["-H", &format!("X-User: {user}")]);
-    }
-    let ran = finish(&mut curl);
-    match ran.code {
-        Some(0) if ran.stdout.ends_with("200") => Ok(ran.stdout),
-        _ => Err(format!("{}{}", ran.stdout, ran.stderr)),
-    }
-}
-
-fn answers(address: &str, user: Option<&str>, by: &str) -> Result<(), String> {
-    let answer = ask(address, user)?;
-    if answer.contains(by) { Ok(()) } else { Err(answer) }
+/// Waits until nothing of intercepts is left in a namespace.
+fn nothing_is_left(world: &World) {
+    eventually("nothing is left", PATIENCE, || {
+        let kinds = "pods,deployments,services,secrets,roles,rolebindings,serviceaccounts,networkpolicies,\
+                     poddisruptionbudgets,gatewayplans,supplies,workstations,interceptrequests";
+        let left = world.kubectl.ok(&["get", kinds, "-o", "name"]);
+        let ours = |line: &&str| ["carrier", "causeway.dev/", "swap"].iter().any(|word| line.contains(word));
+        let left: Vec<&str> = left.lines().filter(ours).collect();
+        if left.is_empty() { Ok(()) } else { Err(left.join(" ")) }
+    });
 }
 
 #[test]
@@ -107,44 +68,59 @@ fn two_developers_share_a_workload_and_nothing_is_left_of_them() {
     let before = world.kubectl.value("service/web", ".spec.selector");
     let address = world.kubectl.value("service/web", ".spec.clusterIP");
 
+    let load = others(&address);
+    load.goes_on(20);
     let (ada, bob) = (Laptop::new(&world, "ada", 13_001), Laptop::new(&world, "bob", 13_002));
+    load.note("connect");
     let since = Instant::now();
     let connected = ada.connect("link");
     println!("connected {:.1?} after the first Workstation: {connected}", since.elapsed());
+    load.note("create");
     let since = Instant::now();
-    ada.intercept("deploy/web").ok();
+    ada.intercept_mine("deploy/web").ok();
     println!("active after {:.1?}", since.elapsed());
-    answers(&address, Some("ada"), "ada").unwrap();
+    eventually("the rules of the node follow", PATIENCE, || answers(&address, Some("ada"), "ada"));
     answers(&address, None, "web").unwrap();
 
+    load.note("the second one");
     // The second one comes through the API server, and the first one is not touched.
     bob.connect("port-forward");
-    bob.intercept("deployment/web").ok();
+    bob.intercept_mine("deployment/web").ok();
     eventually("the second developer's requests arrive", PATIENCE, || answers(&address, Some("bob"), "bob"));
     answers(&address, Some("ada"), "ada").unwrap();
     // What can't be told apart is refused, with both names.
-    let wide = [
-        "intercept",
-        "deploy/web",
-        "--port",
-        "13002:8080",
-        "--path",
-        "/x*",
-        "--name",
-        "wide",
-        "--timeout",
-        "20",
-    ];
-    let overlapping = bob.run(&wide);
+    let overlapping = bob.intercept("deploy/web", &["--path", "/x*", "--name", "wide", "--timeout", "20"]);
     assert!(overlapping.code != Some(0) && overlapping.stderr.contains("web-8080-ada"), "{overlapping}");
     world.kubectl.run(&["delete", "interceptrequest", "wide", "--ignore-not-found"]).ok();
 
+    load.note("rollout and scale");
     // A rollout and more replicas while it is intercepted.
     world.kubectl.ok(&["rollout", "restart", "deployment/web"]);
     world.kubectl.ok(&["scale", "deployment/web", "--replicas=2"]);
     world.kubectl.ok(&["rollout", "status", "deployment/web", "--timeout=60s"]);
     answers(&address, Some("ada"), "ada").unwrap();
+    // As an autoscaler does, up and down.
+    for replicas in ["--replicas=4", "--replicas=2"] {
+        world.kubectl.ok(&["scale", "deployment/web", replicas]);
+        world.kubectl.ok(&["rollout", "status", "deployment/web", "--timeout=60s"]);
+    }
+    load.note("eviction");
+    for label in ["app=web", "causeway.dev/owner-name=web-carrier"] {
+        evict(&world, label);
+        load.goes_on(50);
+    }
+    eventually("the carrier has both of its pods again", PATIENCE, || {
+        world.kubectl.value("deployment/web-carrier", ".status.availableReplicas") == "2"
+    });
+    load.note("both pods of the carrier are killed");
+    world.kubectl.ok(&["delete", "pods", "-l", "causeway.dev/owner-name=web-carrier", "--wait=false"]);
+    load.goes_on(100);
+    eventually("the carrier is back", PATIENCE, || answers(&address, Some("ada"), "ada"));
+    load.note("the request is edited");
+    ada.intercept("deploy/web", &["--header", "x-user=ada", "--path", "/*"]).ok();
+    eventually("it counts", PATIENCE, || answers(&address, Some("ada"), "ada"));
 
+    load.note("the laptop dies");
     // A laptop that dies.
     ada.kill();
     let since = Instant::now();
@@ -155,6 +131,7 @@ fn two_developers_share_a_workload_and_nothing_is_left_of_them() {
     ada.connect("link");
     eventually("it is back", PATIENCE, || answers(&address, Some("ada"), "ada"));
 
+    load.note("the cluster's end and the operator die");
     // The cluster's end and the operator die.
     let system = ["-n", "causeway-system"];
     world.kubectl.ok(&[&["delete", "pods", "-l", "app=stowaway", "--wait=false"], &system[..]].concat());
@@ -165,6 +142,7 @@ fn two_developers_share_a_workload_and_nothing_is_left_of_them() {
         answers(&address, Some("ada"), "ada").and_then(|()| answers(&address, Some("bob"), "bob"))
     });
 
+    load.note("leave");
     for laptop in [&ada, &bob] {
         laptop.run(&["leave", "--all"]).ok();
         laptop.run(&["disconnect"]).ok();
@@ -172,15 +150,12 @@ fn two_developers_share_a_workload_and_nothing_is_left_of_them() {
     answers(&address, Some("ada"), "web").unwrap();
     assert_eq!(world.kubectl.value("service/web", ".spec.selector"), before);
     assert_eq!(world.kubectl.value("service/web", ".metadata.annotations.causeway\\.dev/original"), "");
-    eventually("nothing is left", PATIENCE, || {
-        let mut left =
-            world.kubectl.ok(&["get", "pods,deployments,services", "-l", "app=carrier", "-o", "name"]);
-        left += &world.kubectl.ok(&["get", "workstations,interceptrequests", "-o", "name"]);
-        left += &world.kubectl.ok(&[
-            &["get", "deployments,services", "-l", "app=stowaway", "-o", "name"],
-            &system[..],
-        ]
-        .concat());
+    nothing_is_left(&world);
+    load.goes_on(50);
+    load.end_well("of others");
+    eventually("the cluster's end is gone, too", PATIENCE, || {
+        let left = ["get", "deployments,services", "-l", "app=stowaway", "-o", "name"];
+        let left = world.kubectl.ok(&[&left, &system[..]].concat());
         if left.is_empty() { Ok(()) } else { Err(left) }
     });
 }

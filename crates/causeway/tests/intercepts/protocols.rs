@@ -83,13 +83,22 @@ fn tls_is_nobody_s_business() {
     laptop.stop_program();
     let port = laptop.port;
     let mut local = Command::new(causeway_testkit::server::program());
-    local.args(["echo", "--name", "sealed", "--tls-self-signed", "web.test", "--listen", &format!("127.0.0.1:{port}")]);
+    local.args([
+        "echo",
+        "--name",
+        "sealed",
+        "--tls-self-signed",
+        "web.test",
+        "--listen",
+        &format!("127.0.0.1:{port}"),
+    ]);
     let mut local = local.stdout(std::process::Stdio::null()).spawn().unwrap();
     laptop.intercept("deploy/web", "http", &[]).ok();
     let resolve = format!("web.test:80:{}", world.address("web"));
     eventually("TLS ends on the laptop", PATIENCE, || {
         let mut curl = Command::new("curl");
-        let ran = finish(curl.args(["-sk", "--max-time", "5", "--resolve", &resolve, "https://web.test:80/"]));
+        let ran =
+            finish(curl.args(["-sk", "--max-time", "5", "--resolve", &resolve, "https://web.test:80/"]));
         ran.stdout.starts_with("sealed")
     });
     local.kill().unwrap();
@@ -159,7 +168,17 @@ fn http_2_and_websockets_find_their_way_by_header() {
     let url = format!("http://{address}/pkg.Service/Call");
     eventually("HTTP/2 comes here", PATIENCE, || {
         let mut curl = Command::new("curl");
-        let ran = finish(curl.args(["-s", "--max-time", "5", "--http2-prior-knowledge", "-H", ME[0], "-d", "x", &url]));
+        let ran = finish(curl.args([
+            "-s",
+            "--max-time",
+            "5",
+            "--http2-prior-knowledge",
+            "-H",
+            ME[0],
+            "-d",
+            "x",
+            &url,
+        ]));
         ran.stdout == "two"
     });
     let mut stream = TcpStream::connect((address.as_str(), 80)).unwrap();
@@ -207,7 +226,8 @@ fn upgraded(mut stream: TcpStream) {
     while !head.ends_with(b"\r\n\r\n") && stream.read_exact(&mut one).is_ok() {
         head.push(one[0]);
     }
-    let _ = stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n");
+    let _ = stream
+        .write_all(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n");
     let mut heard = [0; 64];
     while let Ok(count @ 1..) = stream.read(&mut heard) {
         let _ = stream.write_all(&heard[..count]);
@@ -232,7 +252,10 @@ fn a_copy_is_a_copy_and_health_checks_stay_at_home() {
         std::thread::sleep(Duration::from_secs(30));
     });
     laptop.intercept("deploy/web", "http", &["--mirror"]).ok();
-    let copied = || ask(&address, &[]).is_ok_and(|by| by == "web") && seen_rx.recv_timeout(Duration::from_millis(200)).is_ok();
+    let copied = || {
+        ask(&address, &[]).is_ok_and(|by| by == "web")
+            && seen_rx.recv_timeout(Duration::from_millis(200)).is_ok()
+    };
     eventually("copies come here", PATIENCE, copied);
     for _ in 0..100 {
         assert_eq!(ask(&address, &[]).unwrap(), "web");

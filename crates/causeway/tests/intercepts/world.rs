@@ -79,12 +79,16 @@ impl World {
         self.server = Server::start_again_in(self.root.path(), &[]);
     }
 
-    /// Waits until a condition of a request is so.
-    pub fn says(&self, request: &str, condition: &str, reason: &str) {
-        let path = format!(".status.conditions[?(@.type==\"{condition}\")].reason");
+    /// Waits until a condition of a request is so; what it says.
+    pub fn says(&self, request: &str, condition: &str, reason: &str) -> String {
+        let path = format!(".status.conditions[?(@.type==\"{condition}\")]");
         eventually(&format!("{request}: {condition} {reason}"), PATIENCE, || {
-            self.kubectl.value(&format!("interceptrequest/{request}"), &path) == reason
-        });
+            // In one look: it may say something else in the next.
+            let found = self.kubectl.value(&format!("interceptrequest/{request}"), &path);
+            let found: Value = serde_json::from_str(&found).unwrap_or_default();
+            let message = found["message"].as_str().unwrap_or_default().to_owned();
+            if found["reason"] == reason { Ok(message) } else { Err(found.to_string()) }
+        })
     }
 }
 
@@ -167,6 +171,20 @@ impl Laptop {
         let ran = self.run(&["connections", "-o", "json"]);
         let answer: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran}"));
         answer["connections"][0].clone()
+    }
+
+    /// One of the keys that never leave it.
+    pub fn key(&self, name: &str) -> String {
+        let mut places = vec![self.home.path().to_owned()];
+        while let Some(place) = places.pop() {
+            for entry in place.read_dir().unwrap().map(Result::unwrap) {
+                if entry.file_name() == name {
+                    return std::fs::read_to_string(entry.path()).unwrap();
+                }
+                places.extend(entry.file_type().unwrap().is_dir().then(|| entry.path()));
+            }
+        }
+        panic!("there is no {name}")
     }
 
     /// Kills its daemon, as a power cut would.

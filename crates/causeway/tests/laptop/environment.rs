@@ -23,7 +23,7 @@ fn the_environment_of_a_workload_in_every_form() {
     assert!(json["POD_IP"].as_str().unwrap().starts_with("127."), "{json}");
     assert!(json.get("WEB_SERVICE_HOST").is_none());
     let shell = world.causeway(&["env", "deploy/web", "-o", "shell"]);
-    assert!(shell.stderr.contains("left out: greeting.txt: no name of a variable in a shell"), "{shell}");
+    assert!(shell.stderr.contains("left out: \"greeting.txt\": no name of a variable there"), "{shell}");
     let script = format!("{}printf '%s' \"$PASSWORD\"", shell.stdout);
     assert_eq!(finish(Command::new("sh").args(["-c", &script])).stdout, "it's secret");
     let file = world.file("web.env");

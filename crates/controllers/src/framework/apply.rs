@@ -171,6 +171,8 @@ pub struct Wanted {
     elsewhere: Option<String>,
     name: String,
     body: Map<String, Value>,
+    /// Whether it stays as it is once it is there.
+    is_once: bool,
 }
 
 impl Wanted {
@@ -189,7 +191,14 @@ impl Wanted {
             elsewhere: metadata.namespace.clone(),
             name: metadata.name.clone().unwrap_or_default(),
             body,
+            // A pod is never changed: another one has another name.
+            is_once: kind == POD,
         }
+    }
+
+    /// The same, made if it is not there and never changed: what it holds is another each time that it is made.
+    pub(crate) fn once(self) -> Self {
+        Self { is_once: true, ..self }
     }
 
     /// The namespace it belongs in: its own if it says one, or the owner's.
@@ -413,8 +422,7 @@ impl Applier {
             if live.metadata.deletion_timestamp.is_some() {
                 return Ok(Action::Waiting);
             }
-            // A pod is never changed: another one has another name.
-            if wanted.kind == POD || compare::is_applied(live, &body) {
+            if wanted.is_once || compare::is_applied(live, &body) {
                 let is_cached = live.resource_version() == version;
                 return Ok(if is_cached { Action::Unchanged } else { Action::Applied(live.clone()) });
             }

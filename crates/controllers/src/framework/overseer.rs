@@ -34,6 +34,19 @@ const REST: Duration = Duration::from_secs(1);
 /// A stream that yields whenever something has changed, and is polled for as long as the controller runs.
 pub(crate) type Changes = BoxStream<'static, watcher::Result<()>>;
 
+/// A look that failed in part.
+pub(crate) struct Failed {
+    pub(crate) error: Error,
+    /// When it wants to look again for the rest of it.
+    pub(crate) again: Option<Duration>,
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self { error, again: None }
+    }
+}
+
 /// A controller that looks at everything.
 pub(crate) trait Overseer: Send + Sync + 'static {
     /// Its name in metrics, logs and field managers.
@@ -56,7 +69,8 @@ pub(crate) trait Overseer: Send + Sync + 'static {
     }
 
     /// Brings the world nearer to what all objects ask for. Says when it wants to look again though nothing has changed.
-    fn reconcile(&self, children: &Children) -> impl Future<Output = Result<Option<Duration>, Error>> + Send;
+    fn reconcile(&self, children: &Children)
+    -> impl Future<Output = Result<Option<Duration>, Failed>> + Send;
 }
 
 /// One controller's term, until it is told to stop.
@@ -146,19 +160,20 @@ impl<O: Overseer> Term<O> {
             let result = self.overseer.reconcile(children).await;
             drop(under_way);
             let took = started.elapsed();
-            self.metrics.ended(O::NAME, took, result.as_ref().err().map(Error::category));
+            self.metrics.ended(O::NAME, took, result.as_ref().err().map(|failed| failed.error.category()));
             let resync = spread(self.config.resync);
             let (rest, next) = match &result {
                 Ok(again) => {
                     failures = 0;
                     (GATHER.max(took), again.map_or(resync, |again| again.min(resync)))
                 }
-                Err(error) => {
+                Err(Failed { error, again }) => {
                     failures = failures.saturating_add(1);
                     let delay = match error.retry() {
                         Retry::Backoff => self.config.backoff.delay(failures),
                         Retry::OnChange | Retry::Never => resync,
                     };
+                    let delay = again.map_or(delay, |again| again.min(delay));
                     let error: &dyn std::error::Error = error;
                     tracing::warn!(controller = O::NAME, retry.after = ?delay, error, "reconcile failed");
                     (delay.min(REST).max(took), delay.saturating_sub(REST))

@@ -71,17 +71,33 @@ impl Keys {
             None if !wanted => return Ok(None),
             None => {
                 let secret = make(&name).ok_or(Error::Make)?;
-                let wanted = Wanted::new(SECRET, &secret);
-                match applier.found(&Owner::nobody(namespace), &wanted, children).await? {
-                    // Somebody was quicker, or the caches are behind.
-                    Action::Unchanged | Action::Waiting | Action::Deleted => return Ok(None),
-                    Action::Applied(made) => made,
+                // The caches may be behind, or the Secret has lost its label: what is there is never replaced.
+                let wanted = Wanted::new(SECRET, &secret).once();
+                match applier.found(&Owner::nobody(namespace), &wanted, children).await {
+                    Ok(Action::Unchanged | Action::Waiting | Action::Deleted) => return Ok(None),
+                    Ok(Action::Applied(made)) => made,
+                    // Somebody was quicker.
+                    Err(apply::Error::Apply { source: kube::Error::Api(answer), .. })
+                        if answer.code == 409 =>
+                    {
+                        return Ok(None);
+                    }
+                    Err(error) => return Err(error.into()),
                 }
             }
         };
         Self::read(&found)
             .map(|keys| Some(Arc::new(keys)))
             .ok_or(Error::Damaged(format!("{namespace}/{name}")))
+    }
+
+    /// Such as are made.
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Self {
+        let mut secret = serde_json::to_value(make("keys").unwrap()).unwrap();
+        secret["metadata"]["uid"] = "keys".into();
+        secret["metadata"]["namespace"] = "causeway-system".into();
+        Self::read(&Arc::new(serde_json::from_value(secret).unwrap())).unwrap()
     }
 
     fn read(object: &Arc<DynamicObject>) -> Option<Self> {

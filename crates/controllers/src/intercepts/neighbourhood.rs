@@ -10,6 +10,7 @@ use std::{
     },
 };
 
+use causeway_api::conditions::Reason;
 use causeway_base::lock::lock;
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::{
@@ -35,6 +36,7 @@ use tokio::{
 
 use crate::framework::{
     children::{is_undefined, pace},
+    finding::Finding,
     overseer::Changes,
 };
 
@@ -79,6 +81,12 @@ impl Neighbourhood {
         }
     }
 
+    /// Why a namespace has not been read, if that is not a matter of time.
+    pub(crate) fn trouble(&self, namespace: &str) -> Option<Finding> {
+        let watched = lock(&self.watched);
+        watched.get(namespace).filter(|namespace| !namespace.is_filled())?.trouble()
+    }
+
     /// Those that have been read.
     pub(crate) fn known(&self) -> BTreeMap<String, Arc<Namespace>> {
         let watched = lock(&self.watched);
@@ -118,12 +126,27 @@ impl Namespace {
             && self.pods.is_filled()
             && self.policies.is_filled()
     }
+
+    fn trouble(&self) -> Option<Finding> {
+        let all = [
+            &self.services.trouble,
+            &self.slices.trouble,
+            &self.deployments.trouble,
+            &self.stateful_sets.trouble,
+            &self.replica_sets.trouble,
+            &self.pods.trouble,
+            &self.policies.trouble,
+        ];
+        all.into_iter().find_map(|trouble| lock(trouble).clone())
+    }
 }
 
 /// The objects of one kind in one namespace, watched until it is dropped.
 pub(crate) struct Kept<K: Resource<DynamicType = ()> + 'static> {
     store: Store<K>,
     filled: Arc<AtomicBool>,
+    /// Why it was not read when that was tried last.
+    trouble: Arc<Mutex<Option<Finding>>>,
     task: AbortHandle,
 }
 
@@ -140,7 +163,9 @@ where
     fn watch(client: &Client, namespace: &str, changed: &Arc<Notify>) -> Self {
         let (store, writer) = reflector::store::<K>();
         let filled = Arc::new(AtomicBool::new(false));
-        let (is_filled, changed) = (filled.clone(), changed.clone());
+        let trouble: Arc<Mutex<Option<Finding>>> = Arc::default();
+        let (is_filled, changed, told) = (filled.clone(), changed.clone(), trouble.clone());
+        let of = namespace.to_owned();
         let api = Api::<K>::namespaced(client.clone(), namespace);
         // Who has set a Service's selector back is read off the managers of its fields.
         let keeps_managers = K::kind(&()) == "Service";
@@ -159,15 +184,19 @@ where
                     // A cluster may do without a kind: then it has none of it.
                     Err(error) if is_undefined(&error) => is_filled.store(true, Ordering::Relaxed),
                     Err(error) => {
+                        let finding = missing(&error, &K::plural(&()), &of);
                         let error: &dyn std::error::Error = &error;
-                        tracing::debug!(kind = &*K::kind(&()), error, "a watch failed and is restarted");
-                        continue;
+                        tracing::warn!(kind = &*K::kind(&()), error, "a watch failed and is restarted");
+                        let before = std::mem::replace(&mut *lock(&told), finding.clone());
+                        if before == finding {
+                            continue;
+                        }
                     }
                 }
                 changed.notify_one();
             }
         });
-        Self { store, filled, task: task.abort_handle() }
+        Self { store, filled, trouble, task: task.abort_handle() }
     }
 
     fn is_filled(&self) -> bool {
@@ -180,8 +209,38 @@ where
     }
 }
 
+/// What the operator may not do, if that is why a watch failed.
+fn missing(error: &watcher::Error, plural: &str, namespace: &str) -> Option<Finding> {
+    use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
+    let (InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error)) = error else {
+        return None;
+    };
+    let message = format!(
+        "the operator may not list or watch {plural} of namespace {namespace}, so nothing is begun or put back there: give its          ServiceAccount the verbs get, list and watch"
+    );
+    matches!(error, kube::Error::Api(status) if status.code == 403)
+        .then(|| Finding::no(Reason::MissingPrivileges, message))
+}
+
 impl<K: Resource<DynamicType = ()> + 'static> Drop for Kept<K> {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_operator_may_not_read_is_named() {
+        let answer = |code| {
+            let status = kube::core::Status::failure("no", "Forbidden").with_code(code);
+            watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)))
+        };
+        let finding = missing(&answer(403), "endpointslices", "shop").unwrap();
+        assert_eq!(finding.reason, Reason::MissingPrivileges);
+        assert!(finding.message.contains("list or watch endpointslices of namespace shop"));
+        assert_eq!(missing(&answer(500), "endpointslices", "shop"), None);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::Arc,
 };
 
@@ -16,7 +17,7 @@ use causeway_translate::{
     },
 };
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Namespace as NamespaceObject, Node};
+use k8s_openapi::api::core::v1::{Namespace as NamespaceObject, Node, Service};
 use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 
@@ -93,6 +94,7 @@ pub(crate) fn near(namespace: &Namespace, seen: &Seen, replaced: &workloads::See
     Near {
         services: named(namespace.services.all()),
         originals: seen.originals.clone(),
+        twins: namespace.services.all().iter().filter_map(|service| twin(service)).collect(),
         slices,
         deployments: named(namespace.deployments.all()),
         stateful_sets: named(namespace.stateful_sets.all()),
@@ -102,6 +104,12 @@ pub(crate) fn near(namespace: &Namespace, seen: &Seen, replaced: &workloads::See
         replaced: replaced.replaced.clone(),
         stood_in: replaced.stood_in.clone(),
     }
+}
+
+/// The address of a Service that finds original pods.
+fn twin(service: &Service) -> Option<(String, IpAddr)> {
+    let address = service.spec.as_ref()?.cluster_ip.as_deref()?.parse().ok()?;
+    is_of_carrier(service).then(|| (service.name_any(), address))
 }
 
 fn named<K: Resource<DynamicType = ()>>(objects: Vec<Arc<K>>) -> BTreeMap<String, Arc<K>> {

@@ -12,7 +12,7 @@ use causeway_api::{
     conditions::{self, ConditionType, Reason},
     names,
 };
-use causeway_base::backoff::spread;
+use causeway_base::{backoff::spread, lock::lock};
 use causeway_link::{Identity, Role, is_due};
 use causeway_translate::{
     gateway::kinds::ObjectRef,
@@ -32,12 +32,14 @@ use jiff::Timestamp;
 use k8s_openapi::{
     ByteString,
     api::core::v1::{ObjectReference, Pod, Secret, Service},
+    apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta},
 };
 use kube::{
     Api, Resource, ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
 };
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{
     Controller, LOOK_AGAIN, SOON,
@@ -45,7 +47,8 @@ use super::{
     carrier::{Carrier, Maker, Of, Root, Standing},
     neighbourhood::Namespace,
     observe,
-    services::{Hold, Services, Wish},
+    room::{OF_GRANTS, Room},
+    services::{Hold, Services, Wish, is_taken},
     status::{self, Facts},
     stowaway::{self, Installed, Installer, Way, trouble_of},
     workloads,
@@ -58,6 +61,7 @@ use crate::framework::{
     events::{Note, Severity},
     finding::Finding,
     kinds::{SECRET, SERVICE_CIDR},
+    overseer::Failed,
     report::chain,
     status::now,
 };
@@ -70,7 +74,12 @@ pub(super) struct Pass<'a> {
     requests: BTreeMap<ObjectRef, Arc<InterceptRequest>>,
     workstations: Vec<Arc<Workstation>>,
     roots: Vec<Root>,
+    /// What carriers have though no plan says so any more: somebody has deleted that.
+    adrift: BTreeSet<(String, Of)>,
+    /// The namespaces of which that is known.
+    read: BTreeSet<String>,
     now: Timestamp,
+    began: Instant,
 }
 
 /// What became of one carrier.
@@ -91,11 +100,22 @@ impl<'a> Pass<'a> {
         workstations: Vec<Arc<Workstation>>,
         roots: Vec<Root>,
     ) -> Self {
-        Self { controller, children, keys, requests, workstations, roots, now: (controller.settings.now)() }
+        Self {
+            controller,
+            children,
+            keys,
+            requests,
+            workstations,
+            roots,
+            adrift: BTreeSet::new(),
+            read: BTreeSet::new(),
+            now: (controller.settings.now)(),
+            began: Instant::now(),
+        }
     }
 
     /// Does all of it; says when it wants to look again.
-    pub(super) async fn run(self) -> Result<Duration, Error> {
+    pub(super) async fn run(mut self) -> Result<Duration, Failed> {
         let controller = self.controller;
         let standing = stowaway::Standing::read(self.children, &controller.settings.namespace);
         let before = self.told();
@@ -108,30 +128,40 @@ impl<'a> Pass<'a> {
             self.now,
         );
         let known = controller.neighbourhood.known();
-        let picture = self.picture(&judged, &known, &standing);
+        let mut picture = self.picture(&judged, &known, &standing, &BTreeMap::new());
         let mut failures = Vec::new();
-        failures.extend(self.hold_requests(&picture).await.err());
+        let unheld = self.hold_requests(&picture, &mut failures).await;
+        if !unheld.is_empty() {
+            picture = self.picture(&judged, &known, &standing, &unheld);
+        }
         let carriers = carriers(&picture);
+        self.adrift = self.adrift(&carriers, &known);
+        self.read = known.keys().cloned().collect();
         let roots = self.make_roots(&carriers, &mut failures).await;
-        let installed = self.install(&judged, before.as_ref(), &roots, &carriers, &standing).await;
+        let (grants, left_out) = grants(&carriers, &roots);
+        let installed = self.install(&judged, before.as_ref(), grants, &standing).await;
         let mut waiting = false;
-        let outcomes = self.carry(&carriers, &roots, &known, &mut failures, &mut waiting).await;
-        waiting |= self.put_back(&carriers, &known, &mut failures).await;
+        let mut outcomes =
+            self.carry(&carriers, &roots, &left_out, &known, &mut failures, &mut waiting).await;
+        waiting |= self.put_back(&carriers, &known, &mut outcomes, &mut failures).await;
         let intercepting = self.tell_requests(&picture, &judged, &outcomes, &known, &mut failures).await;
-        failures.extend(self.tell_workstations(&judged, &standing, &installed, &intercepting).await.err());
-        failures.extend(self.release(&judged, &picture).await.err());
-        failures.extend(self.forget_pods(&standing).await.err());
+        self.tell_workstations(&judged, &standing, &installed, &intercepting, &mut failures).await;
+        self.release(&judged, &picture, &mut failures).await;
+        self.forget_pods(&standing, &mut failures).await;
         controller.services.retain(|uid| is_service_there(&known, uid));
+        controller.workloads.retain(|uid| is_workload_there(&known, uid));
         controller.carriers.retain(|(namespace, name)| {
             carriers.iter().any(|one| one.namespace() == namespace && one.name() == *name)
         });
         if let Err(error) = installed.report.into_result() {
             failures.push(error);
         }
-        if let Some(error) = failures.into_iter().max_by_key(Error::retry) {
-            return Err(error);
+        // Something else that is refused is no reason to let the times of others pass; what is under way waits for the next try.
+        let again = self.again(&judged, waiting && failures.is_empty());
+        match failures.into_iter().max_by_key(Error::retry) {
+            Some(error) => Err(Failed { error, again: Some(again) }),
+            None => Ok(again),
         }
-        Ok(self.again(&judged, waiting))
     }
 
     /// What the pods of the cluster's end were told last.
@@ -147,6 +177,7 @@ impl<'a> Pass<'a> {
         judged: &[Judged],
         known: &BTreeMap<String, Arc<Namespace>>,
         standing: &stowaway::Standing,
+        unheld: &BTreeMap<ObjectRef, String>,
     ) -> Picture {
         let near: BTreeMap<String, Near> = known
             .iter()
@@ -157,33 +188,74 @@ impl<'a> Pass<'a> {
             })
             .collect();
         let stations = judged.iter().map(|one| (one.at.clone(), one.station())).collect();
-        let world = observe::world(
-            self.children,
-            self.requests.clone(),
-            stations,
-            near,
-            standing.serving(),
-            self.now,
-        );
-        intercept::picture(&world)
+        let mut requests = self.requests.clone();
+        requests.retain(|at, _| !unheld.contains_key(at));
+        let world = observe::world(self.children, requests, stations, near, standing.serving(), self.now);
+        let mut picture = intercept::picture(&world);
+        picture.requests.extend(unheld.iter().map(|(at, why)| (at.clone(), Verdict::Pending(why.clone()))));
+        picture
     }
 
-    /// No target is touched for a request that could go without anybody noticing.
-    async fn hold_requests(&self, picture: &Picture) -> Result<(), Error> {
+    /// No target is touched for a request that could go without anybody noticing: says which those are, and why.
+    async fn hold_requests(
+        &self,
+        picture: &Picture,
+        failures: &mut Vec<Error>,
+    ) -> BTreeMap<ObjectRef, String> {
         let finalizer = &self.controller.request_finalizer;
+        let mut unheld = BTreeMap::new();
+        let uids: BTreeSet<String> = self.requests.values().filter_map(|request| request.uid()).collect();
+        lock(&self.controller.held).retain(|uid| uids.contains(uid));
         for (at, request) in &self.requests {
-            let is_accepted = matches!(picture.requests.get(at), Some(Verdict::Accepted(_)));
-            if is_accepted && !finalizer.is_on(request) {
-                finalizer.add(request).await?;
+            let uid = request.uid().unwrap_or_default();
+            if finalizer.is_on(request) {
+                lock(&self.controller.held).remove(&uid);
+                continue;
+            }
+            // The caches may not show yet what was added a moment ago.
+            let is_held = lock(&self.controller.held).contains(&uid);
+            if is_held || !matches!(picture.requests.get(at), Some(Verdict::Accepted(_))) {
+                continue;
+            }
+            match finalizer.add(request).await {
+                Ok(true) => drop(lock(&self.controller.held).insert(uid)),
+                Ok(false) => drop(unheld.insert(at.clone(), "it is gone".to_owned())),
+                Err(error) => {
+                    unheld.insert(at.clone(), format!("it can't be held: {}", chain(&error)));
+                    failures.push(error);
+                }
             }
         }
         let finalizer = &self.controller.workstation_finalizer;
         for workstation in &self.workstations {
             if workstation.metadata.deletion_timestamp.is_none() && !finalizer.is_on(workstation) {
-                finalizer.add(workstation).await?;
+                failures.extend(finalizer.add(workstation).await.err());
             }
         }
-        Ok(())
+        unheld
+    }
+
+    /// What carriers have and neither a plan nor a request speaks of.
+    fn adrift(
+        &self,
+        carriers: &[Carrier<'_>],
+        known: &BTreeMap<String, Arc<Namespace>>,
+    ) -> BTreeSet<(String, Of)> {
+        let mut all = BTreeSet::new();
+        for (name, near) in known {
+            let services = near.services.all().into_iter().filter(|service| is_taken(service));
+            all.extend(services.map(|service| (name.clone(), Of::Service(service.name_any()))));
+            let seen = workloads::Workloads::see(&self.keys, near);
+            let targets = seen.replaced.into_keys().chain(seen.stood_in.into_keys());
+            all.extend(targets.map(|target| (name.clone(), Of::Target(target))));
+        }
+        for root in &self.roots {
+            root.of().map(|of| all.remove(&(root.namespace(), of)));
+        }
+        for carrier in carriers {
+            all.remove(&(carrier.namespace().to_owned(), carrier.of()));
+        }
+        all
     }
 
     /// What each carrier's objects belong to.
@@ -206,8 +278,7 @@ impl<'a> Pass<'a> {
         &self,
         judged: &[Judged],
         before: Option<&Told>,
-        roots: &[Option<Root>],
-        carriers: &[Carrier<'_>],
+        grants: Vec<Grant>,
         standing: &stowaway::Standing,
     ) -> Installed {
         let controller = self.controller;
@@ -216,18 +287,6 @@ impl<'a> Pass<'a> {
             return Installed { report, ..Installed::default() };
         }
         let Some(identity) = self.identity(before) else { return Installed::default() };
-        let mut grants: Vec<Grant> = Vec::new();
-        for (carrier, root) in carriers.iter().zip(roots) {
-            let Some(root) = root else { continue };
-            grants.extend(carrier.deliveries().iter().map(|delivery| Grant {
-                carrier: carrier_link_name(&root.uid()),
-                workstation: delivery.workstation.clone(),
-                address: delivery.address,
-                port: delivery.port,
-            }));
-        }
-        grants.sort();
-        grants.dedup();
         let bounds = &controller.settings.bounds;
         let mut peers: Vec<_> = judged.iter().filter_map(|one| one.peer().cloned()).collect();
         peers.sort_by(|one, other| one.uid.cmp(&other.uid));
@@ -273,6 +332,7 @@ impl<'a> Pass<'a> {
         &self,
         carriers: &[Carrier<'_>],
         roots: &[Option<Root>],
+        left_out: &BTreeSet<(String, Of)>,
         known: &BTreeMap<String, Arc<Namespace>>,
         failures: &mut Vec<Error>,
         waiting: &mut bool,
@@ -282,9 +342,19 @@ impl<'a> Pass<'a> {
         let mut outcomes = BTreeMap::new();
         for (carrier, root) in carriers.iter().zip(roots) {
             let key = (carrier.namespace().to_owned(), carrier.of());
-            let (Some(root), Some(near)) = (root, known.get(carrier.namespace())) else {
-                let hold = Hold::Taking("an earlier carrier is being removed".to_owned());
-                outcomes.insert(key, Outcome { hold: Some(hold), ..Outcome::default() });
+            if left_out.contains(&key) {
+                // What it would have to carry stays where it is.
+                let message = format!(
+                    "there are as many older intercepts as namespace {}, or the cluster, may have: end those that nobody uses",
+                    key.0
+                );
+                let failure = Some(Finding::no(Reason::LimitReached, message));
+                outcomes.insert(key, Outcome { failure, ..Outcome::default() });
+                continue;
+            }
+            let Some(near) = known.get(carrier.namespace()) else { continue };
+            let Some(root) = root else {
+                outcomes.insert(key, self.lead_away(*carrier, near, failures).await);
                 continue;
             };
             let is_next = controller.carriers.wants_update(*carrier, self.children);
@@ -300,31 +370,48 @@ impl<'a> Pass<'a> {
                 .await;
             if report.forgive_passing() {
                 *waiting = true;
-                let hold = Hold::Taking("an earlier carrier is being removed".to_owned());
-                outcomes.insert(key, Outcome { hold: Some(hold), ..Outcome::default() });
+                outcomes.insert(key, self.lead_away(*carrier, near, failures).await);
                 continue;
             }
             let mut outcome = Outcome { failure: failure_of(&report), ..Outcome::default() };
             if let Err(error) = report.into_result() {
                 failures.push(error);
             }
-            match self.lead(*carrier, root, near, &mut outcome).await {
-                Ok(()) => {}
-                Err(error) => {
-                    outcome.failure.get_or_insert(Finding::no(Reason::ReconciliationFailed, chain(&error)));
-                    failures.push(error);
-                }
-            }
+            self.lead(*carrier, Some(root), near, &mut outcome, failures).await;
             outcomes.insert(key, outcome);
         }
         outcomes
     }
 
-    /// Leads traffic to a carrier, if it is ready for that.
+    /// Where an earlier carrier is being removed: if somebody did that under a Service that leads to it, the Service goes back.
+    async fn lead_away(&self, carrier: Carrier<'_>, near: &Namespace, failures: &mut Vec<Error>) -> Outcome {
+        let mut outcome = Outcome::default();
+        self.lead(carrier, None, near, &mut outcome, failures).await;
+        if matches!(outcome.hold, None | Some(Hold::Taking(_))) {
+            outcome.hold = Some(Hold::Taking("an earlier carrier is being removed".to_owned()));
+        }
+        outcome
+    }
+
     async fn lead(
         &self,
         carrier: Carrier<'_>,
-        root: &Root,
+        root: Option<&Root>,
+        near: &Namespace,
+        outcome: &mut Outcome,
+        failures: &mut Vec<Error>,
+    ) {
+        if let Err(error) = self.try_lead(carrier, root, near, outcome).await {
+            outcome.failure.get_or_insert(Finding::no(Reason::ReconciliationFailed, chain(&error)));
+            failures.push(error);
+        }
+    }
+
+    /// Leads traffic to a carrier, if it is ready for that.
+    async fn try_lead(
+        &self,
+        carrier: Carrier<'_>,
+        root: Option<&Root>,
         near: &Namespace,
         outcome: &mut Outcome,
     ) -> Result<(), Error> {
@@ -337,17 +424,21 @@ impl<'a> Pass<'a> {
                     observe::is_of_carrier(*pod)
                         && pod.labels().get(names::LABEL_OWNER_NAME).is_some_and(|owner| *owner == name)
                 });
-                let standing = Standing::of(&root.plan, carrier.version(), own);
+                let standing =
+                    root.map(|root| Standing::of(&root.plan, carrier.version(), own)).unwrap_or_default();
                 outcome.is_current = standing.is_current;
                 outcome.original = Some(json!({ "selector": front.selector }));
                 let services = near.services.all();
                 let Some(service) = services.iter().find(|one| one.name_any() == at.name) else {
                     return Ok(());
                 };
-                let wish = Wish { selector: Some(&front.selector), standing: &standing };
+                let is_settled =
+                    root.is_some_and(|root| controller.carriers.is_settled(carrier, root, &standing.ready));
+                let wish = Wish { selector: Some(&front.selector), standing: &standing, is_settled };
                 outcome.hold = Some(controller.services.bring(&self.keys, near, service, &wish).await?);
             }
             Carrier::Swap(_, target, swap) => {
+                let Some(root) = root else { return Ok(()) };
                 let wish = workloads::Wish {
                     root,
                     version: carrier.version(),
@@ -368,10 +459,17 @@ impl<'a> Pass<'a> {
         &self,
         carriers: &[Carrier<'_>],
         known: &BTreeMap<String, Arc<Namespace>>,
+        outcomes: &mut BTreeMap<(String, Of), Outcome>,
         failures: &mut Vec<Error>,
     ) -> bool {
         let controller = self.controller;
         let mut waiting = false;
+        for (namespace, of) in &self.adrift {
+            let Some(near) = known.get(namespace) else { continue };
+            let (outcome, _) = self.free(near, of, failures).await;
+            waiting |= outcome.hold != Some(Hold::Lost);
+            outcomes.insert((namespace.clone(), of.clone()), outcome);
+        }
         for root in self.roots.iter().filter(|root| !root.is_leaving()) {
             let is_wanted =
                 carriers.iter().any(|one| one.namespace() == root.namespace() && one.name() == root.name());
@@ -384,33 +482,53 @@ impl<'a> Pass<'a> {
             let Some(near) = known.get(&root.namespace()).filter(|_| !is_wanted && !is_open) else {
                 continue;
             };
-            waiting = true;
-            let hold = match root.of() {
-                Some(Of::Service(name)) => self.give_back(near, &name).await,
-                Some(Of::Target(target)) => controller
-                    .workloads
-                    .bring(&self.keys, near, &target, None, self.children)
-                    .await
-                    .map(|(hold, _)| hold),
-                None => Ok(Hold::Free),
-            };
-            match hold {
-                Ok(Hold::Free) => {
-                    if let Err(source) = controller.carriers.remove(root).await {
-                        failures.push(Error::Objects { failed: 1, total: 1, source: Box::new(source) });
-                    }
+            let is_free = match root.of() {
+                Some(of) => {
+                    let (outcome, is_free) = self.free(near, &of, failures).await;
+                    // Only people can help what is lost.
+                    waiting |= outcome.hold != Some(Hold::Lost);
+                    outcomes.insert((root.namespace(), of), outcome);
+                    is_free
                 }
-                Ok(_) => {}
-                Err(error) => failures.push(error),
+                None => true,
+            };
+            if is_free {
+                waiting = true;
+                if let Err(source) = controller.carriers.remove(root).await {
+                    failures.push(Error::Objects { failed: 1, total: 1, source: Box::new(source) });
+                }
             }
         }
         waiting
     }
 
+    /// Brings one nearer to what it was, and says whether it is that.
+    async fn free(&self, near: &Namespace, of: &Of, failures: &mut Vec<Error>) -> (Outcome, bool) {
+        let hold = match of {
+            Of::Service(name) => self.give_back(near, name).await,
+            Of::Target(target) => {
+                let brought =
+                    self.controller.workloads.bring(&self.keys, near, target, None, self.children).await;
+                brought.map(|(hold, _)| hold)
+            }
+        };
+        match hold {
+            Ok(hold) => {
+                let is_free = hold == Hold::Free;
+                (Outcome { hold: Some(hold), ..Outcome::default() }, is_free)
+            }
+            Err(error) => {
+                let failure = Some(Finding::no(Reason::RestoreFailed, chain(&error)));
+                failures.push(error);
+                (Outcome { hold: Some(Hold::Freeing), failure, ..Outcome::default() }, false)
+            }
+        }
+    }
+
     async fn give_back(&self, near: &Namespace, name: &str) -> Result<Hold, Error> {
         let services = near.services.all();
         let Some(service) = services.iter().find(|one| one.name_any() == name) else { return Ok(Hold::Free) };
-        let wish = Wish { selector: None, standing: &Standing::default() };
+        let wish = Wish { selector: None, standing: &Standing::default(), is_settled: true };
         self.controller.services.bring(&self.keys, near, service, &wish).await
     }
 
@@ -440,9 +558,8 @@ impl<'a> Pass<'a> {
             }
             let was = conditions::find(&previous.conditions, ConditionType::Installed);
             let is = conditions::find(&next.conditions, ConditionType::Installed);
-            let holds = |condition: Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition>| {
-                condition.is_some_and(|condition| condition.status == "True")
-            };
+            let holds =
+                |condition: Option<&Condition>| condition.is_some_and(|condition| condition.status == "True");
             if holds(was) != holds(is) {
                 self.tell_target(at, request, verdict, known, holds(is)).await;
             }
@@ -468,7 +585,7 @@ impl<'a> Pass<'a> {
             holds: BTreeMap::new(),
             is_current: true,
             is_connected: false,
-            is_left: self.is_left(&uid),
+            is_left: self.is_left(at, request),
             failure: None,
             originals: BTreeMap::new(),
         };
@@ -484,10 +601,7 @@ impl<'a> Pass<'a> {
                 facts.is_current = false;
                 continue;
             };
-            let name = match &of {
-                Of::Service(name) => format!("Service {name}"),
-                Of::Target(target) => target.to_string(),
-            };
+            let name = name_of(&of);
             facts.is_current &= outcome.is_current;
             facts.failure = facts.failure.or_else(|| outcome.failure.clone());
             if let (Of::Service(service), Some(original)) = (&of, &outcome.original) {
@@ -496,23 +610,37 @@ impl<'a> Pass<'a> {
             facts.holds.insert(name, outcome.hold.clone().unwrap_or(Hold::Freeing));
         }
         if !matches!(verdict, Verdict::Accepted(_)) {
+            if !known.contains_key(&at.namespace) {
+                facts.failure = self.controller.neighbourhood.trouble(&at.namespace);
+            }
             // What can't be put back keeps the request.
-            for root in self.roots.iter().filter(|root| root.serves(&uid)) {
-                let Some(Of::Service(name)) = root.of() else { continue };
-                let lost = known
-                    .get(&at.namespace)
-                    .is_some_and(|near| self.controller.services.see(&self.keys, near).lost.contains(&name));
-                if lost {
-                    facts.holds.insert(format!("Service {name}"), Hold::Lost);
+            let served = self.roots.iter().filter(|root| root.serves(&uid)).filter_map(Root::of);
+            for of in served.chain(self.adrift_of(at, request)) {
+                let Some(outcome) = outcomes.get(&(at.namespace.clone(), of.clone())) else { continue };
+                if outcome.hold == Some(Hold::Lost) {
+                    facts.holds.insert(name_of(&of), Hold::Lost);
+                } else if outcome.hold == Some(Hold::Freeing) {
+                    facts.failure = facts.failure.or_else(|| outcome.failure.clone());
                 }
             }
         }
         facts
     }
 
-    /// Whether a carrier carries it out, or may do so.
-    fn is_left(&self, uid: &str) -> bool {
-        self.roots.iter().any(|root| root.serves(uid))
+    /// Whether a carrier carries it out, or may do so, or has left something of it.
+    fn is_left(&self, at: &ObjectRef, request: &InterceptRequest) -> bool {
+        let uid = request.uid().unwrap_or_default();
+        self.roots.iter().any(|root| root.serves(&uid)) || self.adrift_of(at, request).next().is_some()
+    }
+
+    /// What is adrift of all that a request was carried out by, or may be.
+    fn adrift_of(&self, at: &ObjectRef, request: &InterceptRequest) -> impl Iterator<Item = Of> {
+        let services = request.status.iter().flat_map(|status| &status.services).cloned().map(Of::Service);
+        let target = TargetRef::of(&request.spec).ok().filter(|_| swap::is_swap(request)).map(Of::Target);
+        let is_read = self.read.contains(&at.namespace);
+        services
+            .chain(target)
+            .filter(move |of| !is_read || self.adrift.contains(&(at.namespace.clone(), of.clone())))
     }
 
     /// An Event on the target: who intercepts it, and that it is over.
@@ -559,7 +687,8 @@ impl<'a> Pass<'a> {
         standing: &stowaway::Standing,
         installed: &Installed,
         intercepting: &BTreeSet<String>,
-    ) -> Result<(), Error> {
+        failures: &mut Vec<Error>,
+    ) {
         let controller = self.controller;
         let settings = &controller.settings;
         let nodes = observe::nodes(self.children);
@@ -582,12 +711,15 @@ impl<'a> Pass<'a> {
         for one in judged.iter().filter(|one| !one.is_leaving()) {
             let previous = controller.workstations.previous(&*one.object);
             let next = workstations::status(one, &previous, &common, &time);
-            controller
-                .workstations
-                .report(&*one.object, &previous, &next, &controller.events, workstations::notes)
-                .await?;
+            let told = controller.workstations.report(
+                &*one.object,
+                &previous,
+                &next,
+                &controller.events,
+                workstations::notes,
+            );
+            failures.extend(told.await.err());
         }
-        Ok(())
     }
 
     /// The networks that WireGuard peers send here: those of the settings, or those of Services and pods as the cluster tells.
@@ -617,7 +749,7 @@ impl<'a> Pass<'a> {
 
     /// Lets go what is over: requests whose targets are as they were, workstations that nobody sends to, and those whose time
     /// has come.
-    async fn release(&self, judged: &[Judged], picture: &Picture) -> Result<(), Error> {
+    async fn release(&self, judged: &[Judged], picture: &Picture, failures: &mut Vec<Error>) {
         let controller = self.controller;
         for (at, request) in &self.requests {
             let is_over = matches!(picture.requests.get(at), Some(Verdict::Ending));
@@ -625,12 +757,12 @@ impl<'a> Pass<'a> {
                 continue;
             }
             if request.metadata.deletion_timestamp.is_none() {
-                self.expire::<InterceptRequest>(request).await?;
-            } else if controller.request_finalizer.is_on(request)
-                && !self.is_left(&request.uid().unwrap_or_default())
-            {
-                controller.request_finalizer.remove(request).await?;
-                controller.requests.forget(&request.uid().unwrap_or_default());
+                failures.extend(self.expire::<InterceptRequest>(request).await.err());
+            } else if controller.request_finalizer.is_on(request) && !self.is_left(at, request) {
+                match controller.request_finalizer.remove(request).await {
+                    Ok(_) => controller.requests.forget(&request.uid().unwrap_or_default()),
+                    Err(error) => failures.push(error),
+                }
             }
         }
         for one in judged {
@@ -639,17 +771,18 @@ impl<'a> Pass<'a> {
                     let named = &request.spec.workstation;
                     let (namespace, name) = named.split_once('/').unwrap_or((&at.namespace, named));
                     (namespace, name) == (one.at.namespace.as_str(), one.at.name.as_str())
-                        && self.is_left(&request.uid().unwrap_or_default())
+                        && self.is_left(at, request)
                 });
                 if controller.workstation_finalizer.is_on(&one.object) && !is_used {
-                    controller.workstation_finalizer.remove(&one.object).await?;
-                    controller.workstations.forget(&one.uid);
+                    match controller.workstation_finalizer.remove(&one.object).await {
+                        Ok(_) => controller.workstations.forget(&one.uid),
+                        Err(error) => failures.push(error),
+                    }
                 }
             } else if one.expiry().is_some_and(|end| end <= self.now) {
-                self.expire::<Workstation>(&one.object).await?;
+                failures.extend(self.expire::<Workstation>(&one.object).await.err());
             }
         }
-        Ok(())
     }
 
     /// Deletes what has had its time.
@@ -684,7 +817,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Removes the words of pods of the cluster's end that are gone.
-    async fn forget_pods(&self, standing: &stowaway::Standing) -> Result<(), Error> {
+    async fn forget_pods(&self, standing: &stowaway::Standing, failures: &mut Vec<Error>) {
         let controller = self.controller;
         let pods = standing.pod_names();
         let mut gone: BTreeMap<String, bool> = BTreeMap::new();
@@ -700,17 +833,21 @@ impl<'a> Pass<'a> {
                     let api =
                         Api::<Pod>::namespaced(controller.client.clone(), &controller.settings.namespace);
                     let name = format!("{}/{replica}", controller.settings.namespace);
-                    let pod = api.get_metadata_opt(replica).await;
-                    let is_gone = pod.map_err(|source| Error::LookUpPod { name, source })?.is_none();
+                    let is_gone = match api.get_metadata_opt(replica).await {
+                        Ok(pod) => pod.is_none(),
+                        Err(source) => {
+                            failures.push(Error::LookUpPod { name, source });
+                            false
+                        }
+                    };
                     gone.insert(replica.clone(), is_gone);
                     is_gone
                 };
                 if is_gone {
-                    self.forget(workstation, replica).await?;
+                    failures.extend(self.forget(workstation, replica).await.err());
                 }
             }
         }
-        Ok(())
     }
 
     /// Gives up, in a pod's place, what it had written.
@@ -740,7 +877,8 @@ impl<'a> Pass<'a> {
             let left = end.duration_since(self.now);
             Duration::try_from(left).unwrap_or_default().max(SOON)
         });
-        let fights = [self.controller.services.again(), self.controller.workloads.again()];
+        let (services, workloads) = (&self.controller.services, &self.controller.workloads);
+        let fights = [services.again(self.began), workloads.again(self.began)];
         let fights = fights.into_iter().flatten().map(|left| left.max(SOON));
         until.chain(fights).min().unwrap_or(LOOK_AGAIN).min(spread(LOOK_AGAIN))
     }
@@ -752,6 +890,35 @@ fn carriers(picture: &Picture) -> Vec<Carrier<'_>> {
     let swaps =
         picture.swaps.iter().map(|((namespace, target), swap)| Carrier::Swap(namespace, target, swap));
     fronts.chain(swaps).collect()
+}
+
+/// What carriers are granted, and those that there is no room for.
+fn grants(carriers: &[Carrier<'_>], roots: &[Option<Root>]) -> (Vec<Grant>, BTreeSet<(String, Of)>) {
+    let mut by_age: Vec<(&Carrier<'_>, &Root)> =
+        carriers.iter().zip(roots).filter_map(|(carrier, root)| Some((carrier, root.as_ref()?))).collect();
+    by_age.sort_by_key(|(_, root)| root.plan.creation_timestamp().map(|time| time.0));
+    let (mut grants, mut left_out) = (Vec::new(), BTreeSet::new());
+    let mut room = Room::new(OF_GRANTS);
+    for (carrier, root) in by_age {
+        let own: Vec<Grant> = carrier
+            .deliveries()
+            .iter()
+            .map(|delivery| Grant {
+                carrier: carrier_link_name(&root.uid()),
+                workstation: delivery.workstation.clone(),
+                address: delivery.address,
+                port: delivery.port,
+            })
+            .collect();
+        if room.take(carrier.namespace(), &own) {
+            grants.extend(own);
+        } else {
+            left_out.insert((carrier.namespace().to_owned(), carrier.of()));
+        }
+    }
+    grants.sort();
+    grants.dedup();
+    (grants, left_out)
 }
 
 /// Where a request is carried out.
@@ -773,6 +940,23 @@ fn failure_of(report: &Report) -> Option<Finding> {
 fn is_service_there(known: &BTreeMap<String, Arc<Namespace>>, uid: &str) -> bool {
     let all = known.values().flat_map(|namespace| namespace.services.all());
     all.into_iter().any(|service: Arc<Service>| service.metadata.uid.as_deref() == Some(uid))
+}
+
+fn is_workload_there(known: &BTreeMap<String, Arc<Namespace>>, uid: &str) -> bool {
+    let is_it = |metadata: &ObjectMeta| metadata.uid.as_deref() == Some(uid);
+    known.values().any(|near| {
+        near.deployments.all().iter().any(|one| is_it(&one.metadata))
+            || near.stateful_sets.all().iter().any(|one| is_it(&one.metadata))
+            || near.pods.all().iter().any(|one| is_it(&one.metadata))
+    })
+}
+
+/// As people read it.
+fn name_of(of: &Of) -> String {
+    match of {
+        Of::Service(name) => format!("Service {name}"),
+        Of::Target(target) => target.to_string(),
+    }
 }
 
 /// The uid of a target.

@@ -22,7 +22,13 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{authority::Keys, carrier::Standing, neighbourhood::Namespace, seal::Whose};
+use super::{
+    authority::Keys,
+    carrier::Standing,
+    neighbourhood::Namespace,
+    seal::Whose,
+    workloads::{begun_annotations, is_refusal},
+};
 use crate::framework::error::Error;
 
 type Selector = BTreeMap<String, String>;
@@ -66,6 +72,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) selector: Option<&'a Selector>,
     /// How the carrier stands.
     pub(crate) standing: &'a Standing,
+    /// Whether all of it is known to the carrier's pods, the original pods with it.
+    pub(crate) is_settled: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -125,6 +133,11 @@ impl Services {
         let known = || lock(&self.memory).get(&uid).map(|memory| memory.original.clone());
         let before: Selector = proved(service).or_else(|| twin.and_then(proved)).or_else(known)?;
         let original = undone(service, &before);
+        // What the caches still show of before the last write says nothing of now: a Service that was given back would be one that
+        // somebody has set back.
+        if self.is_behind(&uid, service) {
+            return Some(original);
+        }
         let mut memory = lock(&self.memory);
         let memory = memory.entry(uid).or_insert_with(|| Memory::new(before.clone()));
         memory.original = before;
@@ -231,6 +244,8 @@ impl Services {
         let rests = memory.get_mut(&uid).is_some_and(Memory::rests);
         let is_known = !is_ours || memory.get(&uid).is_some();
         let carriers = &wish.standing.ready;
+        let found = ready(of(&carrier_name(&name)));
+        let is_found = |pod: &String| found.iter().any(|(_, known)| known.as_ref() == Some(pod));
         Situation {
             wanted: wish.selector.is_some(),
             is_ours,
@@ -241,10 +256,13 @@ impl Services {
             rests,
             carrier_serves: !carriers.is_empty(),
             carrier_is_current: wish.standing.is_current,
+            carrier_is_found: carriers.iter().all(is_found),
             carrier_trouble: wish.standing.trouble.clone(),
             originals_are_followed: follows
+                && wish.is_settled
                 && own.iter().all(|(address, _)| originals.iter().any(|(known, _)| known == address)),
-            originals_serve: !originals.is_empty(),
+            // Without that Service nobody knows; those that the carrier does not serve either are not worse off.
+            originals_serve: !originals.is_empty() || twin.is_none(),
             leads_to_carrier: !own.is_empty()
                 && own.iter().all(|(_, pod)| pod.as_ref().is_some_and(|pod| carriers.contains(pod))),
             leads_to_some_carrier: own.iter().any(|(_, pod)| {
@@ -258,9 +276,7 @@ impl Services {
         let (name, uid) = (service.name_any(), service.uid().unwrap_or_default());
         let Some(sealed) = Self::seal(keys, &uid, original) else { return Ok(()) };
         let mut steps = unchanged(service);
-        if service.metadata.annotations.is_none() {
-            steps.push(json!({"op": "add", "path": "/metadata/annotations", "value": {}}));
-        }
+        steps.extend(begun_annotations(&service.metadata));
         steps.push(json!({"op": "add", "path": annotation_path(), "value": sealed}));
         let next = taken(original, &carrier_name(&name));
         steps.push(json!({"op": "replace", "path": "/spec/selector", "value": next}));
@@ -320,7 +336,8 @@ impl Services {
         match api.patch(&service.name_any(), &params, &Patch::<()>::Json(patch)).await {
             Ok(changed) => Ok(changed.resource_version().and_then(|version| version.parse().ok())),
             // Somebody was quicker: the watch brings that, and with it the next look.
-            Err(kube::Error::Api(answer)) if matches!(answer.code, 404 | 409 | 422) => Ok(None),
+            Err(kube::Error::Api(answer)) if matches!(answer.code, 404 | 409) => Ok(None),
+            Err(source) if is_refusal(&source) && has_changed(&api, service).await => Ok(None),
             Err(source) => Err(Error::ChangeTarget {
                 kind: "Service",
                 name: format!("{namespace}/{}", service.name_any()),
@@ -329,11 +346,13 @@ impl Services {
         }
     }
 
-    /// When a Service should be looked at again though nothing changes.
-    pub(crate) fn again(&self) -> Option<Duration> {
+    /// When a Service should be looked at again though nothing changes. A time that was over when this look `began` was of no use
+    /// to it, and is of none to the next.
+    pub(crate) fn again(&self, began: Instant) -> Option<Duration> {
         let memory = lock(&self.memory);
         let times = memory.values().flat_map(|memory| [memory.not_before, memory.rests_until]).flatten();
-        times.min().map(|time| time.saturating_duration_since(Instant::now()))
+        let next = times.filter(|time| *time > began).min();
+        next.map(|time| time.saturating_duration_since(Instant::now()))
     }
 }
 
@@ -417,6 +436,8 @@ struct Situation {
     rests: bool,
     carrier_serves: bool,
     carrier_is_current: bool,
+    /// Whoever keeps endpoints knows its pods, too.
+    carrier_is_found: bool,
     carrier_trouble: Option<String>,
     originals_are_followed: bool,
     originals_serve: bool,
@@ -457,6 +478,9 @@ fn decide(now: &Situation) -> Step {
             _ if !now.carrier_serves || !now.carrier_is_current => {
                 let why = now.carrier_trouble.clone().unwrap_or_else(|| "its carrier starts".to_owned());
                 Step::Stay(Hold::Taking(why))
+            }
+            _ if !now.carrier_is_found => {
+                Step::Stay(Hold::Taking("its carrier's endpoints follow".to_owned()))
             }
             _ if !now.originals_are_followed => {
                 Step::Stay(Hold::Taking("the carrier does not know all original pods yet".to_owned()))
@@ -501,6 +525,16 @@ fn unchanged(service: &Service) -> Vec<Value> {
         json!({"op": "test", "path": "/metadata/uid", "value": service.metadata.uid}),
         json!({"op": "test", "path": "/spec/selector", "value": selector}),
     ]
+}
+
+/// Whether a test of what was looked at has failed; otherwise it is the change itself that somebody refuses.
+async fn has_changed(api: &Api<Service>, service: &Service) -> bool {
+    let tested = |one: &Service| (unchanged(one), one.metadata.annotations.is_some());
+    match api.get_opt(&service.name_any()).await {
+        Ok(Some(live)) => tested(&live) != tested(service),
+        Ok(None) => true,
+        Err(_) => false,
+    }
 }
 
 fn annotation_path() -> String {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use causeway_api::{
     InterceptMode, InterceptRequest, InterceptRequestStatus, InterceptState,
-    conditions::{ConditionType, Reason, Status},
+    conditions::{self, ConditionType, Reason, Status},
 };
 use causeway_translate::intercept::{Accepted, Verdict};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -61,6 +61,11 @@ pub(crate) fn status(
     match facts.verdict {
         // Nothing new is known: what was said stays.
         Verdict::Pending(why) => {
+            if let Some(failure) = &facts.failure {
+                next = previous.clone();
+                failure.clone().set(&mut next.conditions, ConditionType::Ready, generation, now);
+                return next;
+            }
             if previous.conditions.is_empty() {
                 set(ConditionType::Ready, Finding::unknown(why.clone()));
                 next.state = Some(InterceptState::Requested);
@@ -79,6 +84,7 @@ pub(crate) fn status(
             );
             set(ConditionType::Ready, Finding::no(Reason::DeletionInProgress, what));
             next.state = Some(InterceptState::Restoring);
+            next.services = left(facts, previous);
         }
         Verdict::Refused(refused) => {
             let finding = Finding::no(refused.reason, refused.message.clone());
@@ -88,9 +94,14 @@ pub(crate) fn status(
             set(ConditionType::Installed, installed);
             set(ConditionType::Ready, finding);
             next.state = Some(if facts.is_left { InterceptState::Restoring } else { refused.state });
+            next.services = left(facts, previous);
         }
         Verdict::Accepted(accepted) => {
-            let installed = installed(request, accepted, facts);
+            let was_installed =
+                conditions::find(&previous.conditions, ConditionType::Installed).is_some_and(|said| {
+                    said.status == Status::True.as_str() && said.observed_generation == Some(generation)
+                });
+            let installed = installed(request, accepted, facts, was_installed);
             let connected = if facts.is_connected {
                 Finding::yes(Reason::Connected, format!("Workstation {} is connected", accepted.workstation))
             } else {
@@ -147,6 +158,11 @@ fn away(request: &InterceptRequest) -> &'static str {
     }
 }
 
+/// Services that are not known to be as they were.
+fn left(facts: &Facts<'_>, previous: &InterceptRequestStatus) -> Vec<String> {
+    if facts.is_left { previous.services.clone() } else { Vec::new() }
+}
+
 /// What is in the way of putting the target back.
 fn restoring(facts: &Facts<'_>) -> Option<Finding> {
     if let Some(failure) = &facts.failure {
@@ -159,12 +175,18 @@ fn restoring(facts: &Facts<'_>) -> Option<Finding> {
 
 fn lost_words(lost: &[&str]) -> String {
     format!(
-        "it is not known what {} was before: somebody has removed or changed what was written beside it; set its selector by hand",
+        "it is not known what {} was before: somebody has removed or changed what was written beside it; set that back by \
+         hand: the selector of a Service, the container of a workload, the labels of a pod",
         lost.join(", ")
     )
 }
 
-fn installed(request: &InterceptRequest, accepted: &Accepted, facts: &Facts<'_>) -> Finding {
+fn installed(
+    request: &InterceptRequest,
+    accepted: &Accepted,
+    facts: &Facts<'_>,
+    was_installed: bool,
+) -> Finding {
     if let Some(failure) = &facts.failure {
         return failure.clone();
     }
@@ -205,7 +227,8 @@ fn installed(request: &InterceptRequest, accepted: &Accepted, facts: &Facts<'_>)
         let is_pull = ["ErrImagePull", "ImagePullBackOff"].iter().any(|word| text.contains(word));
         return Finding::no(if is_pull { Reason::ImagePullFailed } else { Reason::Progressing }, text);
     }
-    if !facts.is_current {
+    // What the carrier takes up is for another who shares it: this one is as it was.
+    if !facts.is_current && !was_installed {
         return Finding::no(Reason::Progressing, "the carrier takes up what was changed");
     }
     let caught = match request.spec.mode {

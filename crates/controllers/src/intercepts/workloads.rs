@@ -6,7 +6,7 @@ mod stand_in;
 mod template;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     sync::Mutex,
     time::Duration,
 };
@@ -17,7 +17,10 @@ use causeway_translate::intercept::{
     Swap, TargetKind, TargetRef,
     swap::{ENV_PREFIX, Replaced, VOLUME_PREFIX, carrier_name, of},
 };
-use k8s_openapi::api::core::v1::{Container, Pod, Volume};
+use k8s_openapi::{
+    api::core::v1::{Container, Pod, Volume},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kube::{
     Client, ResourceExt as _,
     api::{DynamicObject, Patch, PatchParams},
@@ -42,13 +45,16 @@ use crate::framework::{
 /// How long is waited before a container is replaced again that somebody has changed.
 const FIGHT: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_mins(10));
 
+/// After so much peace the next time is the first again.
+const PEACE: Duration = Duration::from_mins(30);
+
 /// What is known of the workloads of a namespace.
 #[derive(Default)]
 pub(crate) struct Seen {
     /// What was replaced, if it is known for certain.
     pub(crate) replaced: BTreeMap<TargetRef, Replaced>,
-    /// Pods that have a stand-in.
-    pub(crate) stood_in: BTreeSet<TargetRef>,
+    /// Pods that have a stand-in, with the labels that they have without it.
+    pub(crate) stood_in: BTreeMap<TargetRef, BTreeMap<String, String>>,
 }
 
 /// What is wished in the place of a container.
@@ -69,6 +75,8 @@ struct Memory {
     written: Option<u64>,
     failures: u32,
     not_before: Option<Instant>,
+    /// Since when its container is replaced, as far as this process knows.
+    replaced: Option<Instant>,
 }
 
 /// Replaces containers and puts them back.
@@ -100,8 +108,12 @@ impl Workloads {
                 .extend(proved(keys, "StatefulSet", &one.metadata).map(|replaced| (target, replaced)));
         }
         for one in near.pods.all() {
-            let labels: Option<BTreeMap<String, String>> = proved(keys, "Pod", &one.metadata);
-            seen.stood_in.extend(labels.map(|_| of(TargetKind::Pod, &*one)));
+            let target = of(TargetKind::Pod, &*one);
+            let before = proved(keys, "Pod", &one.metadata);
+            seen.stood_in.extend(before.map(|before| {
+                let labels = stand_in::own_labels(one.labels(), before, &carrier_name(&target));
+                (target, labels)
+            }));
         }
         seen
     }
@@ -132,16 +144,27 @@ impl Workloads {
             return Ok((moving, false));
         }
         let proof: Option<Replaced> = proved(keys, target.kind.kind(), template.metadata);
+        if wish.is_none() {
+            self.forget_fight(&uid);
+        }
         match (wish, proof) {
+            // With a wish, too: what is there now must never be taken for what was there before.
+            (_, None) if template.containers().iter().any(is_carrier) => Ok((Hold::Lost, false)),
             (Some(wish), proof) => self.replace(keys, near, target, &template, wish, proof).await,
             (None, Some(replaced)) => {
                 self.restore(target, &template, &replaced).await?;
                 Ok((Hold::Freeing, false))
             }
-            (None, None) if template.containers().iter().any(is_carrier) => Ok((Hold::Lost, false)),
-            // The pods of the carrier are let go one after another; those that can't be replaced are not waited for.
-            (None, None) if template.is_rolling && !template.is_stuck => Ok((Hold::Freeing, false)),
-            (None, None) => Ok((Hold::Free, false)),
+            // The pods of the carrier are let go one after another; those that can't be replaced are not waited for, nor whatever
+            // else its pods lack.
+            (None, None) if template.is_stuck => Ok((Hold::Free, false)),
+            (None, None) => {
+                let pods = near.pods.all();
+                let is_left = pods.iter().any(|pod| {
+                    template.has_made(pod) && runs_carrier(pod) && pod.metadata.deletion_timestamp.is_none()
+                });
+                Ok((if is_left || !template.is_seen { Hold::Freeing } else { Hold::Free }, false))
+            }
         }
     }
 
@@ -166,7 +189,7 @@ impl Workloads {
             // What is in place stays: what it carries comes with its plan, and an operator's upgrade is no reason to replace the
             // pods of others.
             Some(replaced) if replaced.is_in_place(live) => {
-                lock(&self.memory).entry(uid).or_default().not_before = None;
+                lock(&self.memory).entry(uid).or_default().keep();
                 let pods = near.pods.all();
                 let own =
                     pods.iter().map(|pod| &**pod).filter(|pod| template.has_made(pod) && runs_carrier(pod));
@@ -178,7 +201,8 @@ impl Workloads {
                 }
                 Ok((Hold::Taken, standing.is_current))
             }
-            Some(_) if !self.may_fight(&uid) => {
+            // Who sets the container back may take our annotation away with it.
+            proof if (proof.is_some() || self.was_replaced(&uid)) && !self.may_fight(&uid) => {
                 Ok((Hold::TakenBack("its owner".to_owned()), false))
             }
             _ => {
@@ -187,7 +211,9 @@ impl Workloads {
                     return Ok((Hold::Taking("no proof can be made".to_owned()), false));
                 };
                 let steps = template.change(&worn, volumes, Some(&sealed));
-                self.patch(target, template, steps).await?;
+                if self.patch(target, template, steps).await? {
+                    lock(&self.memory).entry(uid).or_default().replaced = Some(Instant::now());
+                }
                 Ok((Hold::Taking("its pods are being replaced".to_owned()), false))
             }
         }
@@ -203,11 +229,27 @@ impl Workloads {
         let Some(live) = template.containers().iter().find(|one| one.name == replaced.container) else {
             // Its owner has removed the container: what is left of us goes.
             let steps = template.change(&Container::default(), Vec::new(), None);
-            return self.patch(target, template, steps).await;
+            return self.patch(target, template, steps).await.map(drop);
         };
         let original = replaced.undone(live);
         let steps = template.change(&original, Vec::new(), None);
-        self.patch(target, template, steps).await
+        self.patch(target, template, steps).await.map(drop)
+    }
+
+    fn was_replaced(&self, uid: &str) -> bool {
+        lock(&self.memory).get(uid).is_some_and(|memory| memory.replaced.is_some())
+    }
+
+    /// Nobody is fought with over what is not wished any more.
+    fn forget_fight(&self, uid: &str) {
+        if let Some(memory) = lock(&self.memory).get_mut(uid) {
+            *memory = Memory { written: memory.written, ..Memory::default() };
+        }
+    }
+
+    /// Forgets those that are gone.
+    pub(crate) fn retain(&self, is_there: impl Fn(&str) -> bool) {
+        lock(&self.memory).retain(|uid, _| is_there(uid));
     }
 
     /// Whether it was left alone for long enough; the first time it was not.
@@ -235,24 +277,26 @@ impl Workloads {
         written.zip(seen).is_some_and(|(written, seen)| seen < written)
     }
 
+    /// Whether it was changed.
     async fn patch(
         &self,
         target: &TargetRef,
         template: &Template<'_>,
         steps: Vec<Value>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let namespace = template.metadata.namespace.clone().unwrap_or_default();
         let api = dynamic_api(self.client.clone(), &namespace, &template.resource);
-        let changed = self.send(&api, &target.name, steps).await;
+        let changed = self.send(&api, &target.name, template.metadata, steps).await;
         let changed = changed.map_err(|source| Error::ChangeTarget {
             kind: target.kind.kind(),
             name: format!("{namespace}/{}", target.name),
             source,
         })?;
+        let is_changed = changed.is_some();
         if let Some((uid, version)) = changed {
             lock(&self.memory).entry(uid).or_default().written = Some(version);
         }
-        Ok(())
+        Ok(is_changed)
     }
 
     /// The uid and version of what was changed; none if it is another by now, or gone.
@@ -260,6 +304,7 @@ impl Workloads {
         &self,
         api: &kube::Api<DynamicObject>,
         name: &str,
+        seen: &ObjectMeta,
         steps: Vec<Value>,
     ) -> Result<Option<(String, u64)>, kube::Error> {
         let patch = serde_json::from_value(Value::Array(steps)).expect("a list of well-formed operations");
@@ -270,28 +315,51 @@ impl Workloads {
                 Ok(changed.uid().zip(version))
             }
             Err(kube::Error::Api(answer)) if matches!(answer.code, 404 | 409) => Ok(None),
-            // The test of what was looked at has failed: the watch brings what is there now.
-            Err(kube::Error::Api(answer)) if answer.code == 422 && answer.message.contains("test") => {
-                Ok(None)
-            }
+            // The test of what was looked at may have failed: then the watch brings what is there now.
+            Err(error) if is_refusal(&error) => match api.get_metadata_opt(name).await {
+                Ok(live) if live.as_ref().is_none_or(|live| unchanged(&live.metadata) != unchanged(seen)) => {
+                    Ok(None)
+                }
+                _ => Err(error),
+            },
             Err(error) => Err(error),
         }
     }
 
-    /// When a workload should be looked at again though nothing changes.
-    pub(crate) fn again(&self) -> Option<Duration> {
+    /// When a workload should be looked at again though nothing changes; as [`super::services::Services::again`].
+    pub(crate) fn again(&self, began: Instant) -> Option<Duration> {
         let memory = lock(&self.memory);
-        let times = memory.values().filter_map(|memory| memory.not_before);
+        let times = memory.values().filter_map(|memory| memory.not_before).filter(|time| *time > began);
         times.min().map(|time| time.saturating_duration_since(Instant::now()))
     }
 }
 
+impl Memory {
+    /// It is in its place; after a long time of peace is counted from the beginning.
+    fn keep(&mut self) {
+        self.not_before = None;
+        if self.replaced.get_or_insert_with(Instant::now).elapsed() > PEACE {
+            self.failures = 0;
+        }
+    }
+}
+
+/// Whether the API server understood a change and does not want it: since what was tested is not so, or for good.
+pub(super) fn is_refusal(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(answer) if answer.code == 422)
+}
+
+/// Makes room for annotations where there are none; those that somebody has written meanwhile are not replaced.
+pub(super) fn begun_annotations(metadata: &ObjectMeta) -> Vec<Value> {
+    if metadata.annotations.is_some() {
+        return Vec::new();
+    }
+    let path = "/metadata/annotations";
+    vec![json!({"op": "test", "path": path, "value": null}), json!({"op": "add", "path": path, "value": {}})]
+}
+
 /// What was replaced of an object, if that is proved.
-fn proved<T: serde::de::DeserializeOwned>(
-    keys: &Keys,
-    kind: &str,
-    metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-) -> Option<T> {
+fn proved<T: serde::de::DeserializeOwned>(keys: &Keys, kind: &str, metadata: &ObjectMeta) -> Option<T> {
     let text = metadata.annotations.as_ref()?.get(names::ANNOTATION_ORIGINAL)?;
     keys.sealer.open(Whose { kind, uid: metadata.uid.as_deref()? }, text)
 }
@@ -316,9 +384,12 @@ fn annotation_path() -> String {
 }
 
 /// That it is what was looked at.
-fn unchanged(metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Vec<Value> {
+fn unchanged(metadata: &ObjectMeta) -> Vec<Value> {
     vec![
         json!({"op": "test", "path": "/metadata/uid", "value": metadata.uid}),
         json!({"op": "test", "path": "/metadata/resourceVersion", "value": metadata.resource_version}),
     ]
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,7 +15,7 @@ use causeway_api::{
 };
 use causeway_base::lock::lock;
 use causeway_ir::duration;
-use causeway_link::{Role, is_due};
+use causeway_link::{KeyId, Role, is_due};
 use causeway_translate::{
     gateway::kinds::ObjectRef,
     intercept::{names as link_names, world::Station},
@@ -26,7 +26,11 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
 
-use super::{authority::Keys, stowaway::Way};
+use super::{
+    authority::Keys,
+    room::{OF_PEERS, Room},
+    stowaway::Way,
+};
 use crate::framework::{
     events::Note,
     finding::Finding,
@@ -131,7 +135,8 @@ impl Judge {
         by_age.sort_by_key(|one| {
             (one.creation_timestamp().map(|time| time.0), one.namespace(), one.name_any())
         });
-        let mut owners: BTreeMap<[u8; 32], ObjectRef> = BTreeMap::new();
+        let mut owners = owners(&by_age, told);
+        let mut room = Room::new(OF_PEERS);
         let mut addresses = Addresses::new(network, told, &by_age);
         let mut judged = Vec::with_capacity(by_age.len());
         for object in by_age {
@@ -145,15 +150,21 @@ impl Judge {
                         "spec.publicKey: is not a public key of WireGuard: write what wg pubkey prints";
                     refused = Some(Finding::no(Reason::InvalidSpec, message));
                 }
-                Some(key) => match owners.get(&key) {
-                    Some(other) => {
+                Some(key) => match owners.entry(key).or_insert_with(|| at.clone()) {
+                    other if *other != at => {
+                        // What others call theirs is not for everybody.
+                        let other = if other.namespace == at.namespace {
+                            format!("Workstation {other}")
+                        } else {
+                            "a Workstation of another namespace".to_owned()
+                        };
                         let message = format!(
-                            "spec.publicKey: is already the key of the older Workstation {other}: every machine has a key of \
-                             its own; make another with wg genkey, or by causeway connect"
+                            "spec.publicKey: is already the key of {other}: every machine has a key of its own; make another \
+                             with wg genkey, or by causeway connect"
                         );
                         refused = Some(Finding::no(Reason::KeyReused, message));
                     }
-                    None => drop(owners.insert(key, at.clone())),
+                    _ => {}
                 },
             }
             let certificate = match self.certificate(&object, keys, &uid, now) {
@@ -163,16 +174,33 @@ impl Judge {
                     None
                 }
             };
+            let request = object.spec.certificate_request.as_deref();
             let peer = key.filter(|_| refused.is_none()).map(|key| Peer {
                 label: at.to_string(),
+                link_key: request.and_then(KeyId::of_request).map(|id| id.0),
                 address: addresses.of(&uid),
                 uid: uid.clone(),
                 key,
             });
+            let peer = peer.filter(|peer| {
+                let fits = room.take(&at.namespace, peer);
+                if !fits {
+                    let message = format!(
+                        "there are as many older Workstations as namespace {}, or the cluster, may have: delete those that \
+                         nobody uses, or give them a spec.ttl",
+                        at.namespace
+                    );
+                    refused = Some(Finding::no(Reason::LimitReached, message));
+                }
+                fits
+            });
             let status = object.status.as_ref();
             let connections = status.into_iter().flat_map(|status| &status.connections);
-            let connections =
-                connections.filter(|connection| pods.contains(&connection.replica)).cloned().collect();
+            // Who is not let in has none, whatever a pod has said while it was.
+            let connections = connections
+                .filter(|connection| refused.is_none() && pods.contains(&connection.replica))
+                .cloned()
+                .collect();
             judged.push(Judged { object, at, uid, refused, certificate, peer, connections });
         }
         let there: BTreeSet<&str> = judged.iter().map(|one| one.uid.as_str()).collect();
@@ -212,6 +240,18 @@ impl Judge {
             format!("spec.certificateRequest: can't be read ({error}): write what causeway connect makes")
         })
     }
+}
+
+/// Who has which key: whoever was let in with it, and of those who are new the oldest. An older one that is given the key of
+/// another later takes nothing from it.
+fn owners(by_age: &[Arc<Workstation>], told: &[Peer]) -> BTreeMap<[u8; 32], ObjectRef> {
+    let told: BTreeSet<(&str, [u8; 32])> = told.iter().map(|peer| (peer.uid.as_str(), peer.key)).collect();
+    let held = by_age.iter().filter_map(|object| {
+        let key = public_key(&object.spec.public_key)?;
+        let at = ObjectRef::new(object.namespace().unwrap_or_default(), object.name_any());
+        told.contains(&(object.metadata.uid.as_deref()?, key)).then_some((key, at))
+    });
+    held.collect()
 }
 
 /// Gives out addresses; whoever had one keeps it.
@@ -376,4 +416,91 @@ pub(crate) fn blocked(
 /// The name of the Secret that the pods of the cluster's end are told by.
 pub(crate) fn told_name() -> &'static str {
     names::STOWAWAY
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD as BASE64;
+    use causeway_link::Key;
+    use serde_json::json;
+
+    use super::*;
+
+    fn workstation(namespace: &str, name: &str, minute: usize, key: u8) -> Arc<Workstation> {
+        let made = json!({
+            "apiVersion": "causeway.dev/v1alpha1", "kind": "Workstation",
+            "metadata": {
+                "name": name, "namespace": namespace, "uid": format!("uid-{namespace}-{name}"),
+                "creationTimestamp": format!("2026-01-01T{:02}:{:02}:00Z", minute / 60 % 24, minute % 60),
+            },
+            "spec": {"publicKey": BASE64.encode([key; 32])},
+        });
+        Arc::new(serde_json::from_value(made).unwrap())
+    }
+
+    fn judge(all: &[Arc<Workstation>], told: &[Peer]) -> Vec<Judged> {
+        let network = "10.213.0.0/16".parse().unwrap();
+        let keys = Keys::for_tests();
+        Judge::default().all(all.to_vec(), &keys, told, &[], network, Timestamp::now())
+    }
+
+    fn peers(judged: &[Judged]) -> Vec<Peer> {
+        judged.iter().filter_map(|one| one.peer().cloned()).collect()
+    }
+
+    fn reasons(judged: &[Judged]) -> Vec<(String, Option<Reason>)> {
+        let reason = |one: &Judged| one.refused.as_ref().map(|finding| finding.reason);
+        judged.iter().map(|one| (one.at.to_string(), reason(one))).collect()
+    }
+
+    #[test]
+    fn an_older_one_that_is_given_a_key_later_takes_it_from_nobody() {
+        let mut all = vec![workstation("b", "old", 0, 1), workstation("a", "alice", 1, 2)];
+        let told = peers(&judge(&all, &[]));
+        assert_eq!(told.len(), 2);
+        all[0] = workstation("b", "old", 0, 2);
+        let judged = judge(&all, &told);
+        let expected = [("b/old".to_owned(), Some(Reason::KeyReused)), ("a/alice".to_owned(), None)];
+        assert_eq!(reasons(&judged), expected);
+        let message = &judged[0].refused.as_ref().unwrap().message;
+        assert!(message.contains("of another namespace") && !message.contains("alice"), "{message}");
+        // Of two that are new the older one has it.
+        let expected = [("b/old".to_owned(), None), ("a/alice".to_owned(), Some(Reason::KeyReused))];
+        assert_eq!(reasons(&judge(&all, &[])), expected);
+    }
+
+    #[test]
+    fn a_namespace_with_very_many_keeps_nobody_else_out() {
+        let long = "x".repeat(240);
+        let mut all: Vec<_> = (0..3000)
+            .map(|n| with_key(workstation("crowd", &format!("{long}-{n:04}"), n / 4, 0), n))
+            .collect();
+        all.push(with_key(workstation("shop", "alice", 1400, 0), 9999));
+        let judged = judge(&all, &[]);
+        let reasons = reasons(&judged);
+        assert_eq!(reasons.last().unwrap(), &("shop/alice".to_owned(), None));
+        assert_eq!(reasons[0].1, None);
+        assert_eq!(reasons[2999].1, Some(Reason::LimitReached));
+        let told = serde_json::to_vec(&peers(&judged)).unwrap().len();
+        assert!(told < 1 << 18, "{told}");
+    }
+
+    fn with_key(object: Arc<Workstation>, n: usize) -> Arc<Workstation> {
+        let mut object = Arc::unwrap_or_clone(object);
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&n.to_le_bytes());
+        object.spec.public_key = BASE64.encode(key);
+        Arc::new(object)
+    }
+
+    #[test]
+    fn the_pods_are_told_which_key_a_laptop_has() {
+        let key = Key::new().unwrap();
+        let mut object = Arc::unwrap_or_clone(workstation("shop", "alice", 0, 1));
+        object.spec.certificate_request = Some(key.request().unwrap());
+        let told = peers(&judge(&[Arc::new(object)], &[]));
+        assert_eq!(told[0].link_key, KeyId::of_request(&key.request().unwrap()).map(|id| id.0));
+        assert!(told[0].link_key.is_some());
+    }
 }

@@ -107,16 +107,19 @@ impl Cluster {
 
     /// The same, at a later time.
     pub fn later(&self, now: fn() -> jiff::Timestamp) -> Running {
+        self.configured(|config| config.intercepts.now = now)
+    }
+
+    /// The same with other settings.
+    pub fn configured(&self, change: impl FnOnce(&mut Config)) -> Running {
         let mut config = Config { leader: None, ..Config::new(names::NAMESPACE, "a") };
-        config.intercepts.now = now;
+        change(&mut config);
         Self::run(self.cluster.operator.clone(), config)
     }
 
     /// The same for a cluster of OpenShift.
     pub fn on_openshift(&self) -> Running {
-        let mut config = Config { leader: None, ..Config::new(names::NAMESPACE, "a") };
-        config.proxy.openshift = true;
-        Self::run(self.cluster.operator.clone(), config)
+        self.configured(|config| config.proxy.openshift = true)
     }
 
     /// The same, with this client.
@@ -136,6 +139,30 @@ impl Cluster {
             async move {
                 before.await;
                 client.send(request).await
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    /// The operator's client, some of whose requests are refused as too large.
+    pub fn operator_refused(
+        &self,
+        is_refused: impl Fn(&http::Request<Body>) -> bool + Clone + Send + 'static,
+    ) -> Client {
+        let client = self.cluster.operator.clone();
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let (client, is_refused) = (client.clone(), is_refused(&request));
+            async move {
+                if !is_refused {
+                    return client.send(request).await;
+                }
+                let status = serde_json::json!({
+                    "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 413,
+                    "reason": "RequestEntityTooLarge", "message": "etcdserver: request is too large",
+                });
+                let response =
+                    http::Response::builder().status(413).body(Body::from(status.to_string().into_bytes()));
+                Ok(response.unwrap())
             }
         });
         Client::new(service, "default")

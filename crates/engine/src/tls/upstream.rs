@@ -3,6 +3,7 @@
 
 mod verifier;
 
+use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 
@@ -21,6 +22,8 @@ use verifier::Verifier;
 /// TLS to the endpoints of a cluster. Sessions are resumed.
 pub(crate) struct Upstream {
     server_name: Option<ServerName<'static>>,
+    /// The endpoint says a byte when what it stands in front of is reached.
+    confirms: bool,
     requests: Arc<ClientConfig>,
     /// For requests that go on in HTTP/2 and in nothing else.
     streams: Arc<ClientConfig>,
@@ -74,7 +77,8 @@ impl Upstream {
             Arc::new(config)
         };
         let (requests, streams) = (offering(version), offering(HttpVersion::Http2));
-        Some(Self { server_name, requests, streams, bytes: Arc::new(bytes) })
+        let confirms = planned.confirms;
+        Some(Self { server_name, confirms, requests, streams, bytes: Arc::new(bytes) })
     }
 
     /// Whether the name to ask for is that of the request.
@@ -85,7 +89,7 @@ impl Upstream {
     /// Makes a connection to an endpoint a secure one.
     ///
     /// # Errors
-    /// If the endpoint leaves, or does not prove who it is.
+    /// If the endpoint leaves, does not prove who it is, or does not confirm what it has to.
     ///
     /// # Cancellation
     /// Dropping the future closes the connection.
@@ -102,7 +106,16 @@ impl Upstream {
         };
         let name = self.name(carries.server_name(), address)?;
         let connecting = TlsStream::connect(socket, Arc::clone(config), name);
-        connecting.await.map_err(|error| Failed::error(error.to_string()))
+        let stream = connecting.await.map_err(|error| Failed::error(error.to_string()))?;
+        if self.confirms {
+            let heard = poll_fn(|cx| stream.poll_receive(cx, &mut [0])).await;
+            match heard {
+                Ok(received) if received.count == 1 => {}
+                Ok(_) => return Err(Failed::error("it reaches nobody")),
+                Err(error) => return Err(Failed::error(error.to_string())),
+            }
+        }
+        Ok(stream)
     }
 
     /// Whom the endpoint must prove to be: who the plan says, or who was asked for, or who has its address.

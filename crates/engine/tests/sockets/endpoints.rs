@@ -3,10 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use causeway_engine::AccessLog;
 use causeway_ir::Endpoint;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
+use crate::pki::{Authority, given};
 use crate::support::{Backend, PATIENCE, Running, eventually, nobody, plain_plan};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -228,5 +231,41 @@ async fn a_connection_that_can_not_be_made_goes_on_to_the_next_priority() {
     assert_eq!(running.ask("in", b"").await, b"second");
     running.change(|plan| plan.clusters[0].endpoints.push(Endpoint::new(first.address))).await;
     assert_eq!(running.ask("in", b"").await, b"first");
+    running.stop().await;
+}
+
+/// An endpoint that stands in front of another says when that is reached. One that ends before has reached nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endpoint_that_does_not_confirm_is_passed_over() {
+    let (authority, second) = (Authority::new("one"), Backend::named("second").await);
+    let acceptor = tokio_rustls::TlsAcceptor::from(authority.issue(&["far.test"]).server(None));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let far = listener.local_addr().unwrap();
+    let (reaches_tx, reaches_rx) = watch::channel(true);
+    let serving = tokio::spawn(async move {
+        loop {
+            let (tcp, _) = listener.accept().await.unwrap();
+            let Ok(mut stream) = acceptor.accept(tcp).await else { continue };
+            if *reaches_rx.borrow() {
+                stream.write_all(b"\0first").await.unwrap();
+            }
+            let _ = stream.shutdown().await;
+        }
+    });
+    let plan = format!(
+        "listeners:\n- {{name: in, bind: '127.0.0.1:0', protocol: {{tcp: {{name: all, action: {{forward: [\
+         {{cluster: a}}, {{cluster: b, priority: 1}}]}}}}}}}}\n\
+         clusters:\n- {{name: a, retries: 0, transport: {{tls: {{serverName: far.test, authorities: one, confirms: true}}}}, \
+         endpoints: [{{address: '{far}'}}]}}\n- {{name: b, endpoints: [{{address: '{}'}}]}}\n",
+        second.address
+    );
+    let (_certificates_tx, certificates_rx) = watch::channel(given(&[], &[("one", &authority)]));
+    let plan = serde_saphyr::from_str(&plan).unwrap();
+    let running = Running::with_certificates(plan, AccessLog::Off, certificates_rx).await;
+    assert_eq!(running.ask("in", b"").await, b"first");
+    reaches_tx.send_replace(false);
+    assert_eq!(running.ask("in", b"hello").await, b"secondhello");
+    reaches_tx.send_replace(true);
+    serving.abort();
     running.stop().await;
 }

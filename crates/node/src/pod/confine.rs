@@ -49,13 +49,22 @@ fn is_inside(value: &str, working_dir: &Path, dir: &PodDir, mounts: &Mounts) -> 
 /// The commands that serve whoever is on the network of an interface.
 const OF_NETWORKS: [&str; 1] = ["dhcp"];
 
-/// Refuses commands that would serve networks of the machine itself, which are for its user to serve.
+/// The commands that let whoever they are told of into all of the cluster and, on one machine, to the machine itself. Their
+/// pods' volumes can tell them.
+const OF_OPERATOR: [&str; 1] = ["stowaway"];
+
+/// Refuses commands that would serve networks of the machine itself, which are for its user to serve, and those that are the
+/// operator's, outside of its namespace.
 pub(super) fn check_command(
     args: &[String],
     serves_networks: bool,
     namespace: &str,
+    own_namespace: &str,
 ) -> Result<(), CannotRun> {
     match args.first() {
+        Some(given) if OF_OPERATOR.contains(&given.as_str()) && namespace != own_namespace => {
+            Err(CannotRun::Operator { given: given.clone(), namespace: own_namespace.to_owned() })
+        }
         Some(given) if OF_NETWORKS.contains(&given.as_str()) && !serves_networks => {
             Err(CannotRun::Network { given: given.clone(), namespace: namespace.to_owned() })
         }
@@ -129,6 +138,15 @@ mod tests {
             let checked = check_arguments(&[argument.to_owned()], &root, &dir, &mounts);
             assert_eq!(checked.is_ok(), allowed, "{argument}");
         }
+    }
+
+    #[test]
+    fn what_is_the_operators_runs_in_its_namespace_alone() {
+        let check = |command: &str, namespace: &str| {
+            check_command(&[command.to_owned()], true, namespace, "causeway-system").is_ok()
+        };
+        assert!(check("stowaway", "causeway-system") && !check("stowaway", "shop"));
+        assert!(check("carrier", "shop") && check("proxy", "shop"));
     }
 
     #[test]

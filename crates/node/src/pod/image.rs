@@ -29,6 +29,10 @@ pub(super) enum CannotRun {
     )]
     Network { given: String, namespace: String },
     #[error(
+        "{given:?} lets others into the whole cluster: it is the operator's, and runs in namespace {namespace} alone"
+    )]
+    Operator { given: String, namespace: String },
+    #[error(
         "the argument {argument:?} names a file of this machine; a pod may name what is in its volumes, by the path where they are mounted"
     )]
     Path { argument: String },

@@ -129,7 +129,7 @@ pub(super) fn prepare(
     let working_dir = working_dir(container, &mounts, &root).map_err(prepare)?;
     let mut env = environment.into_entries();
     if entrypoint.is_confined(policy) {
-        confine::check_command(&args, serves_networks, &dir.namespace)?;
+        confine::check_command(&args, serves_networks, &dir.namespace, &shared.config.own_namespace)?;
         confine::check_arguments(&args, &working_dir, dir, &mounts)?;
         env = confine::environment(&own, env, &working_dir, dir, &mounts);
     }

@@ -116,6 +116,12 @@ pub fn files(
     for mount in mounts {
         let Some(volume) = volumes.iter().find(|volume| volume.name == mount.name) else { continue };
         let at = Path::new(&mount.mount_path);
+        // Whoever copies the files must not be led out of where they go.
+        if !at.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_))) {
+            let why = "mountPath must not contain \"..\"".to_owned();
+            seen.lacks.push(Lack { what: mount.mount_path.clone(), why, source: None });
+            continue;
+        }
         seen.found.retain(|path, _| !path.starts_with(at));
         let below = match sub_path(mount, environment) {
             Ok(below) => below,
@@ -388,5 +394,18 @@ mod tests {
         let lacks: Vec<&str> = seen.lacks.iter().map(|lack| lack.what.as_str()).collect();
         assert_eq!(lacks, ["/all", "/all", "/data"], "{:?}", seen.lacks);
         assert!(seen.lacks[0].why.contains("kubectl create token"), "{:?}", seen.lacks);
+    }
+
+    #[test]
+    fn a_mount_that_leads_elsewhere_is_left_out() {
+        let mut pod = pod(true);
+        pod.spec.as_mut().unwrap().containers[1].volume_mounts.as_mut().unwrap().truncate(1);
+        for path in ["/etc/app/../../home/dev/.ssh", "/..", "etc/../../app"] {
+            pod.spec.as_mut().unwrap().containers[1].volume_mounts.as_mut().unwrap()[0].mount_path =
+                path.to_owned();
+            let seen = files(&pod, web(&pod), &sources(), &[]);
+            assert_eq!(seen.found, Files::default(), "{path}");
+            assert!(seen.lacks[0].what == path && seen.lacks[0].why.contains(".."), "{:?}", seen.lacks);
+        }
     }
 }

@@ -1,7 +1,6 @@
-//! The entry for carriers: TLS in which the server name says which port of which workstation is wanted. The handshake is
-//! finished only when the laptop has connected there, so that a carrier knows at once where the workstation is not. Who asks is
-//! shown late in a handshake; until then nothing is done but to connect to a port that somebody was granted, and no byte goes
-//! on before it is shown that it was this carrier.
+//! The entry for carriers: TLS in which the server name says which port of which workstation is wanted. Nothing is done before it
+//! is shown who asks, which is at the end of a handshake. A byte then says that the laptop has connected there; without it the
+//! connection ends, so that a carrier knows at once where the workstation is not.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,6 +25,7 @@ use super::places::Place;
 use crate::framed;
 use crate::join::join;
 use crate::refusal::{Cause, Refusal};
+use crate::request::CONNECTED;
 use crate::server_name::Wanted;
 
 /// Handshakes at the same time, from one carrier and in all: many requests may begin at once, and each waits for a laptop.
@@ -161,7 +161,7 @@ async fn serve(
 
 type Shaken = (TlsStream<TcpStream>, Delivered, Place);
 
-/// The handshake, with the laptop's answer in the middle of it; nothing if the carrier only looked.
+/// The handshake, and then the laptop's answer; nothing if there is nothing to carry.
 async fn shake(hub: &Arc<Hub>, socket: TcpStream, from: SocketAddr) -> Result<Option<Shaken>, Refusal> {
     let start = within(HELLO, LazyConfigAcceptor::new(Acceptor::default(), socket)).await?;
     let name = start.client_hello().server_name().unwrap_or_default().to_owned();
@@ -169,23 +169,6 @@ async fn shake(hub: &Arc<Hub>, socket: TcpStream, from: SocketAddr) -> Result<Op
     let Some(wanted) = Wanted::parse(&name) else {
         let text = format!("{name:?} is no name of a workstation's port");
         return refuse(start, &shown, Refusal::new(Cause::Failed, text)).await;
-    };
-    if !read(&hub.grants).has(&wanted) {
-        let text = format!("{name} was granted to nobody");
-        return refuse(start, &shown, Refusal::new(Cause::Denied, text)).await;
-    }
-    let ready = match wanted.port {
-        0 => hub.is_there(&wanted.workstation).map(|()| None),
-        _ => hub.deliver(&wanted, from).await.map(Some),
-    };
-    let ready = match ready {
-        Ok(ready) => ready,
-        Err(refusal) => {
-            // Nothing is wrong: the laptop is not there, or its program is not.
-            tracing::debug!(%name, %refusal, "not delivered");
-            refuse::<()>(start, &shown, refusal).await.ok();
-            return Ok(None);
-        }
     };
     let config = shown.for_hello(&start.client_hello());
     let mut tls = within(FINISH, start.into_stream(config)).await?;
@@ -195,12 +178,29 @@ async fn shake(hub: &Arc<Hub>, socket: TcpStream, from: SocketAddr) -> Result<Op
         reset_on_close(tls.get_ref().0);
         return Err(Refusal::new(Cause::Denied, format!("{carrier:?} was not granted {name}")));
     }
-    let Some((delivered, place)) = ready else {
-        // One that does not close the connection is cut off.
-        let _ = timeout(CLOSING, end(&mut tls)).await;
-        return Ok(None);
+    let ready = match wanted.port {
+        0 => hub.is_there(&wanted.workstation).map(|()| None),
+        _ => hub.deliver(&wanted, from).await.map(Some),
     };
-    Ok(Some((tls, delivered, place)))
+    match ready {
+        Ok(ready) => {
+            within(FINISH, confirm(&mut tls)).await?;
+            if let Some((delivered, place)) = ready {
+                return Ok(Some((tls, delivered, place)));
+            }
+        }
+        // Nothing is wrong: the laptop is not there, or its program is not.
+        Err(refusal) => tracing::debug!(%name, %refusal, "not delivered"),
+    }
+    // One that does not close the connection is cut off.
+    let _ = timeout(CLOSING, end(&mut tls)).await;
+    Ok(None)
+}
+
+/// Says that the laptop has connected.
+async fn confirm(tls: &mut TlsStream<TcpStream>) -> io::Result<()> {
+    tls.write_u8(CONNECTED).await?;
+    tls.flush().await
 }
 
 /// Fails a handshake with an alert, so that the carrier need not wait for anything.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ const MOST: u64 = 4096;
 pub struct MayDeliver {
     /// Which ports of the loopback.
     pub loopback: Ports,
-    /// Further addresses, with all their ports.
-    pub addresses: HashSet<IpAddr>,
+    /// Further places.
+    pub places: HashSet<SocketAddr>,
 }
 
 /// Ports.
@@ -41,7 +41,7 @@ pub enum Ports {
 
 impl Default for MayDeliver {
     fn default() -> Self {
-        Self { loopback: Ports::All, addresses: HashSet::new() }
+        Self { loopback: Ports::All, places: HashSet::new() }
     }
 }
 
@@ -50,12 +50,13 @@ impl MayDeliver {
     fn targets(&self, delivery: &Delivery) -> Result<Vec<SocketAddr>, Refusal> {
         let Delivery { address, port, .. } = *delivery;
         let is_loopback = address.is_none_or(|address| address.is_loopback());
+        let is_named = address.is_some_and(|address| self.places.contains(&SocketAddr::new(address, port)));
         let may = match &self.loopback {
-            _ if !is_loopback => address.is_some_and(|address| self.addresses.contains(&address)),
+            _ if is_named => true,
+            _ if !is_loopback => false,
             Ports::All => true,
             Ports::Only(ports) => ports.contains(&port),
         };
-        let may = may || address.is_some_and(|address| self.addresses.contains(&address));
         if !may || port == 0 {
             let host = address.map_or("localhost".to_owned(), |address| address.to_string());
             return Err(Refusal::new(
@@ -163,11 +164,14 @@ mod tests {
 
     #[test]
     fn the_user_may_say_which_ports_and_which_addresses() {
-        let router: IpAddr = "192.168.1.7".parse().unwrap();
-        let may = MayDeliver { loopback: Ports::Only([3000].into()), addresses: [router].into() };
+        let places = ["192.168.1.7:80".parse().unwrap(), "127.0.0.1:4000".parse().unwrap()];
+        let may = MayDeliver { loopback: Ports::Only([3000].into()), places: places.into() };
         assert!(targets(&may, None, 3000).is_some() && targets(&may, Some("::1"), 3000).is_some());
         assert!(targets(&may, None, 3001).is_none() && targets(&may, Some("127.0.0.1"), 3001).is_none());
         assert_eq!(targets(&may, Some("192.168.1.7"), 80), Some(vec!["192.168.1.7:80".to_owned()]));
         assert!(targets(&may, Some("192.168.1.8"), 80).is_none());
+        assert!(targets(&may, Some("192.168.1.7"), 22).is_none(), "another port of it");
+        assert!(targets(&may, Some("127.0.0.1"), 4000).is_some());
+        assert!(targets(&may, Some("127.0.0.1"), 2375).is_none(), "another port of it");
     }
 }

@@ -11,6 +11,7 @@ use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -63,7 +64,10 @@ impl Carrier {
     pub async fn ask_for(&self, hub: SocketAddr, name: &str) -> io::Result<TlsStream<TcpStream>> {
         let name = ServerName::try_from(name.to_owned()).expect("a name");
         let socket = TcpStream::connect(hub).await?;
-        TlsConnector::from(self.config.clone()).connect(name, socket).await
+        let mut stream = TlsConnector::from(self.config.clone()).connect(name, socket).await?;
+        // Nobody is reached before it is said.
+        stream.read_u8().await?;
+        Ok(stream)
     }
 }
 

@@ -1,9 +1,10 @@
 //! A hub, and what belongs to it.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use causeway_link::{Authority, Role};
+use causeway_link::{Authority, Key, KeyId, Role};
 use causeway_stowaway::hub::{self, Grant, Reach, Standing, Workstation};
 use causeway_stowaway::laptop::{self, Approach, State};
 use causeway_stowaway::{Place, STOWAWAY, Way, workstation_name};
@@ -18,6 +19,13 @@ use crate::services::any;
 pub const UID: &str = "7f6f0c51-5d5a-4b86-9f3e-3f6f7c0d2a11";
 pub const OTHER: &str = "0b0f5a7e-2a35-4f4e-8a5c-95ab6a1f9e22";
 pub const CARRIER: &str = "carrier-web";
+
+/// The key of all laptops, and what it is known by.
+static KEY: LazyLock<(Key, KeyId)> = LazyLock::new(|| {
+    let key = Key::new().expect("a key");
+    let id = KeyId::of_request(&key.request().expect("made")).expect("read");
+    (key, id)
+});
 
 pub struct Cluster {
     pub authority: Authority,
@@ -67,7 +75,9 @@ impl Cluster {
     }
 
     pub fn identity(&self, uid: &str) -> causeway_link::Identity {
-        self.authority.issue(Role::Dialer, &workstation_name(uid)).expect("keys")
+        let (key, request) = (&KEY.0, KEY.0.request().expect("made"));
+        let given = self.authority.renew(&request, Role::Dialer, &workstation_name(uid)).expect("signed");
+        key.identity(&given, self.authority.certificate()).expect("fits")
     }
 
     /// A laptop that comes directly, once it is connected.
@@ -105,7 +115,13 @@ impl Cluster {
 }
 
 pub fn workstation(uid: &str) -> Workstation {
-    Workstation { uid: uid.to_owned(), label: format!("team/{uid}"), wireguard_key: None, address: None }
+    Workstation {
+        uid: uid.to_owned(),
+        label: format!("team/{uid}"),
+        link_key: Some(KEY.1),
+        wireguard_key: None,
+        address: None,
+    }
 }
 
 pub fn grant(carrier: &str, uid: &str, port: u16) -> Grant {

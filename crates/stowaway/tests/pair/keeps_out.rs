@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use causeway_link::{Authority, Error, Role, dial};
 use causeway_stowaway::hub::Workstation;
-use causeway_stowaway::{STOWAWAY, workstation_name};
+use causeway_stowaway::{STOWAWAY, laptop, workstation_name};
 use causeway_testkit::{eventually, soon};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -56,15 +56,43 @@ async fn a_carrier_gets_what_it_was_granted_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_causes_a_connection_on_a_laptop_to_what_was_granted_to_nobody() {
+async fn nobody_causes_a_connection_on_a_laptop_who_was_not_granted_it() {
     let (cluster, program) = (Cluster::start().await, TcpListener::bind(any()).await.expect("a port"));
     let port = program.local_addr().expect("an address").port();
-    cluster.grant(&[1]);
+    cluster.grant(&[port]);
     let _laptop = cluster.laptop(UID).await;
-    cluster.carry(&format!("p{port}.{UID}")).await.expect_err("not granted");
-    // Had the laptop connected, it would have done so before the refusal.
-    let asked = tokio::time::timeout(Duration::from_millis(50), program.accept()).await;
-    assert!(asked.is_err(), "the program was not asked");
+    let hub = cluster.hub.addresses().carriers;
+    let name = format!("p{port}.{UID}");
+    let stranger = Authority::new().expect("keys").issue(Role::Dialer, CARRIER).expect("keys");
+    let other = cluster.authority.issue(Role::Dialer, "carrier-other").expect("keys");
+    // Also those who know of a port that somebody else was granted.
+    for shown in [None, Some(&stranger), Some(&other)] {
+        let carrier = Carrier::with(&cluster.authority, shown);
+        soon("a refusal", carrier.ask(hub, &name)).await.expect_err("not granted");
+    }
+    // One that never shows who it is.
+    let mut mute = TcpStream::connect(hub).await.expect("connects");
+    mute.write_all(&hello(&format!("{name}.workstation.causeway"))).await.expect("writes");
+    soon("an answer or the end", mute.read_u8()).await.ok();
+    // The first one that the program hears of is the one that may.
+    let carrier = Carrier::new(&cluster.authority, CARRIER);
+    let (granted, accepted) = tokio::join!(soon("delivery", carrier.ask(hub, &name)), program.accept());
+    let (mut granted, (mut heard, _)) = (granted.expect("granted"), accepted.expect("accepts"));
+    granted.write_all(b"me").await.expect("writes");
+    let mut word = [0; 2];
+    soon("a word", heard.read_exact(&mut word)).await.expect("reads");
+    assert_eq!(&word, b"me");
+}
+
+/// The first message of a client that asks for a name.
+fn hello(name: &str) -> Vec<u8> {
+    let name = rustls::pki_types::ServerName::try_from(name.to_owned()).expect("a name");
+    let authority = Authority::new().expect("keys");
+    let mut client =
+        rustls::ClientConnection::new(Carrier::with(&authority, None).config, name).expect("a client");
+    let mut bytes = Vec::new();
+    client.write_tls(&mut bytes).expect("writes");
+    bytes
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -132,7 +160,7 @@ async fn only_workstations_that_are_known_come_in() {
         other => panic!("{other:?}"),
     };
     let unknown = cluster.authority.issue(Role::Dialer, &workstation_name("nobody")).expect("keys");
-    assert!(refused(&unknown, GREETING).await.contains("no workstation nobody"));
+    assert!(refused(&unknown, GREETING).await.contains("workstation nobody is not there"));
     let carrier = cluster.authority.issue(Role::Dialer, CARRIER).expect("keys");
     assert!(refused(&carrier, GREETING).await.contains("not the name of a workstation"));
     assert!(refused(&cluster.identity(UID), b"\xff\x00").await.contains("greeting"));
@@ -180,10 +208,27 @@ async fn a_workstation_that_is_removed_is_cut_and_nobody_else() {
     }
     assert_eq!(cluster.has(OTHER).await.since, since, "the same link");
     let state = until(&removed, "it is told", |state| state.ways[0].error.is_some()).await;
-    assert!(state.complaint().contains("no workstation"), "{}", state.complaint());
+    assert!(state.complaint().contains("is not there"), "{}", state.complaint());
     // And it may come again.
     cluster.hub.set_workstations(vec![workstation(OTHER), workstation(UID)]);
     connected(&removed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_had_a_workstation_before_has_it_no_more() {
+    let cluster = Cluster::start().await;
+    let lost = cluster.laptop(UID).await;
+    let taker = cluster.authority.issue(Role::Dialer, &workstation_name(UID)).expect("keys");
+    let taken_over = Workstation { link_key: taker.key_id(), ..workstation(UID) };
+    cluster.hub.set_workstations(vec![taken_over, workstation(OTHER)]);
+    cluster.loses(UID, Duration::from_secs(5)).await;
+    let state = until(&lost, "it is told", |state| state.ways[0].error.is_some()).await;
+    assert!(state.complaint().contains("has another key"), "{}", state.complaint());
+    let laptop = laptop::start(laptop::Config::new(taker, vec![direct(cluster.link())]));
+    connected(&laptop).await;
+    // Without a key nobody comes, whatever certificate is shown.
+    cluster.hub.set_workstations(vec![Workstation { link_key: None, ..workstation(UID) }]);
+    cluster.loses(UID, Duration::from_secs(5)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -183,6 +183,7 @@ impl<'a> Backends<'a> {
                 subject_names: tls.subject_names.clone(),
                 authorities: tls.authorities.as_ref().map(|(name, _)| reference(name)),
                 certificate: certificate.map(reference),
+                confirms: false,
             });
         }
         Some(Made { cluster, backend: backend.clone(), tls: tls.clone() })

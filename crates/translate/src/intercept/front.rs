@@ -11,7 +11,7 @@ use super::layout::Layout;
 use super::picture::Front;
 use super::plan::{Draft, Taking};
 use super::policies;
-use super::target::{Found, Port, TargetRef, denies};
+use super::target::{Deniers, Found, Port, TargetRef, denies};
 use super::world::{Near, World};
 use crate::endpoints::Protocol;
 use crate::services::ServiceRef;
@@ -41,7 +41,7 @@ impl Fronts {
 }
 
 /// Looks for them.
-pub(super) fn look(near: &Near, found: &Found<'_>, port: &Port) -> Fronts {
+pub(super) fn look(near: &Near, deniers: &Deniers<'_>, found: &Found<'_>, port: &Port) -> Fronts {
     let mut fronts = Fronts::default();
     for (name, service) in before(near, found) {
         let ports: Vec<usize> = ports(service)
@@ -52,7 +52,20 @@ pub(super) fn look(near: &Near, found: &Found<'_>, port: &Port) -> Fronts {
         if ports.is_empty() {
             continue;
         }
-        match obstacle(service) {
+        // Its carrier would get what is for all of its pods.
+        let denier = near.selector(service).and_then(|selector| deniers.behind(selector));
+        let denied = denier.map(|denier| {
+            format!("leads to {denier} too, which forbids intercepts by its label {}: deny", names::INTERCEPT)
+        });
+        let of_some =
+            near.selector(service).and_then(|selector| policies::of_some(near, selector, found.labels));
+        let mixed = of_some.map(|policy| {
+            format!(
+                "leads to pods that NetworkPolicy {policy} holds for and to others: one carrier before all of them would let \
+                 through to these who may reach those alone"
+            )
+        });
+        match obstacle(service).or(denied).or(mixed) {
             Some(why) => fronts.missed.push(format!("Service {name} {why}")),
             None => drop(fronts.taken.insert(name.clone(), ports)),
         }
@@ -151,13 +164,14 @@ pub(super) fn make(world: &World, at: &ServiceRef, takings: &[(Taking, Vec<usize
     let original = original_name(&at.name);
     let slices = near.slices.get(&original).map(Vec::as_slice).unwrap_or_default();
     let draft = Draft { world, takings, layout: &layout };
-    let (plan, deliveries) = draft.of_service(service, slices);
+    let twin = near.twins.get(&original).copied();
+    let (plan, deliveries) = draft.of_service(service, slices, twin);
     let serves = takings.iter().map(|(taking, _)| (taking.uid.clone(), taking.request.clone()));
     let selector = near.selector(service)?.clone();
     let templates: Vec<_> = takings.iter().map(|(taking, _)| taking.labels.clone()).collect();
     Some(Front {
         uid: service.uid()?,
-        policies: policies::make(near, &at.name, &selector, &templates),
+        policies: policies::make(near, service, &selector, &templates),
         selector,
         service_ports: ports(service).map(bare).collect(),
         publish_not_ready: spec.publish_not_ready_addresses == Some(true),

@@ -32,7 +32,7 @@ use crate::naming::name;
 const UDP_IDLE: Period = Period::from_secs(60);
 /// Long-lived connections stay, as they do with a Service.
 const TCP_IDLE: Period = Period::from_secs(24 * 3600);
-/// What a workstation may take to be connected to: its program has to answer before the handshake does.
+/// What a workstation may take to be connected to, its program included, and what a pod may.
 const CONNECT: Period = Period::from_secs(2);
 /// How long a pod of the cluster's end that could not reach the workstation is left alone.
 const REST: Duration = Duration::from_secs(1);
@@ -82,11 +82,12 @@ pub(super) struct Draft<'a> {
 type Ways = Vec<(Name, u32)>;
 
 impl Draft<'_> {
-    /// In front of a Service whose original pods are in these slices.
+    /// In front of a Service whose original pods are in these slices, and behind the Service of this address.
     pub(super) fn of_service(
         &self,
         service: &Service,
         slices: &[Arc<EndpointSlice>],
+        twin: Option<IpAddr>,
     ) -> (Plan, BTreeSet<Delivery>) {
         let mut making = Making::default();
         let ports = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
@@ -96,7 +97,8 @@ impl Draft<'_> {
             if !seen.insert((at.protocol, at.number)) {
                 continue;
             }
-            let original = making.original(service, port, at, slices);
+            let mut originals = vec![making.original(service, port, at, slices)];
+            originals.extend(twin.and_then(|twin| making.by_service(twin, port, at)));
             let takings: Vec<&Taking> =
                 self.takings
                     .iter()
@@ -111,7 +113,7 @@ impl Draft<'_> {
                     })
                     .map(|(taking, _)| taking)
                     .collect();
-            let protocol = self.protocol(&mut making, at.protocol, &takings, Some(&original));
+            let protocol = self.protocol(&mut making, at.protocol, &takings, &originals);
             making.listen(at, protocol);
         }
         making.done()
@@ -129,7 +131,7 @@ impl Draft<'_> {
                     taking.port.number == at.number && taking.port.protocols.contains(&at.protocol)
                 })
                 .collect();
-            let protocol = self.protocol(&mut making, at.protocol, &takings, None);
+            let protocol = self.protocol(&mut making, at.protocol, &takings, &[]);
             making.listen(at, protocol);
         }
         making.done()
@@ -141,12 +143,12 @@ impl Draft<'_> {
         making: &mut Making,
         carries: Protocol,
         takings: &[&Taking],
-        original: Option<&Name>,
+        originals: &[Name],
     ) -> ir::Protocol {
         if carries == Protocol::Udp {
             // Nothing in datagrams says whose they are: rules and copies are of requests.
             let all = takings.iter().find(|taking| taking.rules.compiled.is_empty() && !taking.mirror);
-            let ways = self.ways(making, all.copied(), original, carries);
+            let ways = self.ways(making, all.copied(), originals, carries);
             return ir::Protocol::Udp(connections(&ways));
         }
         let looks = takings.iter().any(|taking| {
@@ -154,13 +156,13 @@ impl Draft<'_> {
             !taking.rules.compiled.is_empty() || taking.mirror || is_http
         });
         let all = takings.iter().find(|taking| taking.rules.compiled.is_empty() && !taking.mirror);
-        let rest = self.ways(making, all.copied(), original, carries);
-        if !looks || original.is_none() {
+        let rest = self.ways(making, all.copied(), originals, carries);
+        if !looks || originals.is_empty() {
             return ir::Protocol::Tcp(connections(&rest));
         }
         let mut routes = Vec::new();
         for taking in takings {
-            self.requests(making, taking, original, &mut routes);
+            self.requests(making, taking, originals, &mut routes);
         }
         if all.is_none() {
             let copied = takings.iter().any(|taking| taking.rules.compiled.is_empty());
@@ -177,11 +179,11 @@ impl Draft<'_> {
         &self,
         making: &mut Making,
         taking: &Taking,
-        original: Option<&Name>,
+        originals: &[Name],
         routes: &mut Vec<HttpRoute>,
     ) {
         let entries = &taking.rules.compiled;
-        let original: Ways = original.map(|name| (name.clone(), 0)).into_iter().collect();
+        let original: Ways = one_after_another(originals, 0).collect();
         if let Some(health) = &taking.health {
             let checks: Vec<RequestMatch> = if entries.is_empty() {
                 health.among(None)
@@ -203,8 +205,7 @@ impl Draft<'_> {
             routes.push(route);
             return;
         }
-        let back = original.first().map(|(name, _)| name.clone());
-        let ways = self.ways(making, Some(taking), back.as_ref(), Protocol::Tcp);
+        let ways = self.ways(making, Some(taking), originals, Protocol::Tcp);
         routes.push(requests(&label, entries.clone(), forward(&ways)));
     }
 
@@ -213,17 +214,22 @@ impl Draft<'_> {
         &self,
         making: &mut Making,
         taking: Option<&Taking>,
-        original: Option<&Name>,
+        originals: &[Name],
         protocol: Protocol,
     ) -> Ways {
-        let Some(taking) = taking else {
-            return original.map(|name| (name.clone(), 0)).into_iter().collect();
-        };
+        let Some(taking) = taking else { return one_after_another(originals, 0).collect() };
         let (here, elsewhere) = making.workstation(self.world, taking, protocol);
         let mut ways = vec![(here, 0), (elsewhere, 1)];
-        ways.extend(original.filter(|_| taking.fallback).map(|name| (name.clone(), 2)));
+        if taking.fallback {
+            ways.extend(one_after_another(originals, 2));
+        }
         ways
     }
+}
+
+/// Ways to the original, the best first.
+fn one_after_another(originals: &[Name], first: u32) -> impl Iterator<Item = (Name, u32)> {
+    originals.iter().cloned().zip(first..)
 }
 
 #[derive(Default)]
@@ -250,10 +256,25 @@ impl Making {
             cluster.policy = Policy::SourceHash;
         }
         cluster.idle_timeout = if at.protocol == Protocol::Udp { UDP_IDLE } else { TCP_IDLE };
+        cluster.connect_timeout = CONNECT;
         // Readiness alone decides, as with the Service itself; a failed connect is still tried elsewhere.
         cluster.ejection = Ejection { consecutive_failures: 0, consecutive_resets: 0, ..Ejection::default() };
         cluster.http_version = HttpVersion::Same;
         self.keep(cluster)
+    }
+
+    /// The same pods by a Service of theirs, for when all that are known of are gone: the cluster leads to others though nobody tells
+    /// the carrier of them at the moment.
+    fn by_service(&mut self, twin: IpAddr, port: &ServicePort, at: &LayoutPort) -> Option<Name> {
+        let number = u16::try_from(port.port).ok().filter(|_| at.protocol == Protocol::Tcp)?;
+        let endpoint = Endpoint::new(SocketAddr::new(twin, number));
+        let label = format!("original {} {} by its Service", at.protocol.as_str(), at.number);
+        let mut cluster = Cluster::new(name(&label), vec![endpoint]);
+        cluster.connect_timeout = CONNECT;
+        cluster.idle_timeout = TCP_IDLE;
+        cluster.ejection = Ejection { consecutive_failures: 0, consecutive_resets: 0, ..Ejection::default() };
+        cluster.http_version = HttpVersion::Same;
+        Some(self.keep(cluster))
     }
 
     /// A workstation by way of the pod that has it, and by way of the others, should it have moved.
@@ -274,6 +295,7 @@ impl Making {
                     .collect(),
                 authorities: Some(CertificateRef(name(names::AUTHORITY_KEY))),
                 certificate: Some(CertificateRef(name(names::CARRIER_KEY))),
+                confirms: true,
             });
             cluster.connect_timeout = CONNECT;
             cluster.idle_timeout = if protocol == Protocol::Udp { UDP_IDLE } else { TCP_IDLE };

@@ -2,36 +2,69 @@
 //! way of the carrier, and who may reaches the carrier; the carrier in turn has to reach them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use causeway_api::names;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::networking::v1::{
-    NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicySpec,
+    NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort,
+    NetworkPolicySpec,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt as _;
 use kube::core::{Selector, SelectorExt as _};
 
 use super::front::{OWNER_KIND, carrier_name, original_name};
 use super::world::Near;
+use crate::naming::child;
+
+/// The labels of the pods that a Service leads to without a carrier.
+fn originals<'a>(
+    near: &'a Near,
+    selector: &BTreeMap<String, String>,
+    templates: impl IntoIterator<Item = &'a BTreeMap<String, String>>,
+) -> Vec<&'a BTreeMap<String, String>> {
+    let pods = near.pods.values().filter(|pod: &&Arc<Pod>| pod.metadata.deletion_timestamp.is_none());
+    let fits = |labels: &&BTreeMap<String, String>| {
+        selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+    };
+    pods.map(|pod| pod.labels()).filter(fits).chain(templates).collect()
+}
+
+/// The policies that say who may come to any of these pods.
+fn holding<'a>(
+    near: &'a Near,
+    originals: &[&BTreeMap<String, String>],
+) -> Vec<(&'a String, &'a NetworkPolicySpec)> {
+    near.policies
+        .iter()
+        .filter_map(|(name, policy): (_, &Arc<NetworkPolicy>)| Some((name, policy.spec.as_ref()?)))
+        .filter(|(_, spec)| is_for_ingress(spec) && originals.iter().any(|labels| selects(spec, labels)))
+        .collect()
+}
+
+/// A policy that holds for some pods of a Service and not for others: by way of one carrier in front of all of them, who may reach
+/// those would reach these.
+pub(super) fn of_some<'a>(
+    near: &'a Near,
+    selector: &BTreeMap<String, String>,
+    template: Option<&'a BTreeMap<String, String>>,
+) -> Option<&'a String> {
+    let originals = originals(near, selector, template);
+    let mut holding = holding(near, &originals).into_iter();
+    holding.find(|(_, spec)| !originals.iter().all(|labels| selects(spec, labels))).map(|(name, _)| name)
+}
 
 /// The policies of a Service's carrier, by name: none where nobody restrains the original pods.
 pub(super) fn make(
     near: &Near,
-    service: &str,
+    service: &Service,
     selector: &BTreeMap<String, String>,
     templates: &[BTreeMap<String, String>],
 ) -> BTreeMap<String, NetworkPolicySpec> {
-    let of_pods = near.pods.values().map(|pod: &std::sync::Arc<Pod>| pod.labels()).filter(|labels| {
-        selector.iter().all(|(key, value)| labels.get(key) == Some(value))
-    });
-    let originals: Vec<&BTreeMap<String, String>> = of_pods.chain(templates).collect();
-    let holding: Vec<&NetworkPolicySpec> = near
-        .policies
-        .values()
-        .filter_map(|policy: &std::sync::Arc<NetworkPolicy>| policy.spec.as_ref())
-        .filter(|spec| is_for_ingress(spec) && originals.iter().any(|labels| selects(spec, labels)))
-        .collect();
+    let holding = holding(near, &originals(near, selector, templates));
+    let (ports, service) = (target_ports(service), &service.name_any());
     let carrier = carrier_name(service);
     let carriers = LabelSelector {
         match_labels: Some(
@@ -55,17 +88,46 @@ pub(super) fn make(
         return [(carrier, own)].into();
     }
     own.policy_types = Some(vec!["Ingress".to_owned(), "Egress".to_owned()]);
-    own.ingress = Some(holding.iter().flat_map(|spec| spec.ingress.iter().flatten()).cloned().collect());
-    let original = NetworkPolicySpec {
-        pod_selector: Some(LabelSelector { match_labels: Some(selector.clone()), ..LabelSelector::default() }),
+    own.ingress = Some(holding.iter().flat_map(|(_, spec)| spec.ingress.iter().flatten()).cloned().collect());
+    // Pods that nobody restrains stay open to all: a policy for them would shut out everybody but the carrier.
+    let of_pods = |held: &NetworkPolicySpec| NetworkPolicySpec {
+        pod_selector: Some(both(held.pod_selector.clone().unwrap_or_default(), selector)),
         policy_types: Some(vec!["Ingress".to_owned()]),
         ingress: Some(vec![NetworkPolicyIngressRule {
-            from: Some(vec![NetworkPolicyPeer { pod_selector: Some(carriers), ..NetworkPolicyPeer::default() }]),
-            ..NetworkPolicyIngressRule::default()
+            from: Some(vec![NetworkPolicyPeer {
+                pod_selector: Some(carriers.clone()),
+                ..NetworkPolicyPeer::default()
+            }]),
+            ports: Some(ports.clone()),
         }]),
         ..NetworkPolicySpec::default()
     };
-    [(carrier, own), (original_name(service), original)].into()
+    let original = original_name(service);
+    let to_pods =
+        holding.iter().map(|(name, held)| (child(&format!("{original}-{name}"), ""), of_pods(held)));
+    std::iter::once((carrier, own)).chain(to_pods).collect()
+}
+
+/// The pods that are selected by a policy and by the Service, too. One of them at least is, so the two have no label in common
+/// with different values.
+fn both(mut held: LabelSelector, selector: &BTreeMap<String, String>) -> LabelSelector {
+    held.match_labels.get_or_insert_default().extend(selector.clone());
+    held
+}
+
+/// Where the original pods are reached.
+fn target_ports(service: &Service) -> Vec<NetworkPolicyPort> {
+    let ports = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
+    ports
+        .map(|port| {
+            let target = port.target_port.clone().filter(|target| *target != IntOrString::Int(0));
+            NetworkPolicyPort {
+                port: Some(target.unwrap_or(IntOrString::Int(port.port))),
+                protocol: port.protocol.clone(),
+                end_port: None,
+            }
+        })
+        .collect()
 }
 
 /// Whether it says who may come; one that says of nothing what it is about does.

@@ -145,7 +145,8 @@ impl<'a> Found<'a> {
             TargetKind::Pod => near.pods.get(name).map(|one| Self {
                 kind: target.kind,
                 metadata: &one.metadata,
-                labels: one.metadata.labels.as_ref(),
+                // Those that hide it from Services while its stand-in is found in its place are not its own.
+                labels: near.stood_in.get(target).or(one.metadata.labels.as_ref()),
                 pod: one.spec.as_ref(),
             }),
         };
@@ -165,9 +166,26 @@ impl<'a> Found<'a> {
     }
 
     /// Whether its owner forbids intercepts, on itself or on its pods.
-    pub(super) fn denies(&self) -> bool {
+    fn denies_itself(&self) -> bool {
         let maps = [self.metadata.labels.as_ref(), self.metadata.annotations.as_ref(), self.labels];
         maps.into_iter().flatten().any(|map| map.get(names::INTERCEPT).is_some_and(|word| word == DENY))
+    }
+
+    /// Who forbids intercepts of it: itself, or what it was made by, so that nobody gets at a workload by way of its pods.
+    pub(super) fn denier(&self, near: &'a Near) -> Option<TargetRef> {
+        let mut found = *self;
+        // Pod, ReplicaSet, Deployment: longer chains are not Kubernetes' own.
+        for _ in 0..4 {
+            if found.denies_itself() {
+                let name = found.metadata.name.clone().unwrap_or_default();
+                return Some(TargetRef { kind: found.kind, name });
+            }
+            let owners = found.metadata.owner_references.iter().flatten();
+            let owner = owners.into_iter().find(|owner| owner.controller == Some(true))?;
+            let owner = TargetRef { kind: TargetKind::parse(&owner.kind)?, name: owner.name.clone() };
+            found = Found::look(near, &owner).ok()?;
+        }
+        None
     }
 
     /// Containers that serve: those of the pod, and those that start before it and stay.
@@ -196,10 +214,34 @@ impl<'a> Found<'a> {
     }
 }
 
+/// What forbids intercepts in a namespace, each with the labels of pods that it forbids them for. A ReplicaSet is not looked at by
+/// itself: it may be left of an earlier rollout, and its pods are looked at.
+#[derive(Debug, Default)]
+pub(super) struct Deniers<'a>(Vec<(TargetRef, &'a BTreeMap<String, String>)>);
+
+impl<'a> Deniers<'a> {
+    pub(super) fn of(near: &'a Near) -> Self {
+        let of = |kind: TargetKind| move |name: &String| TargetRef { kind, name: name.clone() };
+        let all = near.deployments.keys().map(of(TargetKind::Deployment));
+        let all = all.chain(near.stateful_sets.keys().map(of(TargetKind::StatefulSet)));
+        let all = all.chain(near.pods.keys().map(of(TargetKind::Pod)));
+        let found = all.filter_map(|target| Found::look(near, &target).ok());
+        Self(found.filter_map(|found| Some((found.denier(near)?, found.labels?))).collect())
+    }
+
+    /// Who forbids it for a pod that this selects.
+    pub(super) fn behind(&self, selector: &BTreeMap<String, String>) -> Option<&TargetRef> {
+        let fits = |labels: &BTreeMap<String, String>| {
+            selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+        };
+        self.0.iter().find(|(_, labels)| fits(labels)).map(|(denier, _)| denier)
+    }
+}
+
 /// Whether an object forbids intercepts, by its labels or annotations.
 pub fn denies(metadata: &ObjectMeta) -> bool {
     let found = Found { kind: TargetKind::Pod, metadata, labels: None, pod: None };
-    found.denies()
+    found.denies_itself()
 }
 
 /// The port that is meant.

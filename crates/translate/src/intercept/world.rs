@@ -66,6 +66,8 @@ pub struct Near {
     pub services: BTreeMap<String, Arc<Service>>,
     /// What Services selected before, of those that have a carrier; only what is known to be true.
     pub originals: BTreeMap<String, BTreeMap<String, String>>,
+    /// The addresses of Services that find original pods, by their name.
+    pub twins: BTreeMap<String, IpAddr>,
     /// EndpointSlices, by Service.
     pub slices: BTreeMap<String, Vec<Arc<EndpointSlice>>>,
     /// Deployments.
@@ -80,8 +82,8 @@ pub struct Near {
     pub policies: BTreeMap<String, Arc<NetworkPolicy>>,
     /// Containers that were replaced, as they were before; only what is known to be true.
     pub replaced: BTreeMap<TargetRef, Replaced>,
-    /// Pods that have a stand-in.
-    pub stood_in: BTreeSet<TargetRef>,
+    /// Pods that have a stand-in, with the labels that they have without it.
+    pub stood_in: BTreeMap<TargetRef, BTreeMap<String, String>>,
 }
 
 impl Near {

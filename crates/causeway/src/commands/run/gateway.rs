@@ -204,8 +204,10 @@ async fn join(pending: Pending, connected: io::Result<impl AsyncRead + AsyncWrit
     match connected {
         Ok(mut there) => {
             let mut flow = pending.accept();
-            // Whoever breaks it off knows why.
-            let _ = copy_bidirectional(&mut flow, &mut there).await;
+            if copy_bidirectional(&mut flow, &mut there).await.is_err() {
+                // What was broken off must not look like an end.
+                flow.reset();
+            }
         }
         Err(error) => {
             tracing::debug!(to = %pending.to(), %error, "can't be reached");

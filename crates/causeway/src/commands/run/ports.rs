@@ -23,6 +23,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Silence after which a flow of datagrams ends.
 const IDLE: Duration = Duration::from_mins(1);
 const DATAGRAM: usize = 65_535;
+/// A pause after the kernel could not accept, for example for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A port to publish whatever the process does, by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,11 +125,19 @@ async fn listen(port: u16) -> io::Result<Vec<TcpListener>> {
 
 async fn accept(listener: TcpListener, to: SocketAddr, sockets: Arc<Sockets>) {
     // What is open ends by itself, also when the port is no longer listened on.
-    while let Ok((mut here, _)) = listener.accept().await {
+    loop {
+        let here = match listener.accept().await {
+            Ok((here, _)) => here,
+            Err(error) => {
+                tracing::warn!(%to, %error, "can't accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
         let sockets = Arc::clone(&sockets);
         tokio::spawn(async move {
             match connect(&sockets, to).await {
-                Ok(mut there) => drop(copy_bidirectional(&mut here, &mut there).await),
+                Ok(there) => carry(here, there).await,
                 Err(error) => {
                     tracing::debug!(%to, %error, "the command does not take connections");
                     // Nobody was there, so it is a reset and no end.
@@ -135,6 +145,14 @@ async fn accept(listener: TcpListener, to: SocketAddr, sockets: Arc<Sockets>) {
                 }
             }
         });
+    }
+}
+
+/// Carries a connection to its end; what was broken off does not look like one.
+async fn carry(mut here: TcpStream, mut there: TcpStream) {
+    if copy_bidirectional(&mut here, &mut there).await.is_err() {
+        causeway_link::reset_on_close(&here);
+        causeway_link::reset_on_close(&there);
     }
 }
 
@@ -183,7 +201,29 @@ async fn bring_back(here: Arc<UdpSocket>, client: SocketAddr, there: Arc<UdpSock
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
     use super::*;
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (here, there) = tokio::join!(TcpStream::connect(address), listener.accept());
+        (here.unwrap(), there.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn what_the_command_breaks_off_is_no_end() {
+        let ((mut client, here), (there, mut command)) = (pair().await, pair().await);
+        let carrying = tokio::spawn(carry(here, there));
+        command.write_all(b"half").await.unwrap();
+        let mut half = [0; 4];
+        client.read_exact(&mut half).await.unwrap();
+        causeway_link::reset_on_close(&command);
+        drop(command);
+        assert_eq!(client.read(&mut half).await.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+        carrying.await.unwrap();
+    }
 
     #[test]
     fn ports_to_publish_are_read() {

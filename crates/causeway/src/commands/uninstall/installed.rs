@@ -78,7 +78,8 @@ fn all() -> anyhow::Result<Vec<Installed>> {
 }
 
 fn read(text: &str) -> anyhow::Result<Option<Installed>> {
-    let object: Value = serde_saphyr::from_str(text).context("an object of the installation can't be read")?;
+    let object: Value =
+        serde_saphyr::from_str(text).context("an object of the installation can't be read")?;
     let Some(kind) = object["kind"].as_str() else { return Ok(None) };
     let version = object["apiVersion"].as_str().unwrap_or_default();
     let (group, version) = version.rsplit_once('/').unwrap_or(("", version));

@@ -43,6 +43,7 @@ pub(super) async fn start(
     let node_dir = dir.join("node");
     let mut config = Config::new(name(), &node_dir, own_program::path()?);
     names::OWN_IMAGE.clone_into(&mut config.own_image);
+    names::NAMESPACE.clone_into(&mut config.own_namespace);
     kubeconfig.clone_into(&mut config.kubeconfig);
     args.programs.clone_into(&mut config.programs);
     config.containers = args.container_runtime.choice();

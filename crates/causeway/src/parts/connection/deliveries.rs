@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -71,12 +71,13 @@ impl Deliveries {
 
     pub(crate) fn may_deliver(&self) -> MayDeliver {
         let ports = self.intercepts.values().filter(|to| to.address.is_none()).map(|to| to.port);
+        let place = |to: &Destination| Some(SocketAddr::new(to.address?, to.port));
         MayDeliver {
             loopback: match &self.exposed {
                 None => Ports::All,
                 Some(exposed) => Ports::Only(exposed.iter().copied().chain(ports).collect()),
             },
-            addresses: self.intercepts.values().filter_map(|to| to.address).collect(),
+            places: self.intercepts.values().filter_map(place).collect(),
         }
     }
 }
@@ -98,13 +99,13 @@ mod tests {
         .unwrap();
         let may = Deliveries::read(dir.path()).unwrap().may_deliver();
         assert_eq!(may.loopback, Ports::Only([3000, 8080].into()));
-        assert_eq!(may.addresses, [router].into());
+        assert_eq!(may.places, [SocketAddr::new(router, 80)].into());
         Deliveries::change(dir.path(), |all| {
             all.remove("shop/a");
             all.remove("shop/b");
         })
         .unwrap();
         let may = Deliveries::read(dir.path()).unwrap().may_deliver();
-        assert_eq!((may.loopback, may.addresses.len()), (Ports::Only([3000].into()), 0));
+        assert_eq!((may.loopback, may.places.len()), (Ports::Only([3000].into()), 0));
     }
 }

@@ -28,7 +28,13 @@ fn owner(uid: &str) -> Owner {
 
 fn wanted(spec: &Value) -> Wanted {
     let body = json!({"metadata": {"name": "lab-dns"}, "spec": spec});
-    Wanted { kind: KIND, elsewhere: None, name: "lab-dns".into(), body: body.as_object().cloned().unwrap() }
+    Wanted {
+        kind: KIND,
+        elsewhere: None,
+        name: "lab-dns".into(),
+        body: body.as_object().cloned().unwrap(),
+        is_once: false,
+    }
 }
 
 fn live(body: Map<String, Value>) -> DynamicObject {

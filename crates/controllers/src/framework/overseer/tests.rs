@@ -11,7 +11,15 @@ use super::*;
 struct Fake {
     changes: Mutex<Option<mpsc::UnboundedReceiver<watcher::Result<()>>>>,
     looks: Arc<Mutex<Vec<Instant>>>,
-    fails: bool,
+    fails: Option<Failure>,
+}
+
+#[derive(Clone, Copy)]
+enum Failure {
+    /// Worth another try.
+    Passing,
+    /// For good, but something else has a time.
+    Timed(Duration),
 }
 
 impl Overseer for Fake {
@@ -23,14 +31,23 @@ impl Overseer for Fake {
         lock(&self.changes).take().into_iter().map(futures::StreamExt::boxed).collect()
     }
 
-    async fn reconcile(&self, _: &Children) -> Result<Option<Duration>, Error> {
+    async fn reconcile(&self, _: &Children) -> Result<Option<Duration>, Failed> {
         lock(&self.looks).push(Instant::now());
-        if self.fails { Err(Error::NotSynced { kind: "Thing", seconds: 1 }) } else { Ok(None) }
+        match self.fails {
+            None => Ok(None),
+            Some(Failure::Passing) => Err(Error::NotSynced { kind: "Thing", seconds: 1 }.into()),
+            Some(Failure::Timed(again)) => {
+                let status = kube::core::Status::failure("no", "Invalid").with_code(422);
+                let source = kube::Error::Api(Box::new(status));
+                let error = Error::ChangeTarget { kind: "Thing", name: "one".to_owned(), source };
+                Err(Failed { error, again: Some(again) })
+            }
+        }
     }
 }
 
 /// How often a controller looks in the time after a first look, while something changes every millisecond for a second.
-async fn looks(fails: bool, time: Duration) -> usize {
+async fn looks(fails: Option<Failure>, time: Duration) -> usize {
     let (changes_tx, changes_rx) = mpsc::unbounded();
     let looks: Arc<Mutex<Vec<Instant>>> = Arc::default();
     let fake = Fake { changes: Mutex::new(Some(changes_rx)), looks: looks.clone(), fails };
@@ -59,12 +76,19 @@ async fn looks(fails: bool, time: Duration) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn changes_that_come_together_are_taken_together() {
-    let count = looks(false, Duration::from_secs(10)).await;
+    let count = looks(None, Duration::from_secs(10)).await;
     assert!((10..=60).contains(&count), "{count} looks for a second of changes");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_followed_by_a_rest_and_by_another_try() {
-    let count = looks(true, Duration::from_secs(10)).await;
+    let count = looks(Some(Failure::Passing), Duration::from_secs(10)).await;
     assert!((3..=20).contains(&count), "{count} looks in eleven seconds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_for_good_does_not_stop_the_clock_of_the_rest() {
+    let before = looks(Some(Failure::Timed(Duration::from_secs(20))), Duration::from_secs(10)).await;
+    let after = looks(Some(Failure::Timed(Duration::from_secs(20))), Duration::from_secs(110)).await;
+    assert!(after >= before + 4, "{before} looks, and {after} a hundred seconds later");
 }

@@ -41,7 +41,8 @@ use crate::{
         apply::Wanted,
         children::{ChildKind, Children},
         kinds::{
-            DEPLOYMENT, NETWORK_POLICY, POD_DISRUPTION_BUDGET, ROLE, ROLE_BINDING, SECRET, SERVICE, SERVICE_ACCOUNT, SUPPLY,
+            DEPLOYMENT, NETWORK_POLICY, POD_DISRUPTION_BUDGET, ROLE, ROLE_BINDING, SECRET, SERVICE,
+            SERVICE_ACCOUNT, SUPPLY,
         },
     },
     intercepts::settings::Settings,
@@ -53,7 +54,7 @@ use crate::{
     },
 };
 
-/// What a pod may take to end: the drain of its plan, and some seconds.
+/// What a pod may take to end: the time in which all nodes hear of it, the drain of its plan, and some seconds.
 const TERMINATION_SECONDS: i64 = 45;
 /// The annotation of a plan with the uids of the requests that it serves.
 pub(crate) const SERVES: &str = "causeway.dev/serves";
@@ -74,8 +75,8 @@ pub(crate) struct Desired {
     pub(crate) service_account: Option<ServiceAccount>,
     role: Role,
     role_bindings: Vec<RoleBinding>,
-    /// The Service that finds the original pods.
-    pub(crate) original: Option<Service>,
+    /// The Service that finds the original pods, and the one that finds the carrier's.
+    services: Vec<Service>,
     pub(crate) deployment: Option<Deployment>,
     budget: Option<PodDisruptionBudget>,
     policies: Vec<NetworkPolicy>,
@@ -87,7 +88,7 @@ impl Desired {
         let mut wanted = vec![Wanted::new(SECRET, &self.secret), Wanted::new(ROLE, &self.role)];
         wanted.extend(self.service_account.iter().map(|account| Wanted::new(SERVICE_ACCOUNT, account)));
         wanted.extend(self.role_bindings.iter().map(|binding| Wanted::new(ROLE_BINDING, binding)));
-        wanted.extend(self.original.iter().map(|service| Wanted::new(SERVICE, service)));
+        wanted.extend(self.services.iter().map(|service| Wanted::new(SERVICE, service)));
         let has_policies = children.served(NETWORK_POLICY).is_some();
         let policies = self.policies.iter().filter(|_| has_policies);
         wanted.extend(policies.map(|policy| Wanted::new(NETWORK_POLICY, policy)));
@@ -99,7 +100,7 @@ impl Desired {
         let mut names = vec![(SECRET, self.secret.name_any()), (ROLE, self.role.name_any())];
         names.extend(self.service_account.iter().map(|account| (SERVICE_ACCOUNT, account.name_any())));
         names.extend(self.role_bindings.iter().map(|binding| (ROLE_BINDING, binding.name_any())));
-        names.extend(self.original.iter().map(|service| (SERVICE, service.name_any())));
+        names.extend(self.services.iter().map(|service| (SERVICE, service.name_any())));
         names.extend(self.parts.iter().map(|part| (SUPPLY, part.name_any())));
         names.extend(self.policies.iter().map(|policy| (NETWORK_POLICY, policy.name_any())));
         names
@@ -203,7 +204,7 @@ impl Subject<'_> {
             service_account: front
                 .map(|_| ServiceAccount { metadata: self.metadata(&name), ..ServiceAccount::default() }),
             role_bindings,
-            original: front.map(|front| self.original(front, sealed)),
+            services: front.map(|front| vec![self.original(front, sealed), self.found()]).unwrap_or_default(),
             deployment: front.map(|front| self.deployment(front)),
             policies: front.map(|front| self.policies(front)).unwrap_or_default(),
             budget: front.filter(|_| self.settings.carrier_replicas > 1).map(|_| self.budget()),
@@ -219,10 +220,23 @@ impl Subject<'_> {
         Service {
             metadata,
             spec: Some(ServiceSpec {
-                cluster_ip: Some("None".to_owned()),
                 selector: Some(front.selector.clone()),
                 ports: Some(front.service_ports.clone()),
                 publish_not_ready_addresses: front.publish_not_ready.then_some(true),
+                ..ServiceSpec::default()
+            }),
+            ..Service::default()
+        }
+    }
+
+    /// The Service that finds the carrier's pods. Nobody asks for it: its endpoints show that whoever keeps endpoints knows the pods,
+    /// and so that the Service in front of which they stand can lead to them.
+    fn found(&self) -> Service {
+        Service {
+            metadata: self.metadata(&self.carrier.name()),
+            spec: Some(ServiceSpec {
+                cluster_ip: Some("None".to_owned()),
+                selector: Some(self.selector()),
                 ..ServiceSpec::default()
             }),
             ..Service::default()
@@ -273,7 +287,8 @@ impl Subject<'_> {
         let mut ports: Vec<ContainerPort> = named.collect();
         ports.sort_by(|one, other| one.name.cmp(&other.name));
         ports.dedup();
-        let own = container(self.carrier.namespace(), name, &front.layout, &self.pods.manager_image);
+        let mut own = container(self.carrier.namespace(), name, &front.layout, &self.pods.manager_image);
+        own.args.get_or_insert_default().push("--behind-service".to_owned());
         PodSpec {
             service_account_name: Some(name.to_owned()),
             enable_service_links: Some(false),
@@ -361,8 +376,9 @@ pub(crate) fn container(namespace: &str, name: &str, layout: &Layout, image: &st
         args: Some(args.map(ToOwned::to_owned).into()),
         env: Some(vec![variable("POD", "metadata.name"), variable("ADDRESS", "status.podIPs")]),
         startup_probe: Some(probe("/healthz", layout.health, 1, 60)),
-        readiness_probe: Some(probe("/ready", layout.health, 1, 2)),
-        liveness_probe: Some(probe("/healthz", layout.health, 10, 3)),
+        // On a busy node an answer may take its time; all traffic of the Service hangs on it.
+        readiness_probe: Some(probe("/ready", layout.health, 1, 3)),
+        liveness_probe: Some(probe("/healthz", layout.health, 10, 6)),
         ..Container::default()
     }
 }
@@ -376,7 +392,7 @@ fn probe(path: &str, port: u16, period: i32, failures: i32) -> Probe {
         }),
         period_seconds: Some(period),
         failure_threshold: Some(failures),
-        timeout_seconds: Some(2),
+        timeout_seconds: Some(5),
         ..Probe::default()
     }
 }

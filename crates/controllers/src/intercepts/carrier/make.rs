@@ -174,6 +174,18 @@ impl Maker {
         report
     }
 
+    /// Whether these pods run the plan as it should be now, to the last endpoint.
+    pub(crate) fn is_settled(&self, carrier: Carrier<'_>, root: &Root, pods: &[String]) -> bool {
+        let parts = self.parts.parts_of(&(carrier.namespace().to_owned(), carrier.name()), carrier.plan());
+        let is_newest = root.plan.spec.parts.iter().eq(parts.iter().map(|part| &part.digest));
+        let replicas = root.plan.status.iter().flat_map(|status| &status.replicas);
+        let running: Vec<&str> = replicas
+            .filter(|replica| replica.serving && replica.running_generation == root.plan.metadata.generation)
+            .map(|replica| replica.name.as_str())
+            .collect();
+        is_newest && pods.iter().all(|pod| running.contains(&pod.as_str()))
+    }
+
     /// Whether the pods of a carrier are of another image than they should be, and that is to be changed.
     pub(crate) fn wants_update(&self, carrier: Carrier<'_>, children: &Children) -> bool {
         let live = deployment(carrier.namespace(), &carrier.name(), children);

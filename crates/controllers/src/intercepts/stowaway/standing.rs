@@ -113,3 +113,25 @@ pub(crate) fn is_ready(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_none()
         && conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_image_that_takes_its_time_is_told() {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "stowaway-1"}, "spec": {"nodeName": "n", "containers": []},
+            "status": {"phase": "Pending", "startTime": "2026-01-01T00:00:00Z"},
+        }))
+        .unwrap();
+        let standing = Standing { pods: vec![pod], ..Standing::default() };
+        let after = |time: &str| standing.trouble(time.parse().unwrap()).unwrap();
+        assert_eq!(after("2026-01-01T00:00:59Z").reason, Reason::Initializing);
+        let slow = after("2026-01-01T00:01:01Z");
+        assert_eq!(slow.reason, Reason::ImagePullFailed);
+        assert!(slow.message.contains("pod stowaway-1"), "{}", slow.message);
+    }
+}

@@ -9,7 +9,7 @@ use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectM
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
-use super::{Wish, Workloads, annotation_path, own_volumes, proved, unchanged};
+use super::{Wish, Workloads, annotation_path, begun_annotations, own_volumes, proved, unchanged};
 use crate::{
     framework::{apply::Wanted, children::Children, error::Error, kinds::POD},
     intercepts::{
@@ -56,6 +56,10 @@ impl Workloads {
         let hidden = |labels: &Labels| taken(labels, &name);
         let labels = pod.labels().clone();
         let is_hidden = before.as_ref().is_some_and(|before| labels == hidden(before));
+        // With a wish, too: the labels that hide it must never be taken for those that it had before.
+        if before.is_none() && !labels.is_empty() && labels == hidden(&labels) {
+            return Ok((Hold::Lost, false));
+        }
         let Some(wish) = wish else {
             return match before {
                 Some(before) if is_hidden => {
@@ -67,11 +71,10 @@ impl Workloads {
                     self.relabel(pod, &labels, None).await?;
                     Ok((Hold::Freeing, false))
                 }
-                None if !labels.is_empty() && labels == hidden(&labels) => Ok((Hold::Lost, false)),
                 None => Ok((Hold::Free, false)),
             };
         };
-        let original = before.clone().filter(|_| is_hidden).unwrap_or_else(|| labels.clone());
+        let original = before.map_or_else(|| labels.clone(), |before| own_labels(&labels, before, &name));
         let made = stand_in(pod, &original, wish, &name);
         let wanted = Wanted::new(POD, &made);
         self.applier.found(&wish.root.owner(), &wanted, children).await.map_err(|source| Error::Objects {
@@ -98,16 +101,14 @@ impl Workloads {
         steps.push(json!({"op": "add", "path": "/metadata/labels", "value": labels}));
         match sealed {
             Some(sealed) => {
-                if pod.metadata.annotations.is_none() {
-                    steps.push(json!({"op": "add", "path": "/metadata/annotations", "value": {}}));
-                }
+                steps.extend(begun_annotations(&pod.metadata));
                 steps.push(json!({"op": "add", "path": annotation_path(), "value": sealed}));
             }
             None => steps.push(json!({"op": "remove", "path": annotation_path()})),
         }
         let namespace = pod.namespace().unwrap_or_default();
         let api = Api::namespaced_with(self.client.clone(), &namespace, &POD.resource());
-        let changed = self.send(&api, &pod.name_any(), steps).await;
+        let changed = self.send(&api, &pod.name_any(), &pod.metadata, steps).await;
         let changed = changed.map_err(|source| Error::ChangeTarget {
             kind: "Pod",
             name: format!("{namespace}/{}", pod.name_any()),
@@ -118,6 +119,11 @@ impl Workloads {
         }
         Ok(())
     }
+}
+
+/// The labels of a pod without us: those that it had before, unless somebody has set them already.
+pub(super) fn own_labels(labels: &Labels, before: Labels, name: &str) -> Labels {
+    if *labels == taken(&before, name) { before } else { labels.clone() }
 }
 
 /// The pod once more, with a carrier in the place of a container.

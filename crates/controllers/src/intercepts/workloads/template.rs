@@ -14,7 +14,7 @@ use k8s_openapi::{
 use kube::{ResourceExt as _, api::ApiResource};
 use serde_json::{Value, json};
 
-use super::{annotation_path, own_volumes, unchanged};
+use super::{annotation_path, begun_annotations, own_volumes, unchanged};
 use crate::{
     framework::kinds::{DEPLOYMENT, STATEFUL_SET},
     intercepts::neighbourhood::Namespace,
@@ -25,6 +25,8 @@ pub(super) struct Template<'a> {
     pub(super) metadata: &'a ObjectMeta,
     pods: &'a PodTemplateSpec,
     pub(super) resource: ApiResource,
+    /// Its controller knows the newest template.
+    pub(super) is_seen: bool,
     /// Its pods do not all follow the template yet.
     pub(super) is_rolling: bool,
     /// And they will not by themselves.
@@ -64,7 +66,8 @@ impl Held {
                 let status = one.status.clone().unwrap_or_default();
                 let wanted = spec.replicas.unwrap_or(1);
                 let count = |count: Option<i32>| count.unwrap_or_default();
-                let is_out = status.observed_generation >= one.metadata.generation
+                let is_seen = status.observed_generation >= one.metadata.generation;
+                let is_out = is_seen
                     && count(status.updated_replicas) >= wanted
                     && count(status.replicas) == count(status.updated_replicas)
                     && count(status.available_replicas) >= wanted;
@@ -77,6 +80,7 @@ impl Held {
                     metadata: &one.metadata,
                     pods: &spec.template,
                     resource: DEPLOYMENT.resource(),
+                    is_seen,
                     is_rolling: !is_out,
                     is_stuck: has_given_up || spec.paused == Some(true),
                 }
@@ -85,16 +89,21 @@ impl Held {
                 let spec = one.spec.as_ref()?;
                 let status = one.status.clone().unwrap_or_default();
                 let wanted = spec.replicas.unwrap_or(1);
-                let is_out = status.observed_generation >= one.metadata.generation
-                    && status.updated_replicas.unwrap_or_default() >= wanted
+                let strategy = spec.update_strategy.as_ref();
+                // Those below the partition keep what they have.
+                let kept =
+                    strategy.and_then(|one| one.rolling_update.as_ref()?.partition).unwrap_or_default();
+                let is_seen = status.observed_generation >= one.metadata.generation;
+                let is_out = is_seen
+                    && status.updated_replicas.unwrap_or_default() >= wanted - kept
                     && status.ready_replicas.unwrap_or_default() >= wanted;
                 // Its pods are replaced when their owner deletes them.
-                let by_hand =
-                    spec.update_strategy.as_ref().and_then(|one| one.type_.as_deref()) == Some("OnDelete");
+                let by_hand = strategy.and_then(|one| one.type_.as_deref()) == Some("OnDelete");
                 Template {
                     metadata: &one.metadata,
                     pods: &spec.template,
                     resource: STATEFUL_SET.resource(),
+                    is_seen,
                     is_rolling: !is_out,
                     is_stuck: by_hand,
                 }
@@ -140,9 +149,7 @@ impl Template<'_> {
         let annotations = self.metadata.annotations.as_ref();
         match sealed {
             Some(sealed) => {
-                if annotations.is_none() {
-                    steps.push(json!({"op": "add", "path": "/metadata/annotations", "value": {}}));
-                }
+                steps.extend(begun_annotations(self.metadata));
                 steps.push(json!({"op": "add", "path": annotation_path(), "value": sealed}));
             }
             None if annotations.is_some_and(|all| all.contains_key(names::ANNOTATION_ORIGINAL)) => {

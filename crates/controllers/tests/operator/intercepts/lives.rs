@@ -11,7 +11,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     ResourceExt as _,
-    api::{ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::json;
 
@@ -40,7 +40,8 @@ async fn a_service_moves_when_its_carrier_is_ready_and_comes_back_before_that_go
     );
     let original = scene.api::<Service>().get("web-carrier-original").await.unwrap();
     assert_eq!(original.spec.as_ref().unwrap().selector.as_ref().unwrap()["app"], "web");
-    assert_eq!(original.spec.as_ref().unwrap().cluster_ip.as_deref(), Some("None"));
+    let address = original.spec.as_ref().unwrap().cluster_ip.clone().unwrap();
+    assert_ne!(address, "None", "the last resort of the carrier");
     assert_eq!(scene.selector("web").await["app"], "web", "nothing moves before it is ready");
     assert!(scene.annotation("web").await.is_none());
 
@@ -100,6 +101,7 @@ async fn a_service_moves_when_its_carrier_is_ready_and_comes_back_before_that_go
     scene.is_gone::<InterceptRequest>("me").await;
     scene.is_gone::<Deployment>("web-carrier").await;
     scene.is_gone::<Service>("web-carrier-original").await;
+    scene.is_gone::<Service>("web-carrier").await;
     scene.is_gone::<Secret>("web-carrier-keys").await;
     scene.is_gone::<ServiceAccount>("web-carrier").await;
     scene.is_gone::<Role>("web-carrier").await;
@@ -164,6 +166,7 @@ async fn who_sets_the_selector_back_is_named_and_the_service_is_taken_over_again
     })
     .await;
     let ours = "web-carrier.causeway";
+    scene.moves().await;
     scene.selects("web", json!({"app": ours, "tier": ours})).await;
     scene.slice("web", &[("web-carrier-pod", "10.9.9.9")]).await;
     scene.says("me", "Installed", "True", "Installed").await;
@@ -270,5 +273,24 @@ async fn at_rest_nothing_is_written() {
     let before = scene.cluster.revision().await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(scene.cluster.revision().await, before);
+    scene.operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_service_goes_back_though_somebody_has_deleted_the_plan_of_its_carrier() {
+    let scene = Scene::start().await;
+    scene.stowaway("stowaway-1", "10.9.0.1").await;
+    scene.request("me", json!({})).await;
+    scene.take_over("me").await;
+    let Scene { cluster, operator } = scene;
+    operator.stop().await;
+    let now = DeleteParams::default();
+    cluster.api::<GatewayPlan>().delete("web-carrier", &now).await.unwrap();
+    cluster.api::<InterceptRequest>().delete("me", &now).await.unwrap();
+    let scene = Scene { operator: cluster.whole(), cluster };
+    scene.is_gone::<GatewayPlan>("web-carrier").await;
+    scene.is_gone::<InterceptRequest>("me").await;
+    assert_eq!(scene.selector("web").await["app"], "web", "the request goes last");
+    assert!(scene.annotation("web").await.is_none());
     scene.operator.stop().await;
 }

@@ -7,7 +7,7 @@ use causeway_testkit::eventually;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{Secret, Service},
-    rbac::v1::{Role, RoleBinding},
+    rbac::v1::{ClusterRole, PolicyRule, Role, RoleBinding},
 };
 use kube::{
     Api, ResourceExt as _,
@@ -117,6 +117,23 @@ async fn a_key_that_another_machine_has_is_refused() {
 }
 
 #[tokio::test]
+async fn one_that_can_not_be_written_keeps_nobody_else_waiting() {
+    let cluster = Cluster::start().await;
+    let client = cluster.operator_refused(|request| {
+        request.method() == http::Method::PATCH && request.uri().path().contains("/workstations/a-large")
+    });
+    let operator = Cluster::run_whole(client);
+    let scene = Scene { cluster, operator };
+    scene.workstation("a-large", 3).await;
+    scene.workstation("alice", 1).await;
+    scene.machine_says("alice", "Ready", "Unknown", "Initializing").await;
+    let has_finalizer =
+        || async { !scene.api::<Workstation>().get("alice").await.unwrap().finalizers().is_empty() };
+    eventually("the younger one is held", has_finalizer).await;
+    scene.operator.stop().await;
+}
+
+#[tokio::test]
 async fn a_request_for_a_certificate_that_is_none_is_said() {
     let scene = Scene::start().await;
     let spec = json!({
@@ -182,6 +199,46 @@ async fn a_busy_port_of_the_nodes_is_told_and_another_is_taken() {
     })
     .await;
     assert!(message.contains("may connect"), "{message}");
+    scene.operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_busy_port_is_named_where_no_other_may_be_taken() {
+    let cluster = Cluster::start().await;
+    let taken = json!({
+        "metadata": {"name": "taken"},
+        "spec": {"type": "NodePort", "ports": [{"port": 1, "nodePort": 31844}]},
+    });
+    let services = cluster.api::<Service>();
+    services.create(&PostParams::default(), &serde_json::from_value(taken).unwrap()).await.unwrap();
+    let operator = cluster.configured(|config| config.intercepts.next_port = false);
+    let scene = Scene { cluster, operator };
+    scene.workstation("alice", 1).await;
+    let message = scene.machine_says("alice", "Ready", "False", "NodePortBusy").await;
+    assert!(message.contains("31844") && message.contains("already allocated"), "{message}");
+    scene.stowaway("stowaway-1", "10.9.0.1").await;
+    // It goes on by itself once the port is free.
+    scene.delete::<Service>("taken").await;
+    scene.machine_says("alice", "Ready", "True", "Standby").await;
+    scene.operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_right_that_the_operator_lacks_is_named() {
+    let cluster = Cluster::start().await;
+    let roles = Api::<ClusterRole>::all(cluster.client.clone());
+    let mut role = roles.get("causeway-operator").await.unwrap();
+    let is_of_deployments =
+        |rule: &&mut PolicyRule| rule.resources.iter().flatten().any(|resource| resource == "deployments");
+    for rule in role.rules.iter_mut().flatten().filter(is_of_deployments) {
+        rule.verbs.retain(|verb| ["get", "list", "watch"].contains(&verb.as_str()));
+    }
+    roles.replace("causeway-operator", &PostParams::default(), &role).await.unwrap();
+    let operator = cluster.whole();
+    let scene = Scene { cluster, operator };
+    scene.workstation("alice", 1).await;
+    let message = scene.machine_says("alice", "Ready", "False", "MissingPrivileges").await;
+    assert!(message.contains("deployments"), "{message}");
     scene.operator.stop().await;
 }
 
@@ -286,5 +343,37 @@ async fn what_is_forgotten_ends_by_itself() {
     let events = scene.events("InterceptRequest", "me").await;
     assert!(events.iter().any(|(reason, _)| reason == "Expired"), "{events:?}");
     assert!(scene.api::<Workstation>().get("alice").await.unwrap().uid().is_some(), "it has no time to live");
+    scene.operator.stop().await;
+}
+
+#[tokio::test]
+async fn keys_are_never_replaced_though_the_caches_do_not_show_them() {
+    let scene = Scene::start().await;
+    scene.stowaway("stowaway-1", "10.9.0.1").await;
+    scene.machine_says("alice", "Ready", "True", "Standby").await;
+    let secrets = scene.system::<Secret>();
+    let before = secrets.get("causeway-stowaway-authority").await.unwrap().data;
+    let unlabel = json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": null}}});
+    let params = PatchParams::default();
+    secrets.patch("causeway-stowaway-authority", &params, &Patch::Merge(&unlabel)).await.unwrap();
+    for (name, key) in [("bob", 2), ("carol", 3)] {
+        scene.workstation(name, key).await;
+        scene.machine_says(name, "Ready", "True", "Standby").await;
+    }
+    assert_eq!(secrets.get("causeway-stowaway-authority").await.unwrap().data, before);
+    scene.operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_machine_that_is_not_let_in_any_more_is_not_connected() {
+    let scene = Scene::start().await;
+    scene.stowaway("stowaway-1", "10.9.0.1").await;
+    scene.connect("alice", "stowaway-1", true).await;
+    scene.machine_says("alice", "Connected", "True", "Connected").await;
+    let none = "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n";
+    let spoil = json!({"spec": {"certificateRequest": none}});
+    scene.cluster.merge::<Workstation>("alice", &spoil).await;
+    scene.machine_says("alice", "Ready", "False", "InvalidSpec").await;
+    scene.machine_says("alice", "Connected", "False", "Disconnected").await;
     scene.operator.stop().await;
 }

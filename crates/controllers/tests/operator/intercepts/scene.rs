@@ -194,6 +194,7 @@ impl Scene {
         let pod = format!("{plan}-pod");
         self.pod("default", &pod, "10.9.9.9", labels, containers).await;
         self.slice(&format!("{plan}-original"), &[("web-1", "10.1.0.1")]).await;
+        self.slice(&plan, &[(&pod, "10.9.9.9")]).await;
         self.run_plan(&plan, &pod).await;
     }
 
@@ -232,9 +233,18 @@ impl Scene {
     /// Takes `web` over, as far as Installed.
     pub(super) async fn take_over(&self, request: &str) {
         self.serve("web").await;
-        self.selects("web", json!({"app": "web-carrier.causeway"})).await;
+        self.moves().await;
         self.slice("web", &[("web-carrier-pod", "10.9.9.9")]).await;
         self.says(request, "Installed", "True", "Installed").await;
+    }
+
+    /// Waits until `web` leads to its carrier, whose pod runs every plan that is made meanwhile.
+    pub(super) async fn moves(&self) {
+        eventually("web leads to its carrier", || async {
+            self.run_plan("web-carrier", "web-carrier-pod").await;
+            self.selector("web").await.values().all(|value| value == "web-carrier.causeway")
+        })
+        .await;
     }
 
     /// A condition of a request: status, reason and message.

@@ -9,7 +9,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     ResourceExt as _,
-    api::{Patch, PatchParams},
+    api::{Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -165,5 +165,61 @@ async fn a_pod_that_nobody_made_gets_a_stand_in() {
             .is_none_or(|pod| pod.metadata.deletion_timestamp.is_some())
     })
     .await;
+    scene.operator.stop().await;
+}
+
+#[tokio::test]
+async fn labels_that_hide_a_pod_are_never_taken_for_its_own() {
+    let scene = Scene::start().await;
+    let containers = json!([{"name": "web", "image": "web:1", "command": ["/bin/web"],
+        "ports": [{"containerPort": 8080, "name": "http"}]}]);
+    scene.pod("default", "one", "10.1.0.5", json!({"app": "web"}), containers).await;
+    scene.request("me", json!({"mode": "Container", "fallback": false, "target": "pod/one"})).await;
+    eventually("the stand-in is made", || async {
+        scene.api::<Pod>().get_opt("one-pod-swap").await.unwrap()
+    })
+    .await;
+    scene.pod("default", "one-pod-swap", "10.1.0.6", json!({}), json!([])).await;
+    scene.run_plan("one-pod-swap", "one-pod-swap").await;
+    scene.says("me", "Installed", "True", "Installed").await;
+    // Whoever may write annotations must not make us forget what was there.
+    let forget = json!({"metadata": {"annotations": {"causeway.dev/original": null}}});
+    scene.cluster.merge::<Pod>("one", &forget).await;
+    scene.says("me", "Installed", "False", "RestoreFailed").await;
+    assert!(!scene.api::<Pod>().get("one").await.unwrap().annotations().contains_key(ORIGINAL));
+    scene.delete::<InterceptRequest>("me").await;
+    let message = scene.says("me", "Installed", "False", "RestoreFailed").await;
+    assert!(message.contains("pod/one"), "{message}");
+    scene.cluster.merge::<Pod>("one", &json!({"metadata": {"labels": {"app": "web"}}})).await;
+    scene.is_gone::<InterceptRequest>("me").await;
+    assert_eq!(scene.api::<Pod>().get("one").await.unwrap().labels()["app"], "web");
+    scene.operator.stop().await;
+}
+
+#[tokio::test]
+async fn whoever_sets_a_container_back_with_our_annotation_is_answered_after_a_while() {
+    let scene = Scene::start().await;
+    roll_out(&scene).await;
+    let mut before = scene.api::<Deployment>().get("web").await.unwrap();
+    scene.request("me", json!({"mode": "Container", "fallback": false})).await;
+    eventually("the template has the carrier", || async {
+        container(&scene).await.args.is_some_and(|args| args[0] == "carrier")
+    })
+    .await;
+    roll_out(&scene).await;
+    scene.run_plan("web-deploy-swap", "web-pod").await;
+    scene.says("me", "Installed", "True", "Installed").await;
+    before.metadata.resource_version = None;
+    before.metadata.managed_fields = None;
+    scene.api::<Deployment>().replace("web", &PostParams::default(), &before).await.unwrap();
+    scene.says("me", "Installed", "False", "TakenBack").await;
+    eventually("the carrier is back", || async {
+        container(&scene).await.args.is_some_and(|args| args[0] == "carrier")
+    })
+    .await;
+    // The annotation alone: what is there now is not what was there before.
+    let forget = json!({"metadata": {"annotations": {"causeway.dev/original": null}}});
+    scene.cluster.merge::<Deployment>("web", &forget).await;
+    scene.says("me", "Installed", "False", "RestoreFailed").await;
     scene.operator.stop().await;
 }

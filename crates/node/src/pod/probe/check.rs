@@ -96,7 +96,8 @@ impl Check {
                 let (program, args) = entrypoint.resolve(policy, &command, &[])?;
                 if entrypoint.is_confined(policy) {
                     let is_attached = target.launch.network.is_some();
-                    confine::check_command(&args, is_attached, &target.dir.namespace)?;
+                    let own = &target.config.own_namespace;
+                    confine::check_command(&args, is_attached, &target.dir.namespace, own)?;
                     confine::check_arguments(&args, &target.launch.working_dir, target.dir, target.mounts)?;
                 }
                 Ok((program, args))

@@ -116,15 +116,49 @@ fn what_holds_for_the_pods_holds_for_their_carrier() {
         policy("out", "{podSelector: {}, policyTypes: [Egress], egress: [{}]}"),
     ]);
     let held = scene.picture().front("web").policies.clone();
-    assert_eq!(held.keys().collect::<Vec<_>>(), ["web-carrier", "web-carrier-original"]);
+    let (of_all, of_front) = ("web-carrier-original-deny-all", "web-carrier-original-front");
+    assert_eq!(held.keys().collect::<Vec<_>>(), ["web-carrier", of_all, of_front]);
     let own = serde_json::to_value(&held["web-carrier"]).unwrap();
     assert_eq!(own["policyTypes"], json!(["Ingress", "Egress"]));
-    assert_eq!(own["ingress"], json!([{"from": [{"podSelector": {"matchLabels": {"app": "front"}}}], "ports": [{"port": "http"}]}]));
+    assert_eq!(
+        own["ingress"],
+        json!([{"from": [{"podSelector": {"matchLabels": {"app": "front"}}}], "ports": [{"port": "http"}]}])
+    );
     assert_eq!(own["egress"], json!([{}]));
-    let original = serde_json::to_value(&held["web-carrier-original"]).unwrap();
+    let original = serde_json::to_value(&held[of_all]).unwrap();
     assert_eq!(original["podSelector"], json!({"matchLabels": {"app": "web"}}));
     let from = &original["ingress"][0]["from"][0]["podSelector"]["matchLabels"];
     assert_eq!(*from, own["podSelector"]["matchLabels"], "the carrier alone");
+    assert_eq!(original["ingress"][0]["ports"], json!([{"port": "http"}]), "where the Service leads alone");
+}
+
+#[test]
+fn a_policy_for_some_of_the_pods_leaves_the_others_open() {
+    let mut scene = scene();
+    scene.requests.push(request("me", 0, "{}"));
+    let spec = yaml("{podSelector: {matchLabels: {version: v1}}, ingress: [{}]}");
+    let policy = json!({"metadata": {"name": "old", "namespace": "shop"}, "spec": spec});
+    scene.near.policies.insert("old".to_owned(), Arc::new(typed(&policy)));
+    let made = scene.picture().front("web").policies.clone();
+    let (_, original) = made.iter().find(|(name, _)| name.contains("original")).unwrap();
+    let selected = serde_json::to_value(&original.pod_selector).unwrap();
+    assert_eq!(selected, json!({"matchLabels": {"app": "web", "version": "v1"}}), "{made:?}");
+}
+
+#[test]
+fn pods_with_policies_of_their_own_get_no_carrier_in_common() {
+    let mut scene = scene();
+    scene.requests.push(request("me", 0, "{}"));
+    let spec = yaml("{podSelector: {matchLabels: {version: v1}}, ingress: []}");
+    let policy = json!({"metadata": {"name": "old", "namespace": "shop"}, "spec": spec});
+    scene.near.policies.insert("old".to_owned(), Arc::new(typed(&policy)));
+    let mut open = object("web-v2", "{containers: []}");
+    open["metadata"]["labels"] = json!({"app": "web", "version": "v2"});
+    scene.pods.push(open);
+    let (reason, message) = scene.picture().refused("me").unwrap();
+    assert!(reason == Reason::NoService && message.contains("NetworkPolicy old"), "{reason:?} {message}");
+    scene.pods[0]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(scene.picture().refused("me"), None, "one that goes does not count");
 }
 
 #[test]

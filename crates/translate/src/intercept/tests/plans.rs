@@ -59,6 +59,22 @@ fn without_a_rule_bytes_go_unread_unless_health_checks_can_be_told() {
 }
 
 #[test]
+fn a_service_of_the_original_pods_is_the_last_resort() {
+    let mut scene = scene();
+    scene.near.twins.insert("web-carrier-original".to_owned(), "10.0.0.9".parse().unwrap());
+    scene.requests.push(request("me", 0, HEADER));
+    let picture = scene.picture();
+    let plan = &picture.front("web").plan;
+    let (pods, service) = ("original TCP 8080".to_owned(), "original TCP 8080 by its Service".to_owned());
+    let routes = routes(plan, 8080);
+    let of = |name: &str| routes.iter().find(|(route, _)| route == name).unwrap().1.clone();
+    assert_eq!(of("original"), [pods.clone(), service.clone()]);
+    assert_eq!(of("shop/me"), [ALICE.to_owned(), format!("{ALICE} elsewhere"), pods, service.clone()]);
+    let cluster = plan.clusters.iter().find(|cluster| cluster.name == *service).unwrap();
+    assert_eq!(cluster.endpoints[0].address.to_string(), "10.0.0.9:80", "where the Service listens");
+}
+
+#[test]
 fn without_fallback_there_is_one_way() {
     let mut scene = scene();
     scene.requests.push(request("me", 0, &format!("{{fallback: false, {HEADER}}}")));

@@ -137,3 +137,22 @@ fn what_is_put_back_is_what_was_there_with_what_its_owner_changed_since() {
     assert_eq!(undone.env.unwrap()[0].value.as_deref(), Some("c"));
     assert_eq!(undone.volume_mounts, original.volume_mounts);
 }
+
+#[test]
+fn a_pod_that_is_hidden_behind_its_stand_in_is_still_found_by_its_services() {
+    let mut scene = scene();
+    scene.services = vec![object(
+        "web",
+        "{clusterIP: 10.0.0.1, selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}",
+    )];
+    let mut pod = object("one", "{containers: [{name: web, image: web:1}]}");
+    pod["metadata"]["labels"] = json!({"app": "web"});
+    scene.pods = vec![pod.clone()];
+    scene.requests.push(request("me", 0, "{mode: Container, target: pod/one, targetContainerPort: 8080}"));
+    assert_eq!(scene.picture().refused("me"), None, "a Service says that the port is there");
+    pod["metadata"]["labels"] = json!({"app": "one-pod-swap.causeway"});
+    scene.pods = vec![pod];
+    let target = TargetRef { kind: TargetKind::Pod, name: "one".to_owned() };
+    scene.near.stood_in.insert(target, [("app".to_owned(), "web".to_owned())].into());
+    assert_eq!(scene.picture().refused("me"), None, "and so it does once the pod is hidden");
+}

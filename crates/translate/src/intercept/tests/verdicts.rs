@@ -100,6 +100,44 @@ fn who_forbids_it_is_obeyed() {
 }
 
 #[test]
+fn who_forbids_it_is_not_walked_around() {
+    let mut scene = scene();
+    let mut denied = object("web", WEB);
+    denied["metadata"]["labels"] = json!({"causeway.dev/intercept": "deny"});
+    let owned = |mut made: Value, kind: &str, owner: &str| {
+        let owner =
+            json!({"apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": "u", "controller": true});
+        made["metadata"]["ownerReferences"] = json!([owner]);
+        made
+    };
+    let replica_set = owned(object("web-6d9f", WEB), "Deployment", "web");
+    let mut pod = owned(object("web-6d9f-x", "{}"), "ReplicaSet", "web-6d9f");
+    pod["spec"] = denied.pointer("/spec/template/spec").unwrap().clone();
+    pod["metadata"]["labels"] = json!({"app": "web"});
+    scene.near.replica_sets.insert("web-6d9f".to_owned(), Arc::new(typed(&replica_set)));
+    scene.pods.push(pod);
+    let canary = WEB.replace("version: v1", "version: canary");
+    scene.deployments = vec![denied.clone(), object("canary", &canary)];
+    scene.requests = vec![
+        request("set", 0, "target: replicaset/web-6d9f"),
+        request("pod", 1, "target: pod/web-6d9f-x"),
+        request("container", 2, "{target: pod/web-6d9f-x, mode: Container}"),
+    ];
+    for name in ["set", "pod", "container"] {
+        let (reason, message) = scene.picture().refused(name).unwrap();
+        let is_told = reason == Reason::Denied && message.contains("deployment/web forbids");
+        assert!(is_told, "{name}: {reason:?} {message}");
+    }
+    scene.requests = vec![request("canary", 0, "target: deploy/canary")];
+    let (reason, message) = scene.picture().refused("canary").unwrap();
+    let is_told = reason == Reason::NoService && message.contains("Service web leads to deployment/web too");
+    assert!(is_told, "{reason:?} {message}");
+    denied["metadata"]["labels"] = json!({});
+    scene.deployments[0] = denied;
+    assert_eq!(scene.picture().refused("canary"), None);
+}
+
+#[test]
 fn a_workstation_of_another_namespace_needs_that_ones_consent() {
     let mut scene = scene();
     scene.requests.push(request("me", 0, "workstation: lab/carol"));
