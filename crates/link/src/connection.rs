@@ -87,8 +87,6 @@ pub struct Connection {
     /// Opened and not yet understood.
     early: Vec<u8>,
     peer: String,
-    /// What the other end's key is known by.
-    peer_key: Option<KeyId>,
     /// How old the other end's certificate is, where that is known.
     peer_age: Duration,
     greeting: Vec<u8>,
@@ -115,7 +113,6 @@ impl Connection {
             received: Received::default(),
             early: Vec::new(),
             peer: String::new(),
-            peer_key: None,
             peer_age: Duration::MAX,
             greeting: Vec::new(),
         };
@@ -146,7 +143,6 @@ impl Connection {
         }
         let shown = state.peer_certificates().and_then(<[_]>::first);
         self.peer = shown.and_then(identity::name_of).unwrap_or_default();
-        self.peer_key = shown.and_then(KeyId::of);
         self.peer_age = shown.and_then(identity::age_of).unwrap_or(Duration::MAX);
         Ok(())
     }
@@ -207,7 +203,7 @@ impl Connection {
 
     /// What the key in the other end's certificate is known by.
     pub fn peer_key(&self) -> Option<KeyId> {
-        self.peer_key
+        self.tls.state().peer_certificates().and_then(<[_]>::first).and_then(KeyId::of)
     }
 
     /// The address that the other end's connection comes from, or goes to.

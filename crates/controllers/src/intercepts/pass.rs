@@ -760,7 +760,7 @@ impl<'a> Pass<'a> {
                 failures.extend(self.expire::<InterceptRequest>(request).await.err());
             } else if controller.request_finalizer.is_on(request) && !self.is_left(at, request) {
                 match controller.request_finalizer.remove(request).await {
-                    Ok(_) => controller.requests.forget(&request.uid().unwrap_or_default()),
+                    Ok(()) => controller.requests.forget(&request.uid().unwrap_or_default()),
                     Err(error) => failures.push(error),
                 }
             }
@@ -775,7 +775,7 @@ impl<'a> Pass<'a> {
                 });
                 if controller.workstation_finalizer.is_on(&one.object) && !is_used {
                     match controller.workstation_finalizer.remove(&one.object).await {
-                        Ok(_) => controller.workstations.forget(&one.uid),
+                        Ok(()) => controller.workstations.forget(&one.uid),
                         Err(error) => failures.push(error),
                     }
                 }
