@@ -39,6 +39,10 @@ pub struct Http {
     /// The proxies before this one, whose word on their clients counts; default nobody's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trusted_proxies: Option<TrustedProxies>,
+    /// Stands unseen before a server: what requests say of their clients goes on as it came; default it is written anew, and
+    /// only trusted proxies are believed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub transparent: bool,
     /// What is said instead of the few words that answers made here have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub error_pages: Vec<ErrorPage>,
@@ -253,13 +257,15 @@ impl Http {
 
     /// Whether two differ in nothing but the routes that have a diff of their own.
     pub fn same_but_routes(&self, other: &Self) -> bool {
-        let Self { routes: _, sites, misdirected, trusted_proxies, error_pages, otherwise } = self;
+        let Self { routes: _, sites, misdirected, trusted_proxies, transparent, error_pages, otherwise } =
+            self;
         let same_head = |a: &Site, b: &Site| {
             let Site { name, hosts, routes: _ } = a;
             *name == b.name && *hosts == b.hosts
         };
         *misdirected == other.misdirected
             && *trusted_proxies == other.trusted_proxies
+            && *transparent == other.transparent
             && *error_pages == other.error_pages
             && *otherwise == other.otherwise
             && sites.len() == other.sites.len()

@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod containers;
-mod load;
 mod lives;
+mod load;
 mod protocols;
 mod safety;
 mod world;

@@ -13,7 +13,13 @@ fn who_edits_a_namespace_may_connect_and_not_intercept() {
     let world = World::start();
     let can = |verb: &str, kind: &str, role: &str| {
         let user = format!("{role}-user");
-        world.kubectl.run(&["create", "rolebinding", &user, &format!("--clusterrole={role}"), &format!("--user={user}")]);
+        world.kubectl.run(&[
+            "create",
+            "rolebinding",
+            &user,
+            &format!("--clusterrole={role}"),
+            &format!("--user={user}"),
+        ]);
         let (kind, part) = kind.split_once('/').unwrap_or((kind, ""));
         let part = format!("--subresource={part}");
         world.kubectl.run(&["auth", "can-i", verb, kind, &part, "--as", &user]).stdout.trim() == "yes"
@@ -33,12 +39,10 @@ fn who_edits_a_namespace_may_connect_and_not_intercept() {
     let _laptop = Laptop::connected(&world, "laptop");
     let system = world.server.namespace("causeway-system");
     let pod = eventually("a pod is named", PATIENCE, || {
-        Some(world.kubectl.value("workstation/laptop", ".status.stowaway.pods[0]")).filter(|pod| !pod.is_empty())
+        Some(world.kubectl.value("workstation/laptop", ".status.stowaway.pods[0]"))
+            .filter(|pod| !pod.is_empty())
     });
-    for (what, may) in [
-        (format!("pods/{pod}"), true),
-        ("pods/other".to_owned(), false),
-    ] {
+    for (what, may) in [(format!("pods/{pod}"), true), ("pods/other".to_owned(), false)] {
         let name = what.trim_start_matches("pods/");
         let asked = ["auth", "can-i", "create", "pods", "--subresource=portforward", "--as", "anybody"];
         let mut all = asked.to_vec();
@@ -68,7 +72,9 @@ fn a_machine_reaches_services_and_pods_and_nothing_of_the_nodes() {
     assert!(through(&format!("http://{pod}:8080/")).starts_with("web"));
     // The machine that this is all on stands for the nodes.
     let (listener, port) = causeway_testkit::port::taken();
-    for url in [format!("http://127.0.0.1:{port}/"), "http://169.254.169.254/".into(), "http://localhost/".into()] {
+    for url in
+        [format!("http://127.0.0.1:{port}/"), "http://169.254.169.254/".into(), "http://localhost/".into()]
+    {
         assert_eq!(through(&url), "", "{url}");
     }
     drop(listener);
@@ -80,7 +86,9 @@ fn the_key_of_a_carrier_opens_what_it_was_granted_and_nothing_else() {
     let laptop = Laptop::connected(&world, "laptop");
     let address = world.address("web");
     laptop.intercept("deploy/web", "http", &["--header", "x-user=me"]).ok();
-    eventually("requests come here", PATIENCE, || ask(&address, &["x-user: me"]).is_ok_and(|by| by == "laptop"));
+    eventually("requests come here", PATIENCE, || {
+        ask(&address, &["x-user: me"]).is_ok_and(|by| by == "laptop")
+    });
     // Who may read Secrets in the namespace has the key.
     let entry = world.kubectl.value("secret/web-carrier-keys", ".data.certificates\\.json");
     let mut decode = Command::new("base64");
@@ -118,7 +126,8 @@ fn the_key_of_a_carrier_opens_what_it_was_granted_and_nothing_else() {
             .spawn()
             .unwrap();
         use std::io::Write as _;
-        let _ = child.stdin.take().unwrap().write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let _ =
+            child.stdin.take().unwrap().write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
         String::from_utf8_lossy(&child.wait_with_output().unwrap().stdout).into_owned()
     };
     assert!(asks(laptop.port, true).contains("laptop"), "what it was granted");

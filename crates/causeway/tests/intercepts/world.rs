@@ -169,7 +169,8 @@ impl Laptop {
     /// The state of its connection.
     pub fn connection(&self) -> Value {
         let ran = self.run(&["connections", "-o", "json"]);
-        let answer: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran}"));
+        let answer: Value =
+            serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran}"));
         answer["connections"][0].clone()
     }
 

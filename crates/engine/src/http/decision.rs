@@ -224,14 +224,16 @@ pub(crate) fn decide_on(
         keep_alive: request.keep_alive,
         to_head: request.method == "HEAD",
     };
-    let introduction = client.introduction(told.as_ref());
+    let introduction = (!router.is_transparent()).then(|| client.introduction(told.as_ref()));
     let asked = Asked {
         method: request.method,
         host: &request.target.host,
         path: &request.target.path,
         query: request.target.query,
         fields: request.fields,
-        told: ToldOn { introduction: &introduction, authority: request.target.authority },
+        told: introduction
+            .as_deref()
+            .map(|introduction| ToldOn { introduction, authority: request.target.authority }),
     };
     // A question about the server as a whole has no route.
     let sought = if request.target.path == "*" { Err(Missed::Nothing) } else { router.find(&asked) };
@@ -283,7 +285,14 @@ pub(crate) fn decide_on(
             cors.write_grant(&mut grant, request.fields);
         }
         if !request.connects() {
-            onward::write_request(out, request, &target.changes, found.prefix, &introduction, trace.as_ref());
+            onward::write_request(
+                out,
+                request,
+                &target.changes,
+                found.prefix,
+                introduction.as_deref(),
+                trace.as_ref(),
+            );
         }
         let host = || target.changes.host.as_deref().unwrap_or(&request.target.host);
         return Decision::Forward(Forward {

@@ -14,13 +14,13 @@ use super::introduction::Introduction;
 use super::route::{Changes, write_path};
 use crate::spans::{TRACEPARENT, Trace};
 
-/// Writes the head of a request for its endpoint.
+/// Writes the head of a request for its endpoint. Without an introduction it keeps what it says of its client.
 pub(crate) fn write_request(
     out: &mut Vec<u8>,
     request: &Request<'_>,
     changes: &Changes,
     prefix: usize,
-    introduction: &Introduction,
+    introduction: Option<&Introduction>,
     trace: Option<&Trace>,
 ) {
     out.extend_from_slice(request.method.as_bytes());
@@ -38,7 +38,8 @@ pub(crate) fn write_request(
         let passes = match known {
             Known::Other if translated && websocket::is_of_handshake(name) => false,
             Known::Other if trace.is_some_and(|trace| trace.replaces(name)) => false,
-            Known::Other => !request.is_named(name) && !changes.request.drops(name),
+            Known::Forwarded if introduction.is_some() => false,
+            Known::Other | Known::Forwarded => !request.is_named(name) && !changes.request.drops(name),
             Known::Expect => request.expects_continue,
             _ => false,
         };
@@ -58,7 +59,9 @@ pub(crate) fn write_request(
     if let Some(trace) = trace.filter(|_| !changes.request.drops(TRACEPARENT.as_bytes())) {
         trace.write(out);
     }
-    introduction.write(out, request.target.authority, &changes.request);
+    if let Some(introduction) = introduction {
+        introduction.write(out, request.target.authority, &changes.request);
+    }
     out.extend_from_slice(b"\r\n");
 }
 

@@ -31,8 +31,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) path: &'a str,
     pub(crate) query: Option<&'a [u8]>,
     pub(crate) fields: Fields<'a>,
-    /// Who the client is and what it asked for, as the endpoint will hear it.
-    pub(crate) told: ToldOn<'a>,
+    /// Who the client is and what it asked for, as the endpoint will hear it; none where that is what the request says.
+    pub(crate) told: Option<ToldOn<'a>>,
 }
 
 /// What endpoints hear of a client.
@@ -83,6 +83,7 @@ pub(crate) struct Router<T> {
     sites: HashMap<Name, Arc<Routes<T>>>,
     otherwise: Routes<T>,
     trusted: Option<Trusted>,
+    is_transparent: bool,
     pages: Option<Arc<Pages>>,
 }
 
@@ -110,7 +111,8 @@ struct Hosted<T> {
 /// One way to a route: what has to fit besides host and path.
 struct Way<T> {
     method: Option<Box<str>>,
-    /// Each with whether it tells of the client: what the client itself says there counts for nothing.
+    /// Each with whether it tells of the client: what the client itself says there counts for nothing, unless the listener is
+    /// transparent.
     headers: Box<[(HeaderMatch, bool)]>,
     query: Box<[QueryMatch]>,
     to: T,
@@ -130,6 +132,7 @@ impl<T: Clone> Router<T> {
             sites: HashMap::with_capacity(http.sites.len()),
             otherwise: Routes::compile(&http.routes, &mut make)?,
             trusted: http.trusted_proxies.as_ref().map(Trusted::compile),
+            is_transparent: http.transparent,
             pages,
         };
         for site in &http.sites {
@@ -153,12 +156,24 @@ impl<T: Clone> Router<T> {
         let mut any = Hosted::default();
         any.add(None, to);
         let otherwise = Routes { hosts: Hosts::default(), any };
-        Self { apart: Hosts::default(), sites: HashMap::new(), otherwise, trusted: None, pages: None }
+        Self {
+            apart: Hosts::default(),
+            sites: HashMap::new(),
+            otherwise,
+            trusted: None,
+            is_transparent: false,
+            pages: None,
+        }
     }
 
     /// The proxies whose word on their clients counts.
     pub(crate) fn trusted(&self) -> Option<&Trusted> {
         self.trusted.as_ref()
+    }
+
+    /// Whether requests keep what they say of their clients.
+    pub(crate) fn is_transparent(&self) -> bool {
+        self.is_transparent
     }
 
     /// What is said with requests that have no route.
@@ -264,7 +279,10 @@ impl<T> Way<T> {
         self.method.as_deref().is_none_or(|method| method == asked.method)
             && self.headers.iter().all(|(header, is_told)| {
                 let name = header.name.as_str();
-                let value = if *is_told { asked.told.get(name) } else { asked.fields.get(name) };
+                let value = match asked.told {
+                    Some(told) if *is_told => told.get(name),
+                    _ => asked.fields.get(name),
+                };
                 value.is_some_and(|value| text(&value).is_some_and(|value| header.value.is_match(value)))
             })
             && self.query.iter().all(|wanted| {

@@ -12,6 +12,10 @@ use crate::http::{
 /// Checks the ways of requests.
 pub(super) fn check(found: &mut Findings, path: &str, http: &Http, named: &Named<'_>) {
     check_hosts(found, path, http);
+    if http.transparent && http.trusted_proxies.is_some() {
+        let message = "who stands unseen believes nobody: leave out `trustedProxies` or `transparent`";
+        found.add(format!("{path}.trustedProxies"), message);
+    }
     let is_page = |name: &str| named.pages.contains_key(name);
     check_pages(found, &|| path.to_owned(), &http.error_pages, &is_page);
     let mut seen: HashMap<&str, (Option<usize>, usize)> = HashMap::new();

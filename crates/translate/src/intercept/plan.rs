@@ -171,7 +171,8 @@ impl Draft<'_> {
             }
         }
         let otherwise = Some(connections(&rest));
-        ir::Protocol::Http(Http { routes, otherwise, ..Http::default() })
+        // Whoever is in front of the target has told it who asks; the carrier has nothing to add.
+        ir::Protocol::Http(Http { routes, otherwise, transparent: true, ..Http::default() })
     }
 
     /// The routes of a request that looks into requests: health checks first, then what it takes.

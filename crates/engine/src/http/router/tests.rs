@@ -30,7 +30,7 @@ impl Question {
         let arrival = Arrival { scheme: Scheme::Http, port: 80 };
         let introduction = Introduction::new(([192, 0, 2, 1], 1).into(), arrival, None, &[]);
         answer(&Asked {
-            told: ToldOn { introduction: &introduction, authority: "" },
+            told: Some(ToldOn { introduction: &introduction, authority: "" }),
             method: self.method,
             host: &self.host,
             path: &self.path,

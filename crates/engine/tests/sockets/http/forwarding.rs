@@ -296,3 +296,30 @@ async fn routes_do_not_believe_what_clients_say_of_themselves() {
     }
     running.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_stands_unseen_adds_nothing_and_keeps_what_was_told() {
+    let [open, closed] = [HttpBackend::named("open").await, HttpBackend::named("closed").await];
+    let routes = "      - {name: told, matches: [{headers: [{name: x-forwarded-user, value: {exact: me}}]}], action: {forward: closed}}\n\
+         \x20     - {name: rest, action: {forward: open}}";
+    let text = plan(routes, &[("open", &[open.address]), ("closed", &[closed.address])]);
+    let running =
+        Running::start(&text.replace("      routes:\n", "      transparent: true\n      routes:\n")).await;
+    let mut client = Client::connect(&running).await;
+    let lines = "X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-Proto: https\r\nForwarded: for=10.0.0.1\r\n";
+    let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+    assert_eq!(client.ask(request).await.1, "open");
+    let asked = open.asked().pop().unwrap();
+    for (name, expected) in [
+        ("x-forwarded-for", &["10.0.0.1"][..]),
+        ("x-forwarded-proto", &["https"]),
+        ("forwarded", &["for=10.0.0.1"]),
+        ("x-forwarded-host", &[]),
+        ("x-forwarded-port", &[]),
+    ] {
+        assert_eq!(asked.values(name), expected, "{name}");
+    }
+    let request = "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-User: me\r\n\r\n".to_owned();
+    assert_eq!(client.ask(request).await.1, "closed");
+    running.stop().await;
+}
