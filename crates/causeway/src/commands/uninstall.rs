@@ -4,6 +4,7 @@
 
 mod installed;
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -231,12 +232,14 @@ struct Uninstalled {
 
 impl Answer for Uninstalled {
     fn text(&self, _: Paint) -> String {
-        let list = |title: &str, items: &[String]| {
-            items.iter().map(|item| format!("{title:<12} {item}\n")).collect::<String>()
-        };
-        let mut text = list("object", &self.objects);
-        text += &list("operator", &self.operator);
-        text += &list("definition", &self.definitions);
+        let mut text = String::new();
+        for (title, items) in
+            [("object", &self.objects), ("operator", &self.operator), ("definition", &self.definitions)]
+        {
+            for item in items {
+                _ = writeln!(text, "{title:<12} {item}");
+            }
+        }
         let end =
             if self.done { "removed; nothing is left" } else { "this would be removed; do it with --yes" };
         text + end
