@@ -25,11 +25,9 @@ pub fn ask(address: &str, port: u16, headers: &[&str]) -> Result<String, String>
     let at = format!("{address}:{port}").parse().map_err(|error| format!("{address}: {error}"))?;
     let mut stream = TcpStream::connect_timeout(&at, LIMIT).map_err(|error| failed("connect", error))?;
     stream.set_read_timeout(Some(LIMIT)).map_err(|error| failed("limit", error))?;
-    let mut request = format!("GET /load HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
-    for header in headers {
-        request += &format!("{header}\r\n");
-    }
-    request += "\r\n";
+    let own = [format!("host: {address}"), "connection: close".to_owned()];
+    let lines = own.iter().map(String::as_str).chain(headers.iter().copied());
+    let request = format!("GET /load HTTP/1.1\r\n{}\r\n\r\n", lines.collect::<Vec<_>>().join("\r\n"));
     stream.write_all(request.as_bytes()).map_err(|error| failed("write", error))?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).map_err(|error| failed("read", error))?;

@@ -176,7 +176,7 @@ async fn endpoints_may_be_unix_sockets_and_are_checked_there() {
     let plan = plain_plan(&[nobody().await], check);
     let mut plan: causeway_ir::Plan = serde_saphyr::from_str(&plan).unwrap();
     plan.clusters[0].endpoints[0].address = address.parse().unwrap();
-    let running = Running::of(plan, causeway_engine::AccessLog::Off).await;
+    let running = Running::of(plan, AccessLog::Off).await;
     let healthy = || running.handle.clusters()[0].endpoints[0].healthy;
     eventually("found down", || !healthy()).await;
     assert_eq!(running.ask("in", b"").await, b"");
