@@ -85,7 +85,7 @@ struct Sitting {
 enum Event {
     Attempted {
         number: u64,
-        result: Result<(Connection, String), String>,
+        result: Box<Result<(Connection, String), String>>,
     },
     /// The hub asks for the seat, or has taken it.
     Asked(io::Error),
@@ -135,7 +135,7 @@ impl Seeker {
             self.try_roads();
             self.publish();
             match self.next().await {
-                Event::Attempted { number, result } => self.attempted(number, result).await,
+                Event::Attempted { number, result } => self.attempted(number, *result).await,
                 Event::Asked(error) => self.asked(error),
                 Event::Lost(reason) => self.lost(&reason),
                 Event::Changed => self.take_wishes(),
@@ -191,7 +191,8 @@ impl Seeker {
             let greeting = Greeting { way, session: self.laptop.session.clone() }.encode();
             let identity = self.identity.clone();
             self.attempts.spawn(async move {
-                Event::Attempted { number, result: approach.go(&identity, &greeting).await }
+                let result = Box::new(approach.go(&identity, &greeting).await);
+                Event::Attempted { number, result }
             });
         }
     }
