@@ -6,6 +6,8 @@
 # and CoreDNS, compiled from its Go module, which takes some minutes.
 # `bench-deps.sh tunnel` installs what `causeway-bench tunnel` compares with instead: rathole, compiled from its
 # package, which takes some minutes.
+# `bench-deps.sh intercept` installs what `causeway-bench intercept ways` compares with instead: wireguard-go, and a program with
+# its stack in user space, both compiled from its Go module (bench/wireguard-go), and `wg`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,6 +23,8 @@ elif [ "$what" = dns ]; then
   [ -x /usr/sbin/unbound ] || packages+=(unbound)
   [ -x /usr/sbin/dnsmasq ] || packages+=(dnsmasq-base)
   command -v dnsperf >/dev/null || packages+=(dnsperf)
+elif [ "$what" = intercept ]; then
+  command -v wg >/dev/null || packages+=(wireguard-tools)
 elif [ "$what" = l4 ] || [ "$what" = http ]; then
   [ -x /usr/sbin/haproxy ] || packages+=(haproxy)
   [ -x /usr/sbin/nginx ] || packages+=(nginx-core)
@@ -28,7 +32,7 @@ elif [ "$what" = l4 ] || [ "$what" = http ]; then
   command -v python3 >/dev/null || packages+=(python3)
   python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
 else
-  echo "bench-deps.sh knows dns, http, l4 and tunnel, not $what" >&2
+  echo "bench-deps.sh knows dns, http, intercept, l4 and tunnel, not $what" >&2
   exit 1
 fi
 command -v ip >/dev/null || packages+=(iproute2)
@@ -39,6 +43,14 @@ peers=${CARGO_TARGET_DIR:-target}/bench-peers
 if [ "$what" = dns ]; then
   mkdir -p "$peers"
   [ -x "$peers/coredns" ] || GOBIN=$(cd "$peers" && pwd) nice go install github.com/coredns/coredns@v1.15.0
+  exit
+fi
+if [ "$what" = intercept ]; then
+  mkdir -p "$peers"
+  peers=$(cd "$peers" && pwd)
+  cd bench/wireguard-go
+  [ -x "$peers/wireguard-netstack" ] || nice go build -o "$peers/wireguard-netstack" .
+  [ -x "$peers/wireguard-go" ] || nice go build -o "$peers/wireguard-go" golang.zx2c4.com/wireguard
   exit
 fi
 if [ "$what" = tunnel ]; then

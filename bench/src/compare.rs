@@ -7,7 +7,7 @@ pub(crate) mod aims;
 pub(crate) mod backend;
 pub(crate) mod load;
 pub(crate) mod names;
-mod namespace;
+pub(crate) mod namespace;
 pub(crate) mod net;
 pub(crate) mod programs;
 pub(crate) mod question;

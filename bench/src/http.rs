@@ -6,9 +6,9 @@ mod backend;
 mod candidate;
 mod certificates;
 mod configuration;
-mod frames;
+pub(crate) mod frames;
 mod load;
-mod setting;
+pub(crate) mod setting;
 mod workload;
 
 use std::collections::HashMap;
@@ -22,14 +22,13 @@ use crate::compare::load::{Load, Measured, SETTLE, Settings};
 use crate::compare::programs::Programs;
 use crate::compare::running::Running;
 use crate::compare::{self, Bench};
-use backend::Backend;
 use candidate::Candidate;
 use certificates::Certificates;
 use load::Probe;
 use setting::Setting;
 use workload::Workload;
 
-pub(crate) use backend::serve;
+pub(crate) use backend::{Args as ServeArgs, Backend, serve};
 pub(crate) use load::{Args as LoadArgs, run as load};
 
 /// The core of load and backend.
@@ -65,7 +64,7 @@ impl Gateways {
         own.set(LOAD_CORE);
         sched_setaffinity(None, &own).context("can't choose a core")?;
         Ok(Self {
-            backend: Backend::start()?,
+            backend: Backend::start(&ServeArgs::default())?,
             certificates: Certificates::new()?,
             bases: HashMap::new(),
             current: None,

@@ -94,8 +94,11 @@ impl Bench for Proxies {
         candidate.configure(&names, dir)?;
         let by_name = workload.is_by_name();
         let at = if by_name { configuration::SNI } else { configuration::PLAIN };
-        let target =
-            Target { proxy: (candidate != Candidate::Direct).then_some(at), names: by_name.then_some(names) };
+        let target = Target {
+            proxy: (candidate != Candidate::Direct).then_some(at),
+            names: by_name.then_some(names),
+            socks: None,
+        };
         Running::start(candidate.commands(program, dir), target, dir)
     }
 }

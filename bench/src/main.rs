@@ -14,6 +14,7 @@ mod etcd;
 mod fleet;
 mod http;
 mod http2;
+mod intercept;
 mod kubernetes;
 mod l4;
 mod machine;
@@ -88,6 +89,8 @@ enum Command {
     Fleet(fleet::Args),
     /// Measures our gateway beside NGINX, HAProxy, Envoy and Traefik.
     Http(http::Args),
+    /// Measures intercepts: what they cost requests, and the ways between laptop and cluster.
+    Intercept(intercept::Args),
     /// Runs the engine for long with everything in motion and looks whether it grows or fails.
     Soak(soak::Args),
     /// Measures a tunnel beside rathole and bare relays.
@@ -102,13 +105,19 @@ enum Command {
     Echo,
     /// The servers behind gateways.
     #[command(hide = true)]
-    HttpBackend,
+    HttpBackend(http::ServeArgs),
     /// The load of gateways.
     #[command(hide = true)]
     HttpLoad(http::LoadArgs),
     /// One process of a crowd.
     #[command(hide = true)]
     Hold(crowd::HoldArgs),
+    /// The cluster's end of a way, without a cluster.
+    #[command(hide = true)]
+    Hub(intercept::HubArgs),
+    /// The laptop's end of a way.
+    #[command(hide = true)]
+    Laptop(intercept::LaptopArgs),
     /// One end of a bare pair of relays.
     #[command(hide = true)]
     Relay(tunnel::RelayArgs),
@@ -139,9 +148,12 @@ async fn main() -> anyhow::Result<()> {
         Some(Command::Fleet(args)) => return fleet::run(args),
         Some(Command::Hold(args)) => return crowd::hold(args).await,
         Some(Command::Http(args)) => return http::run(args),
-        Some(Command::HttpBackend) => return http::serve(),
+        Some(Command::HttpBackend(args)) => return http::serve(args),
         Some(Command::HttpLoad(args)) => return http::load(args),
+        Some(Command::Hub(args)) => return intercept::hub(args).await,
+        Some(Command::Intercept(args)) => return intercept::run(args).await,
         Some(Command::L4(args)) => return l4::run(args),
+        Some(Command::Laptop(args)) => return intercept::laptop(args).await,
         Some(Command::Soak(args)) => return soak::run(args).await,
         Some(Command::Tunnel(args)) => return tunnel::run(args),
         Some(Command::Xds(args)) => return xds::run(args).await,

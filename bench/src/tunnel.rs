@@ -95,7 +95,8 @@ impl Bench for Tunnels {
         let dead = if workload == Workload::StreamsUnderFire { &Dead::ADDRESSES[..] } else { &[] };
         let setting = Setting { dead, delayed: workload.is_delayed() };
         let commands = candidate.commands(program, &setting, dir)?;
-        let target = Target { proxy: (candidate != Candidate::Direct).then_some(USERS), names: None };
+        let target =
+            Target { proxy: (candidate != Candidate::Direct).then_some(USERS), names: None, socks: None };
         Running::start(commands, target, dir)
     }
 

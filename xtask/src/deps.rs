@@ -112,8 +112,8 @@ const FENCES: &[Fence] = &[
     fence("causeway-apiserver", &["causeway-api", "causeway-journal"], &[]),
     fence("causeway-node", &["causeway-containers", "causeway-ir", "causeway-translate"], &["bollard"]),
     fence(TESTKIT, &["causeway-apiserver"], &[]),
-    // Measures the program from outside.
-    fence("causeway-bench", &[], KUBERNETES),
+    // Measures the program from outside; the ends of links also without a cluster, and a thousand laptops in one process.
+    fence("causeway-bench", &["causeway-link", "causeway-netstack", "causeway-stowaway"], KUBERNETES),
     fence(CHORES, &["causeway-api"], &["tokio"]),
 ];
 

@@ -44,7 +44,8 @@ pub(crate) struct Accounts {
 pub(crate) struct Window {
     start: Instant,
     accounts: Accounts,
-    proxy: (f64, f64),
+    /// User and system seconds of each process of the proxy.
+    proxy: Vec<(u32, (f64, f64))>,
     load: f64,
     machine: f64,
 }
@@ -53,7 +54,7 @@ impl Window {
     pub(crate) fn open(accounts: &Accounts) -> Self {
         Self {
             accounts: accounts.clone(),
-            proxy: sum(&accounts.proxy),
+            proxy: accounts.proxy.iter().filter_map(|pid| Some((*pid, used(*pid)?))).collect(),
             load: load(accounts),
             machine: machine(),
             start: Instant::now(),
@@ -62,8 +63,12 @@ impl Window {
 
     pub(crate) fn close(self) -> Spent {
         let seconds = self.start.elapsed().as_secs_f64();
-        let (user, system) = sum(&self.accounts.proxy);
-        let (proxy_user, proxy_system) = (user - self.proxy.0, system - self.proxy.1);
+        // One that has ended meanwhile had no part in it that could be told.
+        let spent = self.proxy.iter().filter_map(|(pid, before)| {
+            let now = used(*pid)?;
+            Some((now.0 - before.0, now.1 - before.1))
+        });
+        let (proxy_user, proxy_system) = spent.fold((0.0, 0.0), add);
         let load = load(&self.accounts) - self.load;
         let others = (machine() - self.machine - proxy_user - proxy_system - load).max(0.0);
         Spent { seconds, proxy_user, proxy_system, load, others }
@@ -71,14 +76,18 @@ impl Window {
 }
 
 fn load(accounts: &Accounts) -> f64 {
-    let (user, system) = sum(&[accounts.backend, std::process::id()]);
+    let both = [accounts.backend, std::process::id()].into_iter().filter_map(used);
+    let (user, system) = both.fold((0.0, 0.0), add);
     user + system
 }
 
-/// User and system seconds of processes, all threads.
-fn sum(pids: &[u32]) -> (f64, f64) {
-    let of = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/stat")).ok().map(|stat| times(&stat));
-    pids.iter().filter_map(of).fold((0.0, 0.0), |(user, system), (u, s)| (user + u, system + s))
+fn add(one: (f64, f64), other: (f64, f64)) -> (f64, f64) {
+    (one.0 + other.0, one.1 + other.1)
+}
+
+/// User and system seconds of a process, all threads; none if it is gone.
+fn used(pid: u32) -> Option<(f64, f64)> {
+    Some(times(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?))
 }
 
 fn times(stat: &str) -> (f64, f64) {

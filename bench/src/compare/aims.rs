@@ -49,6 +49,8 @@ pub(crate) struct Aim<W: 'static, C> {
     question: Question,
     beside: Beside<W, C>,
     limit: Limit,
+    /// Which candidate is asked, if not the one that is ours.
+    of: Option<C>,
 }
 
 /// An aim, what was found, and whether it was reached.
@@ -85,10 +87,16 @@ impl<W: Name, C: Name> Aim<W, C> {
         beside: Beside<W, C>,
         limit: Limit,
     ) -> Self {
-        Self { what, loads, question, beside, limit }
+        Self { what, loads, question, beside, limit, of: None }
+    }
+
+    /// The same of another candidate, where several are ours.
+    pub(crate) fn of(self, candidate: C) -> Self {
+        Self { of: Some(candidate), ..self }
     }
 
     fn judge(&self, results: &Results, ours: C, direct: C) -> Option<Verdict> {
+        let ours = self.of.unwrap_or(ours);
         let ratio = |w: W, to: (W, C)| results.ratio((w, ours), to, self.question);
         let beside = |w: &W| match self.beside {
             Beside::Nothing => results.median((*w, ours), self.question),

@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 
 use anyhow::Context;
 
-use super::names::{PLAIN_BACKEND, backends};
+use super::names::{EVERYWHERE, PLAIN_BACKEND, backends};
 use super::net::{self, EventFlags, Poller};
 use super::target::{Order, reply};
 
@@ -68,8 +68,11 @@ impl Drop for Backend {
 pub(crate) fn serve() -> anyhow::Result<()> {
     let mut listeners = Vec::new();
     let mut backend = Server { poller: Poller::new()?, data: pattern(), buffer: vec![0; CHUNK] };
-    for address in [PLAIN_BACKEND].into_iter().chain(backends()) {
-        let listener = net::listen(address).with_context(|| format!("can't listen on {address}"))?;
+    let named = backends().into_iter().map(|address| (address, address));
+    for (at, address) in
+        [(PLAIN_BACKEND, PLAIN_BACKEND), (EVERYWHERE, PLAIN_BACKEND)].into_iter().chain(named)
+    {
+        let listener = net::listen(at).with_context(|| format!("can't listen on {at}"))?;
         backend.poller.add(&listener, listeners.len(), EventFlags::IN)?;
         listeners.push((listener, address));
     }

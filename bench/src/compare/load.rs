@@ -15,7 +15,7 @@ use super::accounts::{Accounts, Spent, Window};
 use super::question::Question;
 use super::running::Running;
 
-pub(crate) use bulk::Direction;
+pub(crate) use bulk::{Direction, run as bulk};
 pub(crate) use connections::Exchange;
 
 /// What a load found, by name.

@@ -15,6 +15,9 @@ const BACKEND_PORT: u16 = 9100;
 /// Where the plain listener leads.
 pub(crate) const PLAIN_BACKEND: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 10), BACKEND_PORT);
 
+/// Where the same backend is found on every address of its namespace.
+pub(crate) const EVERYWHERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 9101);
+
 /// The backends behind server names.
 pub(crate) fn backends() -> Vec<SocketAddrV4> {
     (0..BACKENDS).map(|i| SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 11 + i), BACKEND_PORT)).collect()

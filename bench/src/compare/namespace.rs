@@ -41,7 +41,8 @@ fn up() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn ip(arguments: &str) -> anyhow::Result<()> {
+/// Runs `ip` with words that are separated by spaces.
+pub(crate) fn ip(arguments: &str) -> anyhow::Result<()> {
     let status = Command::new("ip")
         .args(arguments.split(' '))
         .status()

@@ -31,8 +31,10 @@ pub(crate) fn listen(at: SocketAddrV4) -> io::Result<OwnedFd> {
 pub(crate) fn connect(to: SocketAddrV4, turn: usize) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, FLAGS, None)?;
     sockopt::set_tcp_nodelay(&socket, true)?;
-    let source = Ipv4Addr::new(127, 0, 1, 1 + (turn % SOURCES) as u8);
-    bind(&socket, &SocketAddrV4::new(source, 0))?;
+    if to.ip().is_loopback() {
+        let source = Ipv4Addr::new(127, 0, 1, 1 + (turn % SOURCES) as u8);
+        bind(&socket, &SocketAddrV4::new(source, 0))?;
+    }
     match rustix::net::connect(&socket, &to) {
         Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
         Err(error) => Err(error.into()),

@@ -6,6 +6,9 @@ use super::results::Measurement;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Question {
     GbitPerSecond,
+    MbitPerSecond,
+    /// The longest time in which nothing moved.
+    StallMillis,
     /// Processor seconds of the candidate for a GiB.
     CpuPerGib,
     /// Processor seconds of load, backend and candidate for a GiB.
@@ -61,6 +64,8 @@ impl Question {
         let per_10k = |seconds: f64| Some(seconds / figure("connections")? * PER);
         match self {
             Self::GbitPerSecond => figure("gbitPerSecond"),
+            Self::MbitPerSecond => Some(figure("gbitPerSecond")? * 1e3),
+            Self::StallMillis => Some(figure("stallUs")? / 1e3),
             Self::CpuPerGib => Some(of.spent.proxy() / figure("gib")?),
             Self::WholePerGib => Some(of.spent.whole() / figure("gib")?),
             Self::PerSecond => figure("perSecond"),
@@ -102,6 +107,8 @@ impl Question {
     pub(crate) fn heading(self) -> (&'static str, usize) {
         match self {
             Self::GbitPerSecond => ("Gbit/s", 2),
+            Self::MbitPerSecond => ("Mbit/s", 0),
+            Self::StallMillis => ("longest stall, ms", 0),
             Self::CpuPerGib => ("its CPU s per GiB", 3),
             Self::WholePerGib => ("whole run's CPU s per GiB", 3),
             Self::PerSecond => ("per second", 0),

@@ -74,6 +74,8 @@ pub(crate) struct Target {
     pub(crate) proxy: Option<SocketAddrV4>,
     /// With names each connection begins with a ClientHello.
     pub(crate) names: Option<Rc<Names>>,
+    /// Where the proxy, which speaks SOCKS5, is asked to lead; for loads that open few connections.
+    pub(crate) socks: Option<SocketAddrV4>,
 }
 
 impl Target {
@@ -108,19 +110,12 @@ impl Target {
     /// Connects and sends the first bytes.
     pub(crate) fn open(&self, place: usize, order: Order, argument: u64) -> anyhow::Result<OwnedFd> {
         let socket = self.connect(place, place).context("connecting failed")?;
+        if let Some(to) = self.socks {
+            lead(&socket, to)?;
+        }
         let mut opening = Vec::new();
         self.opening(place, order, argument, &mut opening);
-        let (mut sent, started) = (0, Instant::now());
-        while sent < opening.len() {
-            match net::send(&socket, &opening[sent..]) {
-                Ok(count) => sent += count,
-                Err(error) if net::is_early(&error) => {
-                    net::wait(&socket, PollFlags::OUT, PATIENCE)?;
-                    ensure!(started.elapsed() < PATIENCE, "a connection took too long to open");
-                }
-                Err(error) => return Err(error).context("sending the first bytes failed"),
-            }
-        }
+        send(&socket, &opening)?;
         Ok(socket)
     }
 
@@ -139,6 +134,40 @@ impl Target {
         }
         self.check(place, &answer)
     }
+}
+
+fn send(socket: &OwnedFd, bytes: &[u8]) -> anyhow::Result<()> {
+    let (mut sent, started) = (0, Instant::now());
+    while sent < bytes.len() {
+        match net::send(socket, &bytes[sent..]) {
+            Ok(count) => sent += count,
+            Err(error) if net::is_early(&error) => {
+                net::wait(socket, PollFlags::OUT, PATIENCE)?;
+                ensure!(started.elapsed() < PATIENCE, "a connection took too long to open");
+            }
+            Err(error) => return Err(error).context("sending the first bytes failed"),
+        }
+    }
+    Ok(())
+}
+
+/// Asks a SOCKS5 proxy that wants no password to lead on.
+fn lead(socket: &OwnedFd, to: SocketAddrV4) -> anyhow::Result<()> {
+    let mut question = vec![5, 1, 0, 5, 1, 0, 1];
+    question.extend(to.ip().octets());
+    question.extend(to.port().to_be_bytes());
+    send(socket, &question)?;
+    // The method, then the answer with an address.
+    let (mut answer, mut got) = ([0; 12], 0);
+    while got < answer.len() {
+        ensure!(!net::wait(socket, PollFlags::IN, PATIENCE)?.is_empty(), "the proxy does not answer");
+        match net::receive(socket, &mut answer[got..]).context("the proxy does not answer")? {
+            0 => bail!("the proxy refuses to lead to {to}"),
+            count => got += count,
+        }
+    }
+    ensure!(answer[3] == 0, "the proxy does not lead to {to}: {}", answer[3]);
+    Ok(())
 }
 
 #[cfg(test)]

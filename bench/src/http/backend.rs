@@ -10,21 +10,33 @@ use std::process::{Child, Command};
 
 use anyhow::Context;
 
-use super::setting::{LARGE, LARGE_BODY, MESSAGES, SMALL, SMALL_BODY};
+use super::setting::{LAPTOP, LARGE, LARGE_BODY, LONGER_MESSAGE, MESSAGE, MESSAGES, SMALL, SMALL_BODY};
 use crate::compare::net::{self, EventFlags, Poller};
 use speech::Speech;
 
 const ACCEPTS: usize = 64;
 const BUFFER: usize = 64 << 10;
 
+/// Where servers stand in for pods: HTTP/1.1, then HTTP/2.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Args {
+    #[arg(long = "pod")]
+    pub(crate) pods: Vec<SocketAddrV4>,
+}
+
 /// The process with these servers.
 pub(crate) struct Backend(Child);
 
 impl Backend {
     /// Starts it on the cores of this process.
-    pub(crate) fn start() -> anyhow::Result<Self> {
+    pub(crate) fn start(args: &Args) -> anyhow::Result<Self> {
         let own = std::env::current_exe().context("can't find this program's own file")?;
-        Ok(Self(Command::new(own).arg("http-backend").spawn().context("can't start the backend")?))
+        let mut command = Command::new(own);
+        command.arg("http-backend");
+        for pod in &args.pods {
+            command.args(["--pod", &pod.to_string()]);
+        }
+        Ok(Self(command.spawn().context("can't start the backend")?))
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -42,8 +54,9 @@ impl Drop for Backend {
 
 struct Listener {
     socket: OwnedFd,
-    /// What it says to every request; without it, messages by HTTP/2.
-    answer: Option<Vec<u8>>,
+    /// What it says to every request: a whole answer, or a message by HTTP/2.
+    answer: Vec<u8>,
+    second: bool,
 }
 
 struct Connection {
@@ -56,13 +69,13 @@ struct Connection {
 }
 
 /// Serves until the process is ended.
-pub(crate) fn serve() -> anyhow::Result<()> {
+pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
     let mut poller = Poller::new()?;
     let mut listeners = Vec::new();
-    for (address, answer) in addresses() {
+    for (address, answer, second) in addresses(&args.pods) {
         let socket = net::listen(address).with_context(|| format!("can't listen on {address}"))?;
         poller.add(&socket, listeners.len(), EventFlags::IN)?;
-        listeners.push(Listener { socket, answer });
+        listeners.push(Listener { socket, answer, second });
     }
     let mut connections: Vec<Option<Connection>> = Vec::new();
     let mut free = Vec::new();
@@ -87,7 +100,7 @@ pub(crate) fn serve() -> anyhow::Result<()> {
                 });
                 let both = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
                 poller.add(&socket, listeners.len() + slot, both)?;
-                let speech = if listener.answer.is_some() { Speech::first() } else { Speech::second() };
+                let speech = if listener.second { Speech::second() } else { Speech::first() };
                 let mut connection = Connection { socket, of: number, speech, unsent: Vec::new() };
                 // The request is often there already.
                 if connection.step(&listeners, &mut buffer).unwrap_or(false) {
@@ -100,11 +113,21 @@ pub(crate) fn serve() -> anyhow::Result<()> {
     }
 }
 
-/// Every address and its answer.
-fn addresses() -> impl Iterator<Item = (SocketAddrV4, Option<Vec<u8>>)> {
+/// Every address, its answer, and whether that is a message by HTTP/2.
+fn addresses(pods: &[SocketAddrV4]) -> impl Iterator<Item = (SocketAddrV4, Vec<u8>, bool)> {
     let small = SMALL.into_iter().enumerate();
-    let small = small.map(|(place, address)| (address, Some(answer(b'0' + place as u8, SMALL_BODY))));
-    small.chain([(LARGE, Some(answer(b'0', LARGE_BODY))), (MESSAGES, None)])
+    let small = small.map(|(place, address)| (address, answer(b'0' + place as u8, SMALL_BODY), false));
+    let both = |[first, second]: [SocketAddrV4; 2], who: u8, message: Vec<u8>| {
+        [(first, answer(who, SMALL_BODY), false), (second, message, true)]
+    };
+    small
+        .chain([(LARGE, answer(b'0', LARGE_BODY), false), (MESSAGES, MESSAGE.to_vec(), true)])
+        .chain(
+            <[SocketAddrV4; 2]>::try_from(pods)
+                .into_iter()
+                .flat_map(move |pods| both(pods, b'0', MESSAGE.to_vec())),
+        )
+        .chain(both(LAPTOP, b'1', LONGER_MESSAGE.to_vec()))
 }
 
 /// A whole answer, whose body begins with a byte that tells who answered.
@@ -131,8 +154,7 @@ impl Connection {
                 Err(error) if net::is_early(&error) => return Ok(true),
                 Err(error) => return Err(error.into()),
             };
-            let answer = listeners[self.of].answer.as_deref().unwrap_or_default();
-            let said = self.speech.hear(&buffer[..count], answer)?;
+            let said = self.speech.hear(&buffer[..count], &listeners[self.of].answer)?;
             let sent = if self.unsent.is_empty() { send(&self.socket, said)? } else { 0 };
             self.unsent.extend_from_slice(&said[sent..]);
             self.speech.said();

@@ -14,12 +14,24 @@ pub(crate) const LARGE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0
 /// The backend that speaks HTTP/2.
 pub(crate) const MESSAGES: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 20), 9202);
 
+/// Ports of the same two in the place of pods: HTTP/1.1 and HTTP/2.
+pub(crate) const POD_PORTS: [u16; 2] = [9203, 9204];
+/// The same two as programs of a laptop.
+pub(crate) const LAPTOP: [SocketAddrV4; 2] =
+    [SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9205), SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9206)];
+
 pub(crate) const SMALL_BODY: usize = 1 << 10;
 pub(crate) const LARGE_BODY: usize = 16 << 10;
 /// A message with the five bytes that gRPC writes before it.
 pub(crate) const MESSAGE: [u8; 64] = {
     let mut message = [b'm'; 64];
     (message[0], message[1], message[2], message[3], message[4]) = (0, 0, 0, 0, 59);
+    message
+};
+/// The same from a laptop, which is told by its length.
+pub(crate) const LONGER_MESSAGE: [u8; 72] = {
+    let mut message = [b'l'; 72];
+    (message[0], message[1], message[2], message[3], message[4]) = (0, 0, 0, 0, 67);
     message
 };
 

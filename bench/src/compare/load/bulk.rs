@@ -1,6 +1,6 @@
 //! Streams that move as much as they can, one way or both.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
@@ -42,12 +42,17 @@ pub(crate) fn run(
     let (data, mut buffer) = (pattern(), vec![0; BUFFER]);
     let mut bytes = vec![0u64; streams];
     let mut watch = Stopwatch::new(settings, WARM_UP, LENGTH);
+    let (mut moved, mut stall) = (Instant::now(), Duration::ZERO);
     loop {
         match watch.look() {
             Now::Going => {}
-            Now::Begins => bytes.fill(0),
+            Now::Begins => {
+                bytes.fill(0);
+                (moved, stall) = (Instant::now(), Duration::ZERO);
+            }
             Now::Over => break,
         }
+        let before: u64 = bytes.iter().sum();
         for event in 0..poller.wait(Some(TICK))? {
             let (place, flags) = poller.event(event);
             let socket = &sockets[place];
@@ -67,6 +72,10 @@ pub(crate) fn run(
                 }
             }
         }
+        stall = stall.max(moved.elapsed());
+        if bytes.iter().sum::<u64>() > before {
+            moved = Instant::now();
+        }
     }
     let spent = watch.stop();
     let total: u64 = bytes.iter().sum();
@@ -77,6 +86,8 @@ pub(crate) fn run(
         ("gbitPerSecond", total as f64 * 8.0 / 1e9 / spent.seconds),
         // The share of the slowest stream: 1 is even.
         ("slowest", slowest as f64 * streams as f64 / total as f64),
+        // The longest time in which nothing moved.
+        ("stallUs", stall.as_secs_f64() * 1e6),
     ]);
     Ok((spent, figures))
 }

@@ -3,7 +3,6 @@
 use anyhow::ensure;
 
 use crate::http::frames::{Block, Event, Name, Side};
-use crate::http::setting::MESSAGE;
 
 const HEAD_END: &[u8] = b"\r\n\r\n";
 const LARGEST_HEAD: usize = 64 << 10;
@@ -55,7 +54,7 @@ impl Speech {
                 }
                 Ok(&[])
             }
-            Self::Second(second) => second.hear(bytes),
+            Self::Second(second) => second.hear(bytes, answer),
         }
     }
 
@@ -68,7 +67,7 @@ impl Speech {
 }
 
 impl Second {
-    fn hear(&mut self, bytes: &[u8]) -> anyhow::Result<&[u8]> {
+    fn hear(&mut self, bytes: &[u8], message: &[u8]) -> anyhow::Result<&[u8]> {
         self.side.feed(bytes);
         while let Some(event) = self.side.next()? {
             if let Event::Head { stream, ends: true, .. } | Event::Body { stream, ends: true, .. } = event {
@@ -77,7 +76,7 @@ impl Second {
         }
         let mut answered = 0;
         for stream in &self.waiting {
-            if !self.side.say(*stream, &self.head, &MESSAGE, Some(&self.trailers)) {
+            if !self.side.say(*stream, &self.head, message, Some(&self.trailers)) {
                 break;
             }
             answered += 1;
@@ -95,6 +94,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+    use crate::http::setting::MESSAGE;
     use crate::http2;
 
     #[test]
@@ -113,7 +113,7 @@ mod tests {
         tokio::spawn(async move {
             let (mut speech, mut buffer) = (Speech::second(), [0; 4096]);
             while let Ok(count @ 1..) = far.read(&mut buffer).await {
-                let said = speech.hear(&buffer[..count], &[]).unwrap().to_vec();
+                let said = speech.hear(&buffer[..count], &MESSAGE).unwrap().to_vec();
                 speech.said();
                 far.write_all(&said).await.unwrap();
             }
