@@ -244,7 +244,7 @@ async fn the_next_operator_goes_on_where_the_last_one_was_killed() {
     operator.stop().await;
     // Deleted while nobody is there to see it.
     let api = cluster.api::<InterceptRequest>();
-    api.delete("me", &kube::api::DeleteParams::default()).await.unwrap();
+    api.delete("me", &DeleteParams::default()).await.unwrap();
     let operator = cluster.whole();
     let scene = Scene { cluster, operator };
     scene.selects("web", json!({"app": "web"})).await;
