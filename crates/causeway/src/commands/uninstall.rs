@@ -231,15 +231,14 @@ struct Uninstalled {
 
 impl Answer for Uninstalled {
     fn text(&self, _: Paint) -> String {
-        let list = |title: &str, items: &[String]| {
-            items.iter().map(|item| format!("{title:<12} {item}\n")).collect::<String>()
-        };
-        let mut text = list("object", &self.objects);
-        text += &list("operator", &self.operator);
-        text += &list("definition", &self.definitions);
+        let parts =
+            [("object", &self.objects), ("operator", &self.operator), ("definition", &self.definitions)];
+        let rows = parts
+            .into_iter()
+            .flat_map(|(title, items)| items.iter().map(move |item| format!("{title:<12} {item}")));
         let end =
             if self.done { "removed; nothing is left" } else { "this would be removed; do it with --yes" };
-        text + end
+        rows.chain([end.to_owned()]).collect::<Vec<_>>().join("\n")
     }
 }
 
