@@ -4,7 +4,6 @@
 
 mod installed;
 
-use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -232,17 +231,14 @@ struct Uninstalled {
 
 impl Answer for Uninstalled {
     fn text(&self, _: Paint) -> String {
-        let mut text = String::new();
-        for (title, items) in
-            [("object", &self.objects), ("operator", &self.operator), ("definition", &self.definitions)]
-        {
-            for item in items {
-                _ = writeln!(text, "{title:<12} {item}");
-            }
-        }
+        let parts =
+            [("object", &self.objects), ("operator", &self.operator), ("definition", &self.definitions)];
+        let rows = parts
+            .into_iter()
+            .flat_map(|(title, items)| items.iter().map(move |item| format!("{title:<12} {item}")));
         let end =
             if self.done { "removed; nothing is left" } else { "this would be removed; do it with --yes" };
-        text + end
+        rows.chain([end.to_owned()]).collect::<Vec<_>>().join("\n")
     }
 }
 

@@ -1,9 +1,18 @@
 //! What nobody may do, by rights or by keys.
 
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::Duration;
+
+use causeway_link::{Authority, Identity, Key, Role, dial};
+use causeway_netstack::wireguard::{self, MTU, Peer, SecretKey};
+use causeway_netstack::{Config, Stack};
+use causeway_stowaway::{STOWAWAY, workstation_name};
 use causeway_testkit::PATIENCE;
 use causeway_testkit::blocking::eventually;
 use causeway_testkit::kubectl::finish;
-use std::process::Command;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::timeout;
 
 use crate::load::ask;
 use crate::world::{Laptop, World};
@@ -57,8 +66,10 @@ fn who_edits_a_namespace_may_connect_and_not_intercept() {
 #[test]
 fn a_machine_reaches_services_and_pods_and_nothing_of_the_nodes() {
     let world = World::start();
-    let laptop = Laptop::connected(&world, "laptop");
-    let proxy = laptop.connection()["proxy"].as_str().expect("a proxy").to_owned();
+    let laptop = Laptop::new(&world, "laptop");
+    // One without a password.
+    let proxy = format!("127.0.0.1:{}", causeway_testkit::port::free());
+    laptop.causeway(&["connect", "--name", "laptop", "--proxy", &proxy]).ok();
     let through = |url: &str| {
         let mut curl = Command::new("curl");
         let socks = format!("socks5h://{proxy}");
@@ -72,9 +83,16 @@ fn a_machine_reaches_services_and_pods_and_nothing_of_the_nodes() {
     assert!(through(&format!("http://{pod}:8080/")).starts_with("web"));
     // The machine that this is all on stands for the nodes.
     let (listener, port) = causeway_testkit::port::taken();
-    for url in
-        [format!("http://127.0.0.1:{port}/"), "http://169.254.169.254/".into(), "http://localhost/".into()]
-    {
+    let node = world.kubectl.value("nodes", ".items[0].status.addresses[0].address");
+    for url in [
+        format!("http://127.0.0.1:{port}/"),
+        format!("http://{node}:{port}/"),
+        format!("http://[::ffff:127.0.0.1]:{port}/"),
+        format!("http://0.0.0.0:{port}/"),
+        "http://169.254.169.254/".into(),
+        "http://[fd00:ec2::254]/".into(),
+        "http://localhost/".into(),
+    ] {
         assert_eq!(through(&url), "", "{url}");
     }
     drop(listener);
@@ -138,4 +156,100 @@ fn the_key_of_a_carrier_opens_what_it_was_granted_and_nothing_else() {
     // The grant goes with the request.
     laptop.causeway(&["leave", "--all"]).ok();
     eventually("it opens nothing any more", PATIENCE, || asks(laptop.port, true).is_empty());
+}
+
+/// A request for a page by WireGuard, from an address that the key may have or not.
+fn fetches(key: SecretKey, hub: &str, endpoint: &str, from: &str, to: &str) -> bool {
+    let from = SocketAddr::new(from.parse().unwrap(), 0);
+    let to = SocketAddr::new(to.parse().unwrap(), 80);
+    let peer = Peer::hub(hub.parse().unwrap(), endpoint.parse().unwrap());
+    let fetching = async {
+        let (_hub, device) = wireguard::dial(key, MTU, peer).unwrap();
+        let (stack, _arrivals) = Stack::start(device, &Config::default());
+        let mut flow = stack.connect_tcp(from, to).await.ok()?;
+        flow.write_all(b"GET / HTTP/1.1\r\nhost: web\r\nconnection: close\r\n\r\n").await.ok()?;
+        let mut answer = String::new();
+        flow.read_to_string(&mut answer).await.ok()?;
+        answer.contains("web").then_some(())
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async { timeout(Duration::from_secs(5), fetching).await }).ok().flatten().is_some()
+}
+
+/// Whether a link is had with these papers.
+fn links(identity: &Identity, endpoint: &str) -> bool {
+    let greeting = br#"{"way":"Link","session":"thief"}"#;
+    let dialling = async { dial(endpoint.parse().unwrap(), identity, STOWAWAY, greeting).await };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    matches!(runtime.block_on(async { timeout(Duration::from_secs(5), dialling).await }), Ok(Ok(_)))
+}
+
+#[test]
+fn an_address_or_a_name_without_its_key_opens_nothing() {
+    let world = World::start();
+    let (victim, thief) = (Laptop::connected(&world, "victim"), Laptop::connected(&world, "thief"));
+    let status = |path: &str| {
+        eventually(path, PATIENCE, || {
+            Some(world.kubectl.value("workstation/victim", path)).filter(|text| !text.is_empty())
+        })
+    };
+    let (address, hub) = (status(".status.address"), status(".status.serverPublicKey"));
+    let (endpoint, web) = (status(".status.endpoint"), world.address("web"));
+    let key = |laptop: &Laptop| laptop.key("wireguard.key").trim().parse::<SecretKey>().unwrap();
+    eventually("its own key fetches a page", PATIENCE, || {
+        fetches(key(&victim), &hub, &endpoint, &address, &web)
+    });
+    assert!(!fetches(SecretKey::generate(), &hub, &endpoint, &address, &web), "a stranger with its address");
+    assert!(!fetches(key(&thief), &hub, &endpoint, &address, &web), "another machine with its address");
+
+    let link = status(".status.linkEndpoints[0]");
+    let (certificate, authority) = (status(".status.certificate"), status(".status.authority"));
+    let own = Key::from_pem(&victim.key("link.key")).unwrap().identity(&certificate, &authority).unwrap();
+    eventually("its own key has a link", PATIENCE, || links(&own, &link));
+    // The certificate is for everybody to read, the key is not.
+    Key::new().unwrap().identity(&certificate, &authority).expect_err("another key");
+    let uid = world.kubectl.value("workstation/victim", ".metadata.uid");
+    let made_up = Authority::new().unwrap().issue(Role::Dialer, &workstation_name(&uid)).unwrap();
+    let disguised = Identity::from_pem(&made_up.to_pem().replace(made_up.authority(), &authority));
+    for identity in [Some(made_up), disguised.ok()].into_iter().flatten() {
+        assert!(!links(&identity, &link), "signed by nobody here");
+    }
+}
+
+#[test]
+fn what_a_tenant_makes_up_is_never_restored() {
+    let world = World::start();
+    world.kubectl.apply(&crate::world::workload("evil", 1)).ok();
+    let laptop = Laptop::connected(&world, "laptop");
+    let address = world.address("web");
+    laptop.intercept("deploy/web", "http", &["--header", "x-user=me"]).ok();
+    eventually("requests come here", PATIENCE, || {
+        ask(&address, &["x-user: me"]).is_ok_and(|by| by == "laptop")
+    });
+    // One who may do everything in the namespace, and is not the operator.
+    world.kubectl.ok(&["create", "rolebinding", "tenant", "--clusterrole=admin", "--user=tenant"]);
+    let original = world.kubectl.value("service/web", ".metadata.annotations.causeway\\.dev/original");
+    assert!(original.contains("web"), "{original}");
+    let forged = format!("causeway.dev/original={}", original.replace("\"web\"", "\"evil\""));
+    let request = world.kubectl.ok(&["get", "interceptrequests", "-o", "name"]).trim().to_owned();
+    for object in ["service/web", &request] {
+        world.kubectl.ok(&["annotate", object, "--overwrite", &forged, "--as", "tenant"]);
+    }
+    let patch = r#"{"status":{"originalConfig":{"services":{"web":{"selector":{"app":"evil"}}}}}}"#;
+    let refused = world.kubectl.run(&[
+        "patch",
+        &request,
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        patch,
+        "--as",
+        "tenant",
+    ]);
+    assert!(refused.stderr.contains("orbidden"), "{refused}");
+    laptop.causeway(&["leave", "--all"]).ok();
+    assert_eq!(world.kubectl.value("service/web", ".spec.selector.app"), "web");
+    for _ in 0..5 {
+        assert_eq!(ask(&address, &["x-user: me"]).unwrap(), "web");
+    }
 }

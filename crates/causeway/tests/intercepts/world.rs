@@ -23,7 +23,7 @@ pub struct World {
 /// A Deployment and a Service of this name; its pods say it.
 pub fn workload(name: &str, replicas: u8) -> String {
     format!(
-        r#"apiVersion: apps/v1
+        r"apiVersion: apps/v1
 kind: Deployment
 metadata: {{name: {name}}}
 spec:
@@ -39,7 +39,7 @@ apiVersion: v1
 kind: Service
 metadata: {{name: {name}}}
 spec: {{selector: {{app: {name}}}, ports: [{{name: http, port: 80, targetPort: http}}]}}
-"#,
+",
         container(name)
     )
 }
