@@ -249,7 +249,9 @@ async fn wait(
 
 /// A certificate that is not good at this time mostly is, at another.
 fn with_clock(complaint: String) -> String {
-    let is_of_time = ["not valid yet", "expired"].iter().any(|word| complaint.contains(word));
+    // Sentences of this end, and the names of alerts by which the other one says it.
+    let said = complaint.to_lowercase();
+    let is_of_time = ["not valid yet", "notvalidyet", "expired"].iter().any(|word| said.contains(word));
     if is_of_time { format!("{complaint}; is the clock of this machine right?") } else { complaint }
 }
 

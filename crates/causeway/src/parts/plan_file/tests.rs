@@ -68,7 +68,7 @@ fn what_can_not_be_read_is_named_with_its_field_and_line() {
     for (text, message) in [
         (
             "listeners:\n- name: a\n  bnd: 127.0.0.1:1\n".to_owned(),
-            "plan.yaml:3: listeners[0].bnd: there is no such field here: write name, bind, allowedSources, \
+            "plan.yaml:3: listeners[0].bnd: there is no such field here: write name, bind, port, allowedSources, \
              acceptProxyProtocol or protocol",
         ),
         (
