@@ -21,6 +21,14 @@ fn upgrade(world: &World, operator: &str, proxies: &str) {
     of(&["set", "image"], &[&format!("operator={operator}")]);
     of(&["set", "env"], &[&format!("CAUSEWAY_MANAGER_IMAGE={proxies}"), "CAUSEWAY_UPDATES_AT_ONCE=1"]);
     of(&["rollout", "status"], &["--timeout=60s"]);
+    // One that is to end may still lead, with the image of before.
+    let images = r#"jsonpath={.items[*].spec.containers[0].env[?(@.name=="CAUSEWAY_MANAGER_IMAGE")].value}"#;
+    let operators =
+        ["get", "pods", "--namespace", "causeway-system", "-l", "app=causeway-operator", "-o", images];
+    eventually("no older operator is left", PATIENCE, || {
+        let images = world.kubectl.ok(&operators);
+        if images.split_whitespace().all(|image| image == proxies) { Ok(()) } else { Err(images) }
+    });
 }
 
 /// Why pods are not up to date, of all ProxyServers.
