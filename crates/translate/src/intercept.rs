@@ -49,7 +49,12 @@ pub fn picture(world: &World) -> Picture {
     let mut picture = Picture::default();
     let mut by_age: Vec<(&ObjectRef, &InterceptRequest)> =
         world.requests.iter().map(|(at, request)| (at, &**request)).collect();
-    by_age.sort_by_key(|(at, request)| (request.creation_timestamp().map(|time| time.0), *at));
+    // Times are whole seconds: of two in one, who was held first was first.
+    let is_new = |request: &InterceptRequest| {
+        !request.finalizers().iter().any(|finalizer| finalizer == causeway_api::names::FINALIZER_INTERCEPT)
+    };
+    by_age
+        .sort_by_key(|(at, request)| (request.creation_timestamp().map(|time| time.0), is_new(request), *at));
     let mut places = Places::default();
     let deniers: BTreeMap<&str, Deniers<'_>> =
         world.near.iter().map(|(name, near)| (name.as_str(), Deniers::of(near))).collect();

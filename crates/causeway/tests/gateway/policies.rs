@@ -252,6 +252,7 @@ fn a_tunnel_leads_to_the_backend_of_its_rule() {
     assert!(!through().contains("GET"), "nobody asked for tunnels: {}", through());
     write(dir, "policies.yaml", &policy("tunnels", Some("all"), "connect: true"));
     eventually("the tunnel is made", PATIENCE, || through().starts_with("inside GET /a "));
-    assert!(status(dir, "trafficpolicy.default.tunnels").contains("Accepted"));
+    let told = || status(dir, "trafficpolicy.default.tunnels").contains("Accepted");
+    eventually("the policy says so", PATIENCE, told);
     assert!(curl(&[&proxy]).starts_with("inside GET / "), "other requests are what they were");
 }

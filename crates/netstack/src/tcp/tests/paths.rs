@@ -39,7 +39,7 @@ fn one_lost_in_a_thousand_costs_little() {
 #[test]
 fn one_lost_in_a_hundred_is_borne() {
     let (speed, world) = speed(Path { loss: 10_000, ..Path::default() }, 50 << 20);
-    assert!(speed > 100.0, "{speed} Mbit/s, {} of {} lost, stall {:?}", world.lost, world.sent, world.stall);
+    assert!(speed > 80.0, "{speed} Mbit/s, {} of {} lost, stall {:?}", world.lost, world.sent, world.stall);
 }
 
 #[test]
