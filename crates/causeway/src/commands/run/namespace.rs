@@ -98,7 +98,8 @@ impl Namespace {
     /// When it can't be started.
     pub(super) fn start(self) -> anyhow::Result<Running> {
         protocol::send(&self.socket, &Ask::Start, None)?;
-        let sockets = Arc::new(Sockets { socket: Mutex::new(Arc::clone(&self.socket)) });
+        let sockets =
+            Arc::new(Sockets { socket: Mutex::new(Arc::clone(&self.socket)), not_started: Mutex::new(None) });
         Ok(Running { child: self.child, program: self.program, sockets, _files: self.files })
     }
 }
@@ -131,11 +132,15 @@ impl Running {
     /// When it could not be started.
     pub(super) fn wait(mut self) -> anyhow::Result<ExitStatus> {
         let status = self.child.wait()?;
-        // Nobody writes there any more, so this does not wait.
-        if let Ok(Some((Inside::NotStarted(why), _))) = protocol::receive(&**lock(&self.sockets.socket)) {
-            bail!("can't run {}: {why}", self.program.display());
+        // Nobody writes there any more, so this does not wait. Who asked for a socket may have heard it instead.
+        let heard = match protocol::receive(&**lock(&self.sockets.socket)) {
+            Ok(Some((Inside::NotStarted(why), _))) => Some(why),
+            _ => lock(&self.sockets.not_started).take(),
+        };
+        match heard {
+            Some(why) => bail!("can't run {}: {why}", self.program.display()),
+            None => Ok(status),
         }
-        Ok(status)
     }
 }
 
@@ -143,6 +148,8 @@ impl Running {
 pub(super) struct Sockets {
     /// One question at a time.
     socket: Mutex<Arc<OwnedFd>>,
+    /// Why the command could not be started, if that came in the place of a socket.
+    not_started: Mutex<Option<String>>,
 }
 
 impl Sockets {
@@ -176,7 +183,11 @@ impl Sockets {
         let asked = tokio::task::spawn_blocking(move || {
             let socket = lock(&this.socket);
             protocol::send(&**socket, &ask, None)?;
-            protocol::receive::<Inside>(&**socket)
+            let heard = protocol::receive::<Inside>(&**socket)?;
+            if let Some((Inside::NotStarted(why), _)) = &heard {
+                *lock(&this.not_started) = Some(why.clone());
+            }
+            io::Result::Ok(heard)
         });
         match asked.await.map_err(io::Error::other)?? {
             Some((Inside::Socket, Some(socket))) => Ok(socket),
