@@ -22,9 +22,11 @@ pub(super) fn make(
     selector: &BTreeMap<String, String>,
     templates: &[BTreeMap<String, String>],
 ) -> BTreeMap<String, NetworkPolicySpec> {
-    let of_pods = near.pods.values().map(|pod: &std::sync::Arc<Pod>| pod.labels()).filter(|labels| {
-        selector.iter().all(|(key, value)| labels.get(key) == Some(value))
-    });
+    let of_pods = near
+        .pods
+        .values()
+        .map(|pod: &std::sync::Arc<Pod>| pod.labels())
+        .filter(|labels| selector.iter().all(|(key, value)| labels.get(key) == Some(value)));
     let originals: Vec<&BTreeMap<String, String>> = of_pods.chain(templates).collect();
     let holding: Vec<&NetworkPolicySpec> = near
         .policies
@@ -57,10 +59,16 @@ pub(super) fn make(
     own.policy_types = Some(vec!["Ingress".to_owned(), "Egress".to_owned()]);
     own.ingress = Some(holding.iter().flat_map(|spec| spec.ingress.iter().flatten()).cloned().collect());
     let original = NetworkPolicySpec {
-        pod_selector: Some(LabelSelector { match_labels: Some(selector.clone()), ..LabelSelector::default() }),
+        pod_selector: Some(LabelSelector {
+            match_labels: Some(selector.clone()),
+            ..LabelSelector::default()
+        }),
         policy_types: Some(vec!["Ingress".to_owned()]),
         ingress: Some(vec![NetworkPolicyIngressRule {
-            from: Some(vec![NetworkPolicyPeer { pod_selector: Some(carriers), ..NetworkPolicyPeer::default() }]),
+            from: Some(vec![NetworkPolicyPeer {
+                pod_selector: Some(carriers),
+                ..NetworkPolicyPeer::default()
+            }]),
             ..NetworkPolicyIngressRule::default()
         }]),
         ..NetworkPolicySpec::default()

@@ -119,7 +119,10 @@ fn what_holds_for_the_pods_holds_for_their_carrier() {
     assert_eq!(held.keys().collect::<Vec<_>>(), ["web-carrier", "web-carrier-original"]);
     let own = serde_json::to_value(&held["web-carrier"]).unwrap();
     assert_eq!(own["policyTypes"], json!(["Ingress", "Egress"]));
-    assert_eq!(own["ingress"], json!([{"from": [{"podSelector": {"matchLabels": {"app": "front"}}}], "ports": [{"port": "http"}]}]));
+    assert_eq!(
+        own["ingress"],
+        json!([{"from": [{"podSelector": {"matchLabels": {"app": "front"}}}], "ports": [{"port": "http"}]}])
+    );
     assert_eq!(own["egress"], json!([{}]));
     let original = serde_json::to_value(&held["web-carrier-original"]).unwrap();
     assert_eq!(original["podSelector"], json!({"matchLabels": {"app": "web"}}));
