@@ -19,6 +19,7 @@ use crate::{Error, Name};
 
 pub use mark::Owner;
 pub use plan::{Plan, Step, Verdict};
+pub(crate) use plan::{Planner, records};
 
 /// Somebody who serves zones.
 ///
@@ -171,6 +172,11 @@ pub enum Records {
     Alias(Name, String),
     /// Something that we never write (a weighted set, for example), in the provider's words.
     Other(String),
+}
+
+/// One failure that all changes share, told for each.
+pub(crate) fn for_each(changes: &[Change], error: &Error) -> Vec<Result<Progress, Error>> {
+    changes.iter().map(|_| Err(error.clone())).collect()
 }
 
 impl Found {

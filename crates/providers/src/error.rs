@@ -1,14 +1,15 @@
 //! Why an issuer or a DNS provider did not do what it was asked for, so that the caller can tell a person what to do.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Name;
 use crate::dns::{Found, Owner};
 
-type Source = Box<dyn std::error::Error + Send + Sync>;
+type Boxed = Box<dyn std::error::Error + Send + Sync>;
 
 /// What went wrong, and whose turn it is.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// The name has records that we did not write, or that another object of ours did; nothing was touched.
     #[error("{name} has {found}, {}: remove that, or use another name", holder(owners))]
@@ -53,7 +54,7 @@ pub enum Error {
         at: String,
         /// Why.
         #[source]
-        source: Source,
+        source: Arc<dyn std::error::Error + Send + Sync>,
     },
     /// It can't be done as it was asked for.
     #[error("{what}: {remedy}")]
@@ -94,8 +95,8 @@ impl Error {
         }
     }
 
-    pub(crate) fn unavailable(at: impl Into<String>, source: impl Into<Source>) -> Self {
-        Self::Unavailable { at: at.into(), source: source.into() }
+    pub(crate) fn unavailable(at: impl Into<String>, source: impl Into<Boxed>) -> Self {
+        Self::Unavailable { at: at.into(), source: source.into().into() }
     }
 
     pub(crate) fn invalid(what: impl Into<String>, remedy: impl Into<String>) -> Self {

@@ -7,12 +7,19 @@
 
 #![warn(missing_docs, unreachable_pub)]
 
+pub mod acme;
+#[cfg(feature = "aws")]
+pub mod aws;
 pub mod certificate;
 pub mod dns;
+pub mod local;
+pub mod rfc2136;
 
 mod error;
+mod http;
 mod name;
 mod secret;
+mod x509;
 
 pub use error::{Error, Retry};
 pub use name::Name;

@@ -7,6 +7,7 @@
 mod cluster;
 mod dice;
 mod manifests;
+mod spawned;
 mod wait;
 
 pub mod blocking;
@@ -17,6 +18,9 @@ pub mod fuzz;
 pub mod kubectl;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
+pub mod moto;
+pub mod name_server;
+pub mod pebble;
 pub mod peer;
 pub mod port;
 pub mod server;
@@ -25,4 +29,5 @@ pub mod server;
 pub use cluster::Cluster;
 pub use dice::Dice;
 pub use manifests::deploy;
+pub use spawned::Spawned;
 pub use wait::{Answer, PATIENCE, eventually, patience, soon};

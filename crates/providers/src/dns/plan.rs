@@ -47,7 +47,7 @@ pub enum Verdict {
 pub(crate) struct Planner<'a> {
     pub(crate) instance: &'a str,
     pub(crate) zone: &'a Zone,
-    /// Whether a mark stays, as leaving, when its records go; removed by [`Planner::forget`].
+    /// Whether a mark stays, as leaving, when its records go.
     pub(crate) lingers: bool,
     /// What is written for the name of a load balancer.
     pub(crate) balancer: fn(&Zone, &Name, &Wanted) -> Result<BTreeMap<Kind, Records>, Error>,
