@@ -59,7 +59,7 @@ fn show(call: &Call<'_>, scale: &Value) -> Response {
     body::respond(StatusCode::OK, scale, call.headers, call.options.pretty)
 }
 
-fn of(object: &Value, paths: &Scale) -> Value {
+pub(super) fn of(object: &Value, paths: &Scale) -> Value {
     let count = |path: &str| object::at_path(object, path).and_then(Value::as_i64).unwrap_or(0);
     let mut metadata = Map::new();
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
