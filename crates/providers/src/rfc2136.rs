@@ -152,7 +152,9 @@ impl Dns {
 
     async fn write(&self, zone: &Zone, changes: &[Change]) -> Result<Vec<Result<Progress, Error>>, Error> {
         let names: Vec<Name> = changes.iter().map(|change| change.name.clone()).collect();
-        for round in 1.. {
+        let mut round = 0;
+        loop {
+            round += 1;
             let found = self.read(zone, &names).await?;
             let plan = self.planner(zone).plan(changes, found.clone());
             let mut writes: BTreeMap<&Name, (&Found, &Found)> = BTreeMap::new();
@@ -192,7 +194,6 @@ impl Dns {
             };
             return Ok(plan.steps.into_iter().map(outcome).collect());
         }
-        unreachable!("the last round returns")
     }
 
     /// The names that another server does not answer as the primary does, and what is to be said of it.

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::{FromDer as _, Pem, X509Certificate};
 
-use crate::certificate::{Certificate, Material, Order, Renewal};
+use crate::certificate::{Certificate, Material, Order, PrivateKey, Renewal};
 use crate::{Error, Name};
 
 /// The first certificate of a chain.
@@ -41,7 +41,7 @@ pub(crate) fn leaf(chain: &str) -> Result<Leaf, Error> {
         .collect();
     let time =
         |time: i64| SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(time).unwrap_or_default());
-    let serial = parsed.raw_serial().iter().map(|byte| format!("{byte:02x}")).collect();
+    let serial = hex(parsed.raw_serial());
     let certificate = Certificate {
         material: Material::Chain(chain.to_owned()),
         names,
@@ -61,10 +61,16 @@ pub(crate) fn leaf(chain: &str) -> Result<Leaf, Error> {
     Ok(Leaf { certificate, der: pem.contents.clone(), key, serial, authority })
 }
 
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
+}
+
 impl Leaf {
     /// Whether it is what the order asks for: its names, its key, and still good.
     pub(crate) fn fits(&self, order: &Order, now: SystemTime) -> Result<bool, Error> {
-        let key = order.key.as_ref().map(|key| key.pair()).transpose()?;
+        let key = order.key.as_ref().map(PrivateKey::pair).transpose()?;
         let same_key = key.is_some_and(|key| key.public_key_raw() == self.key);
         let names: BTreeSet<&Name> = order.names.iter().collect();
         Ok(same_key && names == self.certificate.names.iter().collect() && self.certificate.not_after > now)

@@ -26,7 +26,7 @@ impl Spawned {
         let spawned = command.stdout(log.try_clone().unwrap()).stderr(log).spawn();
         let child = spawned.unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let mut spawned = Self { child, directory };
-        eventually(&format!("{:?} is ready", command.get_program()), PATIENCE, || {
+        eventually(&format!("{} is ready", command.get_program().display()), PATIENCE, || {
             let ended = spawned.child.try_wait().unwrap();
             assert!(ended.is_none(), "{command:?} ended at once:\n{}", spawned.log());
             if ready() { Ok(()) } else { Err(spawned.log()) }

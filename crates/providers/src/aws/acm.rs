@@ -6,9 +6,11 @@ use std::time::{Duration, SystemTime};
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_sdk_acm::Client;
 use aws_sdk_acm::error::SdkError;
+use aws_sdk_acm::operation::describe_certificate::DescribeCertificateError;
+use aws_sdk_acm::operation::list_tags_for_certificate::ListTagsForCertificateError;
 use aws_sdk_acm::types::{
-    CertificateDetail, CertificateStatus, CertificateSummary, DomainStatus, KeyAlgorithm, Tag,
-    ValidationMethod,
+    CertificateDetail, CertificateStatus, CertificateSummary, DomainStatus, DomainValidation, KeyAlgorithm,
+    Tag, ValidationMethod,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -16,6 +18,7 @@ use tokio::sync::Mutex;
 
 use super::{Settings, error};
 use crate::certificate::{Certificate, CertificateIssuer, Look, Material, Order, Proof, ProofData, Renewal};
+use crate::x509::hex;
 use crate::{Error, Name};
 
 /// The tag with the order that a certificate was asked for by.
@@ -57,7 +60,11 @@ impl Acm {
     async fn describe(&self, arn: &str) -> Result<Option<CertificateDetail>, Error> {
         match self.client.describe_certificate().certificate_arn(arn).send().await {
             Ok(answer) => Ok(answer.certificate),
-            Err(failed) if failed.as_service_error().is_some_and(|e| e.is_resource_not_found_exception()) => {
+            Err(failed)
+                if failed
+                    .as_service_error()
+                    .is_some_and(DescribeCertificateError::is_resource_not_found_exception) =>
+            {
                 Ok(None)
             }
             Err(failed) => Err(self.error("acm:DescribeCertificate", failed)),
@@ -97,7 +104,9 @@ impl Acm {
             let tags = match tags {
                 Ok(tags) => tags.tags.unwrap_or_default(),
                 Err(failed)
-                    if failed.as_service_error().is_some_and(|e| e.is_resource_not_found_exception()) =>
+                    if failed
+                        .as_service_error()
+                        .is_some_and(ListTagsForCertificateError::is_resource_not_found_exception) =>
                 {
                     continue;
                 }
@@ -207,7 +216,7 @@ fn token(order: &Order) -> String {
         text.push_str(name.as_str());
     }
     let hash = digest(&SHA256, text.as_bytes());
-    hash.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    hex(&hash.as_ref()[..16])
 }
 
 fn time(time: Option<&aws_smithy_types::DateTime>) -> SystemTime {
@@ -263,7 +272,7 @@ fn missing(detail: &CertificateDetail) -> String {
 fn pending(detail: &CertificateDetail) -> Look {
     let proofs = proofs(detail);
     let names: BTreeSet<&str> =
-        detail.domain_validation_options().iter().map(|option| option.domain_name()).collect();
+        detail.domain_validation_options().iter().map(DomainValidation::domain_name).collect();
     // The records of an order take Amazon a few seconds.
     let complete = !names.is_empty()
         && detail.domain_validation_options().iter().all(|option| option.resource_record().is_some());

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use aws_sdk_route53::Client;
 use aws_sdk_route53::error::{ProvideErrorMetadata, SdkError};
-use aws_sdk_route53::types::{ChangeStatus, ResourceRecordSet, RrType};
+use aws_sdk_route53::types::{ChangeStatus, HostedZoneConfig, ResourceRecordSet, RrType};
 use causeway_base::lock::lock;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -97,7 +97,7 @@ impl Api {
         let answer = answer.map_err(|failed| error(AT, "route53:ListHostedZonesByName", failed))?;
         let same = answer.hosted_zones.iter().filter(|zone| set::name(zone.name()).as_ref() == Some(&domain));
         let is_private = |zone: &&aws_sdk_route53::types::HostedZone| {
-            zone.config().is_some_and(|config| config.private_zone())
+            zone.config().is_some_and(HostedZoneConfig::private_zone)
         };
         let zone = same.min_by_key(is_private).ok_or_else(none)?;
         Ok(Zone { id: zone.id().trim_start_matches("/hostedzone/").to_owned(), domain })
@@ -118,24 +118,12 @@ impl Api {
                 .set_start_record_type(kind)
                 .set_start_record_identifier(identifier);
         }
-        let page = request
-            .send()
-            .await
-            .map_err(|failed| self.refusal(zone, "route53:ListResourceRecordSets", failed))?;
+        let page =
+            request.send().await.map_err(|failed| refusal(zone, "route53:ListResourceRecordSets", failed))?;
         let next = page
             .is_truncated
             .then(|| Some((page.next_record_name?, page.next_record_type, page.next_record_identifier)));
         Ok((page.resource_record_sets, next.flatten()))
-    }
-
-    fn refusal<E>(&self, zone: &Zone, action: &str, failed: SdkError<E>) -> Error
-    where
-        E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
-    {
-        if failed.code() == Some("NoSuchHostedZone") {
-            return Error::ZoneNotFound { zone: zone.id.clone(), at: AT.to_owned() };
-        }
-        error(AT, &format!("{action} on hostedzone/{}", zone.id), failed)
     }
 
     /// What there is at these names: one by one if they are few, or else by reading the whole zone.
@@ -182,7 +170,7 @@ impl Api {
                     let said = failed.message().unwrap_or("it gave no reason");
                     Ok(Sent::Refused(causeway_base::report::cut(said, 600)))
                 }
-                _ => Err(self.refusal(zone, "route53:ChangeResourceRecordSets", failed)),
+                _ => Err(refusal(zone, "route53:ChangeResourceRecordSets", failed)),
             },
         }
     }
@@ -195,6 +183,17 @@ impl Api {
             Err(failed) => Err(error(AT, "route53:GetChange on change/*", failed)),
         }
     }
+}
+
+/// What the failure of a request about a zone comes to.
+fn refusal<E>(zone: &Zone, action: &str, failed: SdkError<E>) -> Error
+where
+    E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+{
+    if failed.code() == Some("NoSuchHostedZone") {
+        return Error::ZoneNotFound { zone: zone.id.clone(), at: AT.to_owned() };
+    }
+    error(AT, &format!("{action} on hostedzone/{}", zone.id), failed)
 }
 
 type Start = (String, Option<RrType>, Option<String>);

@@ -43,6 +43,9 @@ pub enum Verdict {
     Refuse(Error),
 }
 
+/// What is at a name, or why it can't be.
+type ByKind = Result<BTreeMap<Kind, Records>, Error>;
+
 /// How a provider plans.
 pub(crate) struct Planner<'a> {
     pub(crate) instance: &'a str,
@@ -50,7 +53,7 @@ pub(crate) struct Planner<'a> {
     /// Whether a mark stays, as leaving, when its records go.
     pub(crate) lingers: bool,
     /// What is written for the name of a load balancer.
-    pub(crate) balancer: fn(&Zone, &Name, &Wanted) -> Result<BTreeMap<Kind, Records>, Error>,
+    pub(crate) balancer: fn(&Zone, &Name, &Wanted) -> ByKind,
 }
 
 impl Planner<'_> {

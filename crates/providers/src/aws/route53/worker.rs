@@ -209,10 +209,9 @@ impl Worker {
                 after.owners.remove(mine);
                 Some(after)
             }
-            Some(_) => None,
             // Written by an earlier process that may not have waited: the same once more, to be told.
             None if mine.leaving || change.settled.as_ref() != Some(&change.want) => Some(found.clone()),
-            None => None,
+            _ => None,
         }
     }
 
