@@ -18,7 +18,7 @@ mod types;
 
 pub(crate) use authorizer::{Authorizer, ResourceCheck};
 pub(crate) use cost::{EXCEEDED, limited};
-pub(crate) use functions::{FUNCTIONS, is_function, optional};
+pub(crate) use functions::{FUNCTIONS, cause_of, is_function, optional};
 pub(crate) use macros::expand;
 pub(crate) use parse::parse_shared;
 pub(crate) use policy::{Environment, Expression, REQUEST_RESOURCE, VARIABLE, plain};

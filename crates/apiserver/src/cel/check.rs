@@ -145,6 +145,7 @@ impl<'e> Check<'e> {
             Type::Dyn | Type::Any(_) => Type::Dyn,
             Type::Optional(_) => Type::Optional(Arc::new(Type::Dyn)),
             Type::Flawed => Type::Flawed,
+            Type::Opaque(name) => self.flaw(id, format!("unexpected failed resolution of '{name}'")),
             other => {
                 let message = format!("type '{other}' does not support field selection");
                 self.flaw(id, message)

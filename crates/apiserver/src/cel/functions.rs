@@ -1,5 +1,6 @@
 //! The functions that an expression may call: those of the `cel` and `kube-cel` crates, and what they lack or get wrong.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
 
@@ -44,6 +45,7 @@ pub(crate) static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
     let collect: Native = Box::new(collect);
     context.add_function(COLLECT, collect);
     context.add_function(SPEND, spend);
+    let sized: Native = Box::new(sized);
     context.add_function(SIZED, sized);
     authorizer::register(&mut context);
     context
@@ -142,9 +144,24 @@ fn spend(steps: i64) -> Result<bool, ExecutionError> {
     cost::spend(steps.unsigned_abs()).map(|()| true)
 }
 
-fn sized(value: Cel) -> Result<Cel, ExecutionError> {
+fn sized(call: &mut FunctionContext<'_, '_>) -> ResolveResult {
+    let [argument] = call.args else { return Err(ExecutionError::NoSuchOverload) };
+    let value = Cel::resolve(argument, call.ptx).inspect_err(|error| FAILED.set(Some(error.clone())))?;
     cost::spend(cost::size(&value))?;
     Ok(value)
+}
+
+thread_local! {
+    /// What went wrong with an argument: functions of the crate say only that they have none.
+    static FAILED: Cell<Option<ExecutionError>> = const { Cell::new(None) };
+}
+
+/// Why an evaluation on this thread failed, if its error does not say.
+pub(crate) fn cause_of(error: ExecutionError) -> ExecutionError {
+    match (error, FAILED.take()) {
+        (ExecutionError::MissingArgumentOrTarget, Some(cause)) => cause,
+        (error, _) => error,
+    }
 }
 
 fn to_bool(value: Cel) -> Result<bool, ExecutionError> {

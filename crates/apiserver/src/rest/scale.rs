@@ -72,9 +72,12 @@ pub(super) fn of(object: &Value, paths: &Scale) -> Value {
     if let Some(text) = selector.and_then(selector_text) {
         status["selector"] = Value::String(text);
     }
+    // As in Kubernetes, none at all are not said.
+    let replicas = count(&paths.spec_replicas);
+    let spec = if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) };
     json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata,
-        "spec": {"replicas": count(&paths.spec_replicas)}, "status": status,
+        "spec": spec, "status": status,
     })
 }
 

@@ -6,16 +6,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
 use causeway_base::lock::lock;
+use kube_cel::cel::common::ast::operators::INDEX;
+use kube_cel::cel::common::ast::{Expr, LiteralValue};
 use kube_cel::cel::context::VariableResolver;
-use kube_cel::cel::{Context, ExecutionError, Value as Cel};
+use kube_cel::cel::{Context, ExecutionError, IdedExpr, Value as Cel};
 use serde_json::Value;
 
 use super::attempt::Attempt;
 use super::policy::{Compiled, Program};
 use crate::access::Access;
 use crate::cel::{
-    Authorizer, EXCEEDED, Expression, FUNCTIONS, REQUEST_RESOURCE, ResourceCheck, VARIABLE, limited, plain,
-    usable_message,
+    Authorizer, EXCEEDED, Expression, FUNCTIONS, REQUEST_RESOURCE, ResourceCheck, VARIABLE, cause_of,
+    limited, plain, usable_message,
 };
 
 /// What one expression may cost, a policy's validations together, and its match conditions.
@@ -202,16 +204,46 @@ impl Run<'_> {
 
 /// The evaluator panics on a few odd expressions; that may fail the request, not the server.
 fn guarded(expression: &Expression, scope: &Context<'_>) -> Result<Cel, ExecutionError> {
-    catch_unwind(AssertUnwindSafe(|| Cel::resolve(&expression.tree, scope))).unwrap_or_else(|_| {
-        Err(ExecutionError::function_error("evaluate", "the expression cannot be evaluated"))
+    let evaluated = catch_unwind(AssertUnwindSafe(|| Cel::resolve(&expression.tree, scope)));
+    let failed = |_| Err(ExecutionError::function_error("evaluate", "the expression cannot be evaluated"));
+    evaluated.unwrap_or_else(failed).map_err(|error| match cause_of(error) {
+        ExecutionError::NoSuchOverload => {
+            let field = missing_field(&expression.tree, scope);
+            field.map_or(ExecutionError::NoSuchOverload, |field| ExecutionError::NoSuchKey(Arc::new(field)))
+        }
+        error => error,
     })
+}
+
+/// The first field that is looked for in something without fields, outside of loops.
+fn missing_field(tree: &IdedExpr, scope: &Context<'_>) -> Option<String> {
+    let Expr::Call(call) = &tree.expr else { return None };
+    let below = call.target.as_deref().into_iter().chain(&call.args);
+    if let Some(found) = below.into_iter().find_map(|part| missing_field(part, scope)) {
+        return Some(found);
+    }
+    match call.args.as_slice() {
+        [operand, IdedExpr { expr: Expr::Literal(LiteralValue::String(field)), .. }]
+            if call.func_name == INDEX =>
+        {
+            let value = Cel::resolve(operand, scope).ok()?;
+            let has_fields = matches!(value, Cel::Map(_) | Cel::List(_) | Cel::Opaque(_));
+            (!has_fields).then(|| field.inner().to_owned())
+        }
+        _ => None,
+    }
 }
 
 /// What went wrong, in the words of Kubernetes' evaluator.
 fn describe(error: &ExecutionError) -> String {
     match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
-        ExecutionError::FunctionError { message, .. } => message.clone(),
+        ExecutionError::FunctionError { function, message } => match function.as_str() {
+            "int" | "uint" | "double" if message.contains("parse error") => {
+                format!("type conversion error from 'string' to '{function}'")
+            }
+            _ => message.clone(),
+        },
         ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
         ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
         ExecutionError::Overflow(..) => "integer overflow".to_owned(),
