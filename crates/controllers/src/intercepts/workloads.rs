@@ -178,9 +178,7 @@ impl Workloads {
                 }
                 Ok((Hold::Taken, standing.is_current))
             }
-            Some(_) if !self.may_fight(&uid) => {
-                Ok((Hold::TakenBack("its owner".to_owned()), false))
-            }
+            Some(_) if !self.may_fight(&uid) => Ok((Hold::TakenBack("its owner".to_owned()), false)),
             _ => {
                 let Some(sealed) = keys.sealer.seal(Whose { kind: target.kind.kind(), uid: &uid }, &wanted)
                 else {

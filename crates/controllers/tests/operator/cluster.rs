@@ -58,6 +58,12 @@ impl Running {
         self.stop.cancel();
         self.task.await.unwrap();
     }
+
+    /// Ends it in the midst of whatever it does.
+    pub async fn kill(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
 }
 
 impl Cluster {
@@ -109,6 +115,11 @@ impl Cluster {
     pub fn later(&self, now: fn() -> jiff::Timestamp) -> Running {
         let mut config = Config { leader: None, ..Config::new(names::NAMESPACE, "a") };
         config.intercepts.now = now;
+        Self::run(self.cluster.operator.clone(), config)
+    }
+
+    /// The same, as it is told.
+    pub fn configured(&self, config: Config) -> Running {
         Self::run(self.cluster.operator.clone(), config)
     }
 

@@ -41,7 +41,8 @@ use crate::{
         apply::Wanted,
         children::{ChildKind, Children},
         kinds::{
-            DEPLOYMENT, NETWORK_POLICY, POD_DISRUPTION_BUDGET, ROLE, ROLE_BINDING, SECRET, SERVICE, SERVICE_ACCOUNT, SUPPLY,
+            DEPLOYMENT, NETWORK_POLICY, POD_DISRUPTION_BUDGET, ROLE, ROLE_BINDING, SECRET, SERVICE,
+            SERVICE_ACCOUNT, SUPPLY,
         },
     },
     intercepts::settings::Settings,
