@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use causeway_api::{DomainClaim, GatewayHostnameRequest, HostnameZone, names};
+use causeway_api::{DomainClaim, GatewayHostnameRequest, HostnameZone, conditions::Reason, names};
 use causeway_translate::{
     gateway::kinds::ObjectRef,
     hostname::{
@@ -14,6 +14,7 @@ use causeway_translate::{
         world::{Listening, Member},
     },
 };
+use jiff::Timestamp;
 use kube::{ResourceExt as _, api::DynamicObject};
 use serde_json::Value;
 
@@ -25,6 +26,9 @@ use crate::framework::{
         HTTP_ROUTE, LISTENER_SET, NAMESPACE, TLS_ROUTE,
     },
 };
+
+/// How long what is said of a listener may be over in the next moment, in seconds.
+const SETTLES: i64 = 10;
 
 /// Every object as it was read last.
 #[derive(Default)]
@@ -81,16 +85,17 @@ fn in_edge(children: &Children, kind: ChildKind, settings: &Settings) -> Vec<Arc
 }
 
 fn members(children: &Children, settings: &Settings) -> BTreeMap<String, Member> {
+    let now = (settings.now)();
     let mut members: BTreeMap<String, Member> = BTreeMap::new();
     for gateway in in_edge(children, GATEWAY, settings) {
-        let member = member(&gateway);
+        let member = member(&gateway, now);
         members.insert(gateway.name_any(), member);
     }
     for set in in_edge(children, LISTENER_SET, settings).iter().filter(|set| is_ours(set)) {
         let parent = set.data["spec"]["parentRef"]["name"].as_str().unwrap_or_default();
         if let Some(member) = members.get_mut(parent) {
             let programmed = condition(&set.data["status"]["conditions"], "Programmed", generation(set));
-            member.listeners.extend(listeners(set, programmed.is_none()));
+            member.listeners.extend(listeners(set, programmed.is_none(), now));
         }
     }
     count_rules(children, settings, &mut members);
@@ -107,7 +112,7 @@ fn generation(object: &DynamicObject) -> i64 {
     object.metadata.generation.unwrap_or_default()
 }
 
-fn member(gateway: &DynamicObject) -> Member {
+fn member(gateway: &DynamicObject, now: Timestamp) -> Member {
     let (spec, status) = (&gateway.data["spec"], &gateway.data["status"]);
     let trouble = condition(&status["conditions"], "Accepted", generation(gateway))
         .or_else(|| condition(&status["conditions"], "Programmed", generation(gateway)));
@@ -119,11 +124,11 @@ fn member(gateway: &DynamicObject) -> Member {
         visibility: read_visibility(gateway.labels().get(names::LABEL_VISIBILITY).map(String::as_str)),
         waf: gateway.annotations().get(names::ANNOTATION_WAF).cloned(),
         labels: gateway.labels().clone(),
-        listeners: listeners(gateway, trouble.is_none()),
+        listeners: listeners(gateway, trouble.is_none(), now),
         addresses: addresses.iter().filter_map(|one| Some(one["value"].as_str()?.to_owned())).collect(),
         answers: BTreeSet::new(),
         rules: 0,
-        trouble: trouble.filter(|why| !why.is_empty()),
+        trouble: worded(trouble, &status["conditions"], now),
     }
 }
 
@@ -141,18 +146,36 @@ fn condition(conditions: &Value, type_: &str, generation: i64) -> Option<String>
     Some(found["message"].as_str().unwrap_or_default().to_owned())
 }
 
+/// What is wrong with something, unless nobody has said it. What was said a moment ago may be over in the next: a gateway sees
+/// a certificate a little later than what names it.
+fn worded(wrong: Option<String>, conditions: &Value, now: Timestamp) -> Option<(Reason, String)> {
+    let said = programmed(conditions).and_then(transition);
+    let is_new = said.is_some_and(|since| now.as_second() - since < SETTLES);
+    let is_pending = pending_since(conditions).is_some() || is_new;
+    let reason = if is_pending { Reason::Progressing } else { Reason::AttachmentFailed };
+    Some((reason, wrong.filter(|why| !why.is_empty())?))
+}
+
+fn programmed(conditions: &Value) -> Option<&Value> {
+    conditions.as_array()?.iter().find(|one| one["type"] == "Programmed")
+}
+
+fn transition(condition: &Value) -> Option<i64> {
+    Some(condition["lastTransitionTime"].as_str()?.parse::<Timestamp>().ok()?.as_second())
+}
+
 /// Since when something is not programmed, only as it is on its way; or since ever, if nobody has looked at the newest spec yet.
 fn pending_since(conditions: &Value) -> Option<i64> {
-    let found = conditions.as_array().into_iter().flatten().find(|one| one["type"] == "Programmed")?;
+    let found = programmed(conditions)?;
     let is_pending = found["status"] == "True" || found["reason"] == "Pending";
-    let since = found["lastTransitionTime"].as_str()?.parse::<jiff::Timestamp>().ok()?.as_second();
+    let since = transition(found)?;
     // What was said of an older one holds until somebody looks.
     let since = if found["status"] == "True" { i64::MAX } else { since };
     is_pending.then_some(since)
 }
 
 /// The listeners for hostnames of a Gateway or a ListenerSet; `programmed` says whether it is as a whole.
-fn listeners(object: &DynamicObject, programmed: bool) -> BTreeMap<Hostname, Listening> {
+fn listeners(object: &DynamicObject, programmed: bool, now: Timestamp) -> BTreeMap<Hostname, Listening> {
     let specs = object.data["spec"]["listeners"].as_array().map(Vec::as_slice).unwrap_or_default();
     let statuses = object.data["status"]["listeners"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut found = BTreeMap::new();
@@ -165,6 +188,7 @@ fn listeners(object: &DynamicObject, programmed: bool) -> BTreeMap<Hostname, Lis
             condition(conditions, "Programmed", generation(object))
                 .map(|why| condition(conditions, "ResolvedRefs", generation(object)).unwrap_or(why))
         });
+        let said = status.map_or(&Value::Null, |status| &status["conditions"]);
         let secret = spec["tls"]["certificateRefs"][0]["name"].as_str();
         let certificate = secret.or_else(|| spec["tls"]["options"][CERTIFICATE_OPTION].as_str());
         let chosen = &spec["allowedRoutes"]["namespaces"]["selector"]["matchLabels"][NAMESPACE_NAME];
@@ -174,8 +198,8 @@ fn listeners(object: &DynamicObject, programmed: bool) -> BTreeMap<Hostname, Lis
                 certificate: certificate.unwrap_or_default().to_owned(),
                 namespace: chosen.as_str().unwrap_or_default().to_owned(),
                 programmed: programmed && status.is_some() && wrong.is_none(),
-                pending_since: status.and_then(|status| pending_since(&status["conditions"])),
-                trouble: wrong.filter(|why| !why.is_empty()),
+                pending_since: pending_since(said),
+                trouble: worded(wrong, said, now),
             },
         );
     }

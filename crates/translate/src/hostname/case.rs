@@ -56,7 +56,7 @@ pub struct Case {
     /// Whether all its names are served with the certificate.
     pub attached: bool,
     /// Why they are not, in the gateway's words.
-    pub service_trouble: Option<String>,
+    pub service_trouble: Option<Refusal>,
     /// The addresses that its names should lead to.
     pub addresses: Vec<String>,
     /// What should be in DNS. A name that is not here is left as it is.
@@ -272,8 +272,8 @@ impl Case {
                     // The change of a neighbour takes nothing from it, unless that never ends.
                     listening.programmed || (was_attached && waits.is_some_and(|waits| waits < PENDING_GRACE))
                 });
-            if let Some(trouble) = listening.and_then(|listening| listening.trouble.clone()) {
-                self.service_trouble = Some(format!("{name}: {trouble}"));
+            if let Some((reason, why)) = listening.and_then(|listening| listening.trouble.clone()) {
+                self.service_trouble = Some((reason, format!("{name}: {why}")));
             }
         }
         // A successor that is on its way does not make what is served worse.

@@ -264,7 +264,7 @@ impl Steps<'_> {
             );
         }
         match &case.service_trouble {
-            Some(why) => (Status::False, Reason::AttachmentFailed, format!("Gateway {gateway}: {why}")),
+            Some((reason, why)) => (Status::False, *reason, format!("Gateway {gateway}: {why}")),
             None => (Status::False, Reason::Progressing, format!("Gateway {gateway} does not serve it yet")),
         }
     }

@@ -127,8 +127,8 @@ pub struct Member {
     pub addresses: Vec<String>,
     /// Rules of the routes that name it.
     pub rules: usize,
-    /// What keeps it from its work, in its own words.
-    pub trouble: Option<String>,
+    /// What keeps it from its work, in its own words: on its way, or in need of somebody.
+    pub trouble: Option<(Reason, String)>,
 }
 
 /// A listener as it is.
@@ -142,8 +142,8 @@ pub struct Listening {
     pub programmed: bool,
     /// Since when it is not said to, in seconds since 1970, only as a newer configuration is on its way.
     pub pending_since: Option<i64>,
-    /// Why not, in the gateway's words.
-    pub trouble: Option<String>,
+    /// Why not, in the gateway's words: on its way, or in need of somebody.
+    pub trouble: Option<(Reason, String)>,
 }
 
 impl World {

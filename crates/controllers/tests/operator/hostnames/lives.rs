@@ -44,10 +44,14 @@ async fn a_request_becomes_a_certificate_a_listener_and_a_record_and_leaves_noth
     let listener = &scene.gateways().await[0].data["spec"]["listeners"][1];
     assert_eq!(listener["hostname"], "shop.example.test");
     let events = Api::<k8s_openapi::api::events::v1::Event>::namespaced(scene.client(), "shop");
-    let events = events.list(&ListParams::default()).await.unwrap().items;
-    let reasons: Vec<String> = events.into_iter().filter_map(|event| event.reason).collect();
     for reason in ["Claimed", "CertificateIssued", "GatewayAssigned", "Ready"] {
-        assert!(reasons.iter().any(|one| one == reason), "no Event {reason} in {reasons:?}");
+        eventually(&format!("Event {reason}"), || async {
+            let events = events.list(&ListParams::default()).await.unwrap().items;
+            let reasons: Vec<String> = events.into_iter().filter_map(|event| event.reason).collect();
+            assert!(!reasons.iter().any(|one| one == "AttachmentFailed"), "{reasons:?}");
+            reasons.iter().any(|one| one == reason)
+        })
+        .await;
     }
 
     scene.delete("shop", "shop").await;

@@ -27,7 +27,10 @@ use causeway_providers::{
 use causeway_testkit::eventually;
 use causeway_translate::hostname::Zone;
 use futures::{FutureExt as _, future::BoxFuture};
-use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
+use k8s_openapi::{
+    api::core::v1::{Namespace, Pod, Secret},
+    apimachinery::pkg::apis::meta::v1::Condition,
+};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{
@@ -324,11 +327,14 @@ impl Scene {
     ) -> GatewayHostnameRequest {
         eventually(&format!("{namespace}/{name}: {kind} {status} {reason}"), || async {
             let request = self.requests(namespace).get(name).await.unwrap();
-            let found = conditions::find(&request.status.as_ref()?.conditions, kind)?.clone();
-            let is_so = found.status == status
-                && found.reason == reason
-                && found.observed_generation == request.metadata.generation;
-            is_so.then_some(request)
+            let all = request.status.clone().unwrap_or_default().conditions;
+            let is_so = conditions::find(&all, kind).is_some_and(|found| {
+                found.status == status
+                    && found.reason == reason
+                    && found.observed_generation == request.metadata.generation
+            });
+            let line = |one: &Condition| format!("{} {} {}: {}", one.type_, one.status, one.reason, one.message);
+            if is_so { Ok(request) } else { Err(all.iter().map(line).collect::<Vec<_>>().join("\n")) }
         })
         .await
     }
@@ -400,7 +406,12 @@ async fn play(client: Client) {
                     "app": "gateway", "causeway.dev/owner-name": name, "causeway.dev/owner-kind": "Gateway",
                     "app.kubernetes.io/managed-by": "causeway",
                 }},
-                "spec": {"containers": [{"name": "gateway", "image": "x"}]},
+                "spec": {
+                    "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
+                    "containers": [{"name": "gateway", "image": "x", "securityContext": {
+                        "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
+                    }}],
+                },
             }))
             .unwrap();
             let _ = pods.create(&PostParams::default(), &object).await;
