@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// What goes first, in this order: what was changed for them is somebody else's.
 const FIRST: [&str; 2] = ["InterceptRequest", "Workstation"];
 /// What the operator makes for itself and its pods; it goes with what it was made for.
-const MADE: [&str; 3] = ["GatewayPlan", "Supply", "AddressClaim"];
+const MADE: [&str; 5] = ["GatewayPlan", "Supply", "AddressClaim", "DomainClaim", "HostnameGrant"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -52,14 +52,19 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = args.cluster.client().await?;
     let mut kinds = kinds();
     // Infras make others, which would come back.
-    kinds.sort_by_key(|kind| (FIRST.iter().position(|first| *first == kind.kind).unwrap_or(9), kind.kind != "Infra"));
+    kinds.sort_by_key(|kind| {
+        (FIRST.iter().position(|first| *first == kind.kind).unwrap_or(9), kind.kind != "Infra")
+    });
     let mut there = Vec::new();
     for kind in &kinds {
         there.extend(objects(&client, kind).await?.into_iter().map(|object| (kind.clone(), object)));
     }
     let is_first = |kind: &ApiResource| FIRST.contains(&kind.kind.as_str());
-    let others: Vec<String> =
-        there.iter().filter(|(kind, _)| !is_first(kind)).map(|(kind, object)| name_of(kind, object)).collect();
+    let others: Vec<String> = there
+        .iter()
+        .filter(|(kind, _)| !is_first(kind))
+        .map(|(kind, object)| name_of(kind, object))
+        .collect();
     if !others.is_empty() && !args.all {
         bail!(
             "there are {} other objects, for which nobody would be there any more: {}{}; delete them first, or with --all",
@@ -73,7 +78,11 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         done: args.yes,
         objects: there.iter().map(|(kind, object)| name_of(kind, object)).collect(),
         operator: operator.iter().map(ToString::to_string).collect(),
-        definitions: if args.crds { kinds.iter().map(|kind| kind.plural.clone()).collect() } else { Vec::new() },
+        definitions: if args.crds {
+            kinds.iter().map(|kind| kind.plural.clone()).collect()
+        } else {
+            Vec::new()
+        },
     };
     if !args.yes {
         args.format.print(&done)?;
@@ -199,7 +208,8 @@ impl Answer for Uninstalled {
         let mut text = list("object", &self.objects);
         text += &list("operator", &self.operator);
         text += &list("definition", &self.definitions);
-        let end = if self.done { "removed; nothing is left" } else { "this would be removed; do it with --yes" };
+        let end =
+            if self.done { "removed; nothing is left" } else { "this would be removed; do it with --yes" };
         text + end
     }
 }
