@@ -162,10 +162,10 @@ async fn what_a_client_said_reaches_the_pod_also_when_it_listens_no_more() {
         if let Form::Spdy = form {
             let mut kubectl = Spdy::new(client);
             let (_, data) = kubectl.connect("80", "0").await;
-            kubectl.send(data, &[7; 20_000], false).await;
+            kubectl.send(data, &vec![7; 20_000], false).await;
             client = kubectl.client;
         } else {
-            client.write_all(&message(&[0; 20_001])).await.unwrap();
+            client.write_all(&message(&vec![0; 20_001])).await.unwrap();
         }
         let mut pod = pod.accept().await.unwrap().0;
         drop(client);
