@@ -39,7 +39,7 @@ pub(crate) enum Command {
     /// Show every Causeway resource, whether it is ready, and why not.
     Status(status::Args),
     /// Run the controllers against a Kubernetes cluster.
-    Operator(operator::Args),
+    Operator(Box<operator::Args>),
     /// Proxy TCP and TLS by server name as a plan file says, without Kubernetes.
     Engine(engine::Args),
     /// Feed a plan file to Envoys by xDS, without Kubernetes.
@@ -121,7 +121,7 @@ impl Command {
             Self::Up(args) => up::run(args).await,
             Self::Down(args) => down::run(args).await,
             Self::Status(args) => status::run(args).await,
-            Self::Operator(args) => operator::run(args).await,
+            Self::Operator(args) => operator::run(*args).await,
             Self::Engine(args) => engine::run(args).await,
             Self::Xds(args) => xds::run(args).await,
             Self::Dns(args) => dns::run(args).await,

@@ -8,7 +8,7 @@ use causeway_base::{
 };
 use causeway_providers::{
     Error, Name, Retry,
-    dns::{Change, Progress as Reached, Verdict, Wanted, Zone as ProviderZone},
+    dns::{Change, DnsProvider, Progress as Reached, Verdict, Wanted, Zone as ProviderZone},
 };
 use causeway_translate::hostname::{
     Hostname, Picture, Want, Zone, ZoneKey,
@@ -37,7 +37,7 @@ pub(super) struct Records {
     suppliers: SuppliersRef,
     sweep: Duration,
     known: Mutex<BTreeMap<Key, Known>>,
-    zones: Mutex<BTreeMap<ZoneKey, ProviderZone>>,
+    zones: Mutex<BTreeMap<String, ProviderZone>>,
 }
 
 struct Known {
@@ -144,33 +144,9 @@ impl Records {
             Ok(provider) => provider,
             Err(error) => return self.all_failed(key, due, &error, figures, round),
         };
-        let there = lock(&self.zones).get(key).cloned();
-        let there = match there {
-            Some(there) => there,
-            None => {
-                let id = if zone.dns.provider == causeway_api::DnsProviderKind::Aws {
-                    &zone.key.id
-                } else {
-                    zone.domain.as_str()
-                };
-                match provider.zone(id).await {
-                    Ok(found) if found.domain.as_str() == zone.domain.as_str() => {
-                        lock(&self.zones).insert(key.clone(), found.clone());
-                        found
-                    }
-                    Ok(found) => {
-                        let error = Error::Invalid {
-                            what: format!(
-                                "zone {} is that of {}, not of {}",
-                                zone.key.id, found.domain, zone.domain
-                            ),
-                            remedy: "correct the HostnameZone's zoneId or domain".to_owned(),
-                        };
-                        return self.all_failed(key, due, &error, figures, round);
-                    }
-                    Err(error) => return self.all_failed(key, due, &error, figures, round),
-                }
-            }
+        let there = match self.find_zone(&*provider, zone).await {
+            Ok(there) => there,
+            Err(error) => return self.all_failed(key, due, &error, figures, round),
         };
         let mut changes = Vec::with_capacity(due.len());
         let mut asked = Vec::with_capacity(due.len());
@@ -229,6 +205,24 @@ impl Records {
         for (due, outcome) in asked.into_iter().zip(outcomes) {
             self.remember(due, outcome, figures, round);
         }
+    }
+
+    /// The zone as its provider has it; asked for once, unless the HostnameZone is changed.
+    async fn find_zone(&self, provider: &dyn DnsProvider, zone: &Zone) -> Result<ProviderZone, Error> {
+        let key = format!("{} {} {:?}", zone.key.id, zone.domain, zone.dns);
+        if let Some(known) = lock(&self.zones).get(&key) {
+            return Ok(known.clone());
+        }
+        let is_aws = zone.dns.provider == causeway_api::DnsProviderKind::Aws;
+        let found = provider.zone(if is_aws { &zone.key.id } else { zone.domain.as_str() }).await?;
+        if found.domain.as_str() != zone.domain.as_str() {
+            return Err(Error::Invalid {
+                what: format!("zone {} is that of {}, not of {}", zone.key.id, found.domain, zone.domain),
+                remedy: "correct the HostnameZone's zoneId or domain".to_owned(),
+            });
+        }
+        lock(&self.zones).insert(key, found.clone());
+        Ok(found)
     }
 
     fn all_failed(&self, key: &ZoneKey, due: Vec<Due>, error: &Error, figures: &Figures, round: &mut Round) {

@@ -31,14 +31,17 @@ const ACCOUNT: &str = "account";
 const AUTHORITY_PEM: &str = "ca.pem";
 const AUTHORITY_CERTIFICATE: &str = "ca.crt";
 
+/// What was made of settings and credentials, and when.
+type Made<T> = Mutex<BTreeMap<String, (Instant, Arc<T>)>>;
+
 /// Makes issuers and providers, and keeps them for a while.
 pub(crate) struct Providers {
     client: Client,
     settings: Settings,
     image: String,
     instance: Mutex<Option<String>>,
-    dns: Mutex<BTreeMap<String, (Instant, Arc<dyn DnsProvider>)>>,
-    issuers: Mutex<BTreeMap<String, (Instant, Arc<dyn CertificateIssuer>)>>,
+    dns: Made<dyn DnsProvider>,
+    issuers: Made<dyn CertificateIssuer>,
 }
 
 impl Providers {
@@ -172,8 +175,9 @@ impl Providers {
     /// The account at an ACME directory, made if there is none: one for each directory, and kept before it is used.
     async fn acme_account(&self, settings: &acme::Settings) -> Result<Text, Error> {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, settings.directory.as_bytes());
-        let digits: String = digest.as_ref().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
-        let name = format!("causeway-acme-{digits}");
+        let number =
+            digest.as_ref().iter().take(6).fold(0_u64, |number, byte| (number << 8) | u64::from(*byte));
+        let name = format!("causeway-acme-{number:012x}");
         let secrets = Api::<Secret>::namespaced(self.client.clone(), &self.settings.namespace);
         let text = |secret: &Secret| {
             let ByteString(bytes) = secret.data.as_ref()?.get(ACCOUNT)?;
@@ -213,25 +217,7 @@ impl Providers {
         let secrets = Api::<Secret>::namespaced(self.client.clone(), &self.settings.namespace);
         let found = match secrets.get_opt(AUTHORITY).await.map_err(unavailable)? {
             Some(found) => found,
-            None => {
-                let made = local::Authority::generate(&[])?;
-                let secret: Secret = serde_json::from_value(json!({
-                    "metadata": {"name": AUTHORITY, "labels": labels()},
-                    "type": "Opaque",
-                    "stringData": {
-                        AUTHORITY_PEM: made.to_pem().expose(), AUTHORITY_CERTIFICATE: made.certificate(),
-                    },
-                }))
-                .map_err(unavailable)?;
-                match secrets.create(&params(), &secret).await {
-                    Ok(made) => made,
-                    // Somebody was quicker.
-                    Err(kube::Error::Api(status)) if status.code == 409 => {
-                        secrets.get(AUTHORITY).await.map_err(unavailable)?
-                    }
-                    Err(error) => return Err(unavailable(error)),
-                }
-            }
+            None => make_authority(&secrets).await?,
         };
         let pem = found.data.as_ref().and_then(|data| data.get(AUTHORITY_PEM));
         let pem = pem.and_then(|ByteString(bytes)| String::from_utf8(bytes.clone()).ok()).unwrap_or_default();
@@ -250,6 +236,26 @@ impl Providers {
             }
         }
         Ok(authority)
+    }
+}
+
+async fn make_authority(secrets: &Api<Secret>) -> Result<Secret, Error> {
+    let made = local::Authority::generate(&[])?;
+    let secret: Secret = serde_json::from_value(json!({
+        "metadata": {"name": AUTHORITY, "labels": labels()},
+        "type": "Opaque",
+        "stringData": {
+            AUTHORITY_PEM: made.to_pem().expose(), AUTHORITY_CERTIFICATE: made.certificate(),
+        },
+    }))
+    .map_err(unavailable)?;
+    match secrets.create(&params(), &secret).await {
+        Ok(made) => Ok(made),
+        // Somebody was quicker.
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            secrets.get(AUTHORITY).await.map_err(unavailable)
+        }
+        Err(error) => Err(unavailable(error)),
     }
 }
 

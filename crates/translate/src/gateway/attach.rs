@@ -112,9 +112,9 @@ fn takes(route: &Route<'_>, listener: &Bound<'_>, world: &World) -> Result<Vec<P
     let both = |host: &Pattern| hosts::intersect(listener.host.as_ref(), Some(host)).ok().flatten();
     let is_held = |host: &Pattern| both(host).is_none_or(|host| holds(&host));
     let hosts: Vec<Pattern> =
-        fitting.iter().filter(|host| is_held(**host)).map(|host| (*host).clone()).collect();
+        fitting.iter().filter(|host| is_held(host)).map(|host| (*host).clone()).collect();
     if let Some(host) = fitting.first().filter(|_| hosts.is_empty()) {
-        return Err(not_held(*host));
+        return Err(not_held(host));
     }
     if hosts.is_empty() {
         let host = listener.host.as_ref().map_or_else(|| "every host".to_owned(), ToString::to_string);

@@ -416,12 +416,11 @@ impl Case {
                 served_before: false,
             });
             match told {
-                Some(Progress::Settled) => clear.push(held),
+                // One that is not ours was never written, or somebody took it over.
+                Some(Progress::Settled | Progress::Failed(Reason::RecordNotOwned, _)) => clear.push(held),
                 Some(Progress::Pending(why)) => {
                     self.leave_for(format!("the record of {name} is being removed: {why}"));
                 }
-                // Not ours to remove: we never wrote it, or somebody took it over.
-                Some(Progress::Failed(Reason::RecordNotOwned, _)) => clear.push(held),
                 Some(Progress::Failed(_, why)) => {
                     self.leave_for(format!(
                         "the record of {name} in zone {} could not be removed: {why}",

@@ -85,17 +85,16 @@ pub(super) fn assign(world: &World, cases: &mut BTreeMap<String, Case>) {
     });
     for case in waiting {
         let asked = Asked::of(case);
-        match pool.place(case, &asked) {
-            Some(name) => pool.take(case, name),
-            None => {
-                let message = format!(
-                    "spec.gatewaySelector: no Gateway of class {} in namespace {} has these labels and room: make one, or leave the \
-                     selector out",
-                    asked.class, world.settings.edge_namespace
-                );
-                case.no_gateway = Some((Reason::NoGateway, message));
-            }
+        if let Some(name) = pool.place(case, &asked) {
+            pool.take(case, name);
+            continue;
         }
+        let message = format!(
+            "spec.gatewaySelector: no Gateway of class {} in namespace {} has these labels and room: make one, or leave the \
+             selector out",
+            asked.class, world.settings.edge_namespace
+        );
+        case.no_gateway = Some((Reason::NoGateway, message));
     }
 }
 
@@ -159,7 +158,9 @@ impl Pool<'_> {
         if asked.selector.is_some() {
             return None;
         }
-        let name = (1..).map(|number| format!("gw-{number:02}")).find(|name| !self.used.contains(name))?;
+        // There is a free one among so many.
+        let numbers = 1..=self.used.len() + 1;
+        let name = numbers.map(|number| format!("gw-{number:02}")).find(|name| !self.used.contains(name))?;
         self.used.insert(name.clone());
         self.new.insert(name.clone(), member(asked));
         Some(name)

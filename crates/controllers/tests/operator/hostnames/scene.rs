@@ -125,6 +125,9 @@ impl Fuse {
     }
 }
 
+/// Serial numbers of certificates, by the id and the number of their order.
+type Signed = BTreeMap<(String, u32), BTreeSet<String>>;
+
 /// What the operator is supplied with in tests; clones share all of it.
 #[derive(Clone)]
 pub struct Supply {
@@ -133,7 +136,7 @@ pub struct Supply {
     pub lifetime: Duration,
     pub fuse: Fuse,
     /// Certificates that were signed, by order: none is asked for twice.
-    pub signed: Arc<Mutex<BTreeMap<(String, u32), BTreeSet<String>>>>,
+    pub signed: Arc<Mutex<Signed>>,
     pub applies: Arc<AtomicUsize>,
 }
 
