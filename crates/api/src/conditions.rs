@@ -271,6 +271,26 @@ words! {
         WaitingForCertDetachment,
         /// Something that was made could not be removed.
         CleanupFailed,
+        /// Neither a HostnameZone nor the operator's settings know the zone.
+        ZoneNotFound,
+        /// The namespace holds as many hostnames as the zone lets it.
+        QuotaReached,
+        /// The name is in DNS already, and not by this operator.
+        RecordNotOwned,
+        /// The provider asks to be left alone for a while.
+        RateLimited,
+        /// The provider failed or could not be reached.
+        ProviderFailed,
+        /// The gateway has no address yet.
+        WaitingForAddress,
+        /// No gateway has what is asked for, and none may be made.
+        NoGateway,
+        /// Steps before this one are not done.
+        WaitingForOthers,
+        /// A name below a wildcard, or a wildcard above a name, that another namespace holds.
+        Shadowed,
+        /// What was made has been changed or removed by somebody else; it is made again.
+        DriftDetected,
     }
 }
 

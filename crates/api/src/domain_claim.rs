@@ -1,5 +1,5 @@
 //! `DomainClaim`: the lock that gives one hostname in one zone to one request. Its name is derived from both, so the
-//! API server's answer to a create decides who was first.
+//! API server's answer to a create decides who was first. It outlives its request until the name's records are gone.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
@@ -38,11 +38,18 @@ pub struct DomainClaimSpec {
     #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9][-A-Za-z0-9._/]*$')")
         .message("must be the id of a DNS zone as its provider writes it, for example Z0123456789ABCDEFGHIJ or example.com"))]
     pub zone_id: String,
-    /// The hostname.
-    #[schemars(schema_with = "crate::schema::fqdn")]
+    /// The hostname, in its normal form.
+    #[schemars(schema_with = "crate::schema::server_name")]
     pub hostname: String,
-    /// The request that holds it; passed on to the next one in line when that goes.
+    /// The request that holds it.
     pub owner_ref: ClaimOwner,
+    /// The HostnameZone by which its records are written and removed; left out where the operator's settings say how.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::object_name")]
+    pub hostname_zone: Option<String>,
+    /// For a wildcard: other namespaces may hold names below it.
+    #[serde(default)]
+    pub allow_names_below: bool,
 }
 
 /// The request that holds a claim.

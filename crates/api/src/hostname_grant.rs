@@ -1,10 +1,11 @@
-//! `HostnameGrant`: which hostnames the requests of a namespace may ask for. Whoever may create it decides.
+//! `HostnameGrant`: which hostnames a namespace holds. Written by the operator alone, one in each namespace; admission and
+//! gateways compare routes with it.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-/// What a `HostnameGrant` allows.
+/// What a namespace holds.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "causeway.dev",
@@ -14,25 +15,27 @@ use serde::{Deserialize, Serialize};
     namespaced,
     status = "HostnameGrantStatus",
     category = "causeway",
-    doc = "Lets the requests of this namespace ask for hostnames.",
+    doc = "Written by the operator: which hostnames this namespace holds, and may therefore route.",
     derive = "PartialEq",
     derive = "Default",
     printcolumn(name = "Hostnames", type_ = "string", json_path = ".spec.hostnames"),
-    printcolumn(name = "Zone", type_ = "string", json_path = ".spec.zoneId"),
-    printcolumn(name = "In Use", type_ = "integer", json_path = ".status.requests"),
+    printcolumn(name = "Zones", type_ = "string", json_path = ".spec.zones", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct HostnameGrantSpec {
-    /// Names that may be asked for. `*.team.example.com` allows every name of one more label.
+    /// Names that this namespace holds. `*.team.example.com` is every name below.
+    #[serde(default)]
     #[schemars(schema_with = "granted_hostnames")]
     pub hostnames: Vec<String>,
-    /// Only in this zone. Left out: in any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 128))]
-    #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9][-A-Za-z0-9._/]*$')")
-        .message("must be the id of a DNS zone as its provider writes it, for example Z0123456789ABCDEFGHIJ or example.com"))]
-    pub zone_id: Option<String>,
+    /// Names below a wildcard of this namespace that others hold.
+    #[serde(default)]
+    #[schemars(schema_with = "granted_hostnames")]
+    pub except: Vec<String>,
+    /// The domains in which a name must be held to be routed.
+    #[serde(default)]
+    #[schemars(schema_with = "granted_hostnames")]
+    pub zones: Vec<String>,
 }
 
 /// What was observed of a `HostnameGrant`.
@@ -46,14 +49,11 @@ pub struct HostnameGrantStatus {
     /// The generation that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Requests that rest on this grant.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub requests: Option<i32>,
 }
 
+/// Compared by patterns, not by rules: the list may be long, and patterns cost nothing.
 fn granted_hostnames(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    let mut schema = crate::schema::wildcard_hostname_set(generator);
-    schema.insert("minItems".to_owned(), 1.into());
-    schema.insert("maxItems".to_owned(), 256.into());
+    let mut schema = crate::schema::server_name_set(generator);
+    schema.insert("maxItems".to_owned(), 4096.into());
     schema
 }

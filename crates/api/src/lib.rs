@@ -17,6 +17,7 @@ mod gateway_hostname_request;
 mod gateway_parameters;
 mod gateway_plan;
 mod hostname_grant;
+mod hostname_zone;
 mod infra;
 mod intercept_request;
 pub mod names;
@@ -46,7 +47,8 @@ pub use dhcp_server::{
 pub use dns_server::{DNSServer, DNSServerSpec, DNSServerStatus, DnsNetwork, StaticEntry};
 pub use domain_claim::{ClaimOwner, DomainClaim, DomainClaimSpec, DomainClaimStatus};
 pub use gateway_hostname_request::{
-    Environment, GatewayHostnameRequest, GatewayHostnameRequestSpec, GatewayHostnameRequestStatus, Visibility,
+    Environment, GatewayHostnameRequest, GatewayHostnameRequestSpec, GatewayHostnameRequestStatus,
+    NameHolder, PublishedCertificate, PublishedRecord, Visibility,
 };
 pub use gateway_parameters::{
     ExternalTrafficPolicy, GatewayParameters, GatewayParametersSpec, GatewayParametersStatus,
@@ -54,6 +56,10 @@ pub use gateway_parameters::{
 };
 pub use gateway_plan::{GatewayPlan, GatewayPlanSpec, GatewayPlanStatus, GatewayReplica};
 pub use hostname_grant::{HostnameGrant, HostnameGrantSpec, HostnameGrantStatus};
+pub use hostname_zone::{
+    ChallengeKind, DnsProviderKind, HostnameZone, HostnameZoneSpec, HostnameZoneStatus, IssuerKind,
+    ZoneCertificates, ZoneDns,
+};
 pub use infra::{
     BackendOverride, ComponentStatus, DhcpComponent, DnsComponent, ExtraEntry, Infra, InfraComponents,
     InfraNetwork, InfraSpec, InfraStatus, ProxyComponent, ServerAddresses,
@@ -98,6 +104,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         GatewayHostnameRequest::crd(),
         DomainClaim::crd(),
         HostnameGrant::crd(),
+        HostnameZone::crd(),
         GatewayParameters::crd(),
         TrafficPolicy::crd(),
         Supply::crd(),

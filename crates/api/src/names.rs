@@ -90,6 +90,15 @@ pub const FINALIZER_INTERCEPT: &str = "causeway.dev/intercept";
 /// Keeps a `GatewayHostnameRequest` until records and certificate are gone.
 pub const FINALIZER_HOSTNAME: &str = "causeway.dev/hostname";
 
+/// The one HostnameGrant of a namespace.
+pub const HOSTNAME_GRANT: &str = "hostnames";
+/// Namespace of the gateways that hostnames are put on.
+pub const EDGE_NAMESPACE: &str = "causeway-edge";
+/// On what was made for hostnames: how widely the gateway is seen.
+pub const LABEL_VISIBILITY: &str = "causeway.dev/visibility";
+/// On a gateway of the pool: the web application firewall that it has.
+pub const ANNOTATION_WAF: &str = "causeway.dev/waf-arn";
+
 /// Prefix of every field manager; a controller appends its own name.
 pub const FIELD_MANAGER: &str = "causeway";
 /// Namespace of the operator's own objects.

@@ -167,13 +167,20 @@ pub(crate) fn wildcard_hostname_set(generator: &mut SchemaGenerator) -> Schema {
     set(wildcard_hostname(generator), 8)
 }
 
-/// A DNS name of at least two labels, no wildcard.
-pub(crate) fn fqdn(_: &mut SchemaGenerator) -> Schema {
-    text(
-        253,
-        &format!("self.matches('^{LABEL}([.]{LABEL})+$') && !isIP(self)"),
-        "must be a lower-case fully qualified name without a wildcard, for example shop.example.com",
-    )
+/// A name as people write it, a wildcard too. Its normal form is made, and checked, where it is used: no pattern can tell whether
+/// an international name is one.
+pub(crate) fn written_hostname(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 254,
+        "pattern": "^([*][.])?[^.*/:@\\s]+([.][^.*/:@\\s]+)+[.]?$",
+    })
+}
+
+/// Such names without repeats.
+pub(crate) fn written_hostnames(generator: &mut SchemaGenerator) -> Schema {
+    set(written_hostname(generator), 16)
 }
 
 /// A name or an address.

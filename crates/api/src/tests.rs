@@ -58,6 +58,7 @@ fn kinds_have_their_names() {
         ("GatewayHostnameRequest", "gatewayhostnamerequests", "ghr", "Namespaced"),
         ("DomainClaim", "domainclaims", "", "Cluster"),
         ("HostnameGrant", "hostnamegrants", "", "Namespaced"),
+        ("HostnameZone", "hostnamezones", "hzone", "Cluster"),
         ("GatewayParameters", "gatewayparameters", "gwparams", "Namespaced"),
         ("TrafficPolicy", "trafficpolicies", "tpol", "Namespaced"),
         ("Supply", "supplies", "", "Namespaced"),
@@ -113,7 +114,7 @@ fn everything_a_user_writes_is_bounded() {
     for crd in written() {
         let spec = &schema(&crd)["properties"]["spec"];
         walk("spec", spec, &mut |path, schema| {
-            if path.contains("gatewaySelector") || path.contains(".selector") {
+            if path.contains("Selector") || path.contains(".selector") {
                 return;
             }
             let at = format!("{} {path}", crd["spec"]["names"]["kind"]);
@@ -220,6 +221,11 @@ fn types_and_schemas_agree_on_defaults() {
         "GatewayHostnameRequest",
         json!({ "zoneId": "Z", "hostname": "a.example.com" }),
     );
+    same_defaults::<HostnameZoneSpec>("HostnameZone", json!({ "zoneId": "Z", "domain": "example.com" }));
+    same_defaults::<HostnameZoneSpec>(
+        "HostnameZone",
+        json!({ "zoneId": "Z", "domain": "example.com", "dns": {}, "certificates": {} }),
+    );
 }
 
 #[test]
@@ -243,7 +249,7 @@ fn defaults_are_the_documented_ones() {
     assert!(components.dhcp.unwrap().enabled && components.proxy.is_none());
     assert_eq!(ProxyComponent::default().api_server_service, "kube-apiserver");
     let request = GatewayHostnameRequestSpec::default();
-    assert_eq!((request.visibility, request.gateway_class.as_str()), (Visibility::InternetFacing, "aws-alb"));
+    assert_eq!((request.visibility, request.gateway_class), (Visibility::InternetFacing, None));
     assert!(InterceptRequestSpec::default().fallback);
 }
 

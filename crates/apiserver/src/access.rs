@@ -160,6 +160,12 @@ impl Access {
         Ok((user.authenticated(), audiences))
     }
 
+    /// Whether `user` may do what `attributes` say, and by what.
+    pub(crate) fn check(&self, user: &User, attributes: &Attributes<'_>) -> (bool, String) {
+        let Decision { allowed, reason } = self.decide(user, attributes);
+        (allowed, reason)
+    }
+
     /// Whether `user` may do what `attributes` say; otherwise 403 in Kubernetes' words.
     pub(crate) fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Result<(), ApiError> {
         let mut attributes = *attributes;

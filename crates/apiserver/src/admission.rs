@@ -2,6 +2,7 @@
 //! to look at other objects or at the user.
 
 mod pod_security;
+pub(crate) mod policies;
 
 use serde_json::{Value, json};
 
@@ -37,6 +38,10 @@ impl Server {
             }
             ("rbac.authorization.k8s.io", plural) => {
                 self.access.check_escalation(call.user, plural, new, old)
+            }
+            (policies::GROUP, "validatingadmissionpolicies") => {
+                policies::admit(new, old);
+                Ok(())
             }
             ("apiextensions.k8s.io", "customresourcedefinitions") => {
                 self.admit_crd(call, new, old);

@@ -88,6 +88,7 @@ fn operator() -> Result<Vec<Value>, String> {
 /// Where objects of this kind are created.
 fn collection_of(object: &Value) -> Result<String, String> {
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let admission = "/apis/admissionregistration.k8s.io/v1";
     let namespace = object::namespace(object);
     Ok(match object["kind"].as_str() {
         Some("ClusterRole") => format!("{rbac}/clusterroles"),
@@ -95,6 +96,8 @@ fn collection_of(object: &Value) -> Result<String, String> {
         Some("Role") => format!("{rbac}/namespaces/{namespace}/roles"),
         Some("RoleBinding") => format!("{rbac}/namespaces/{namespace}/rolebindings"),
         Some("ServiceAccount") => format!("/api/v1/namespaces/{namespace}/serviceaccounts"),
+        Some("ValidatingAdmissionPolicy") => format!("{admission}/validatingadmissionpolicies"),
+        Some("ValidatingAdmissionPolicyBinding") => format!("{admission}/validatingadmissionpolicybindings"),
         kind => return Err(format!("{kind:?} is not a kind that a start writes")),
     })
 }

@@ -1,6 +1,7 @@
 //! The kinds the server knows without a CRD: their names, defaults, rules and `kubectl get` columns.
 //! One file per family of kinds; what several families share has its own file.
 
+mod admission_policies;
 mod autoscaling;
 mod check;
 mod config;
@@ -25,6 +26,7 @@ mod storage;
 pub(crate) mod syntax;
 mod workloads;
 
+pub(crate) use check::selects;
 pub(crate) use metadata::validate_metadata;
 pub(crate) use selectable::field_value;
 pub(crate) use services::{ClusterIpWish, cluster_ip_wanted};
@@ -47,6 +49,7 @@ pub(crate) fn resources() -> Vec<Resource> {
         rbac::kinds(),
         policy::kinds(),
         autoscaling::kinds(),
+        admission_policies::kinds(),
         crds::kinds(),
     ]
     .into_iter()

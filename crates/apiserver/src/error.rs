@@ -64,6 +64,7 @@ pub struct Details {
 /// One field, or one conflicting manager, that is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Cause {
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
     pub message: String,
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -9,6 +9,7 @@ mod admission;
 mod bootstrap;
 mod builtin;
 mod catalog;
+mod cel;
 mod cluster_ip;
 mod crd;
 mod discovery;

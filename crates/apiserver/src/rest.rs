@@ -12,6 +12,7 @@ mod scale;
 mod watch;
 mod write;
 
+use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,6 +25,7 @@ use http::{Extensions, HeaderMap, HeaderValue, Method, Request, StatusCode, head
 use serde_json::{Value, json};
 
 use crate::access::{Attributes, PeerCertificate, ReviewKind, User};
+use crate::admission::policies::{Act, Attempt, Other};
 use crate::discovery;
 use crate::error::{ApiError, Reason};
 use crate::openapi::Document;
@@ -36,7 +38,8 @@ use crate::table::{self, Form, IncludeObject};
 use write::{Ownership, Part};
 
 pub(crate) use names::uid;
-pub(crate) use write::is_finished;
+pub(crate) use read::view;
+pub(crate) use write::{convert, is_finished};
 
 /// Put into a request's extensions by callers inside this process, who need no credentials.
 #[derive(Debug, Clone)]
@@ -64,6 +67,7 @@ pub(crate) struct Call<'a> {
     duplicates: Vec<String>,
     /// The body states the revision it was made from (an update), rather than carrying it along (a patch).
     pins_revision: bool,
+    is_patch: bool,
 }
 
 /// A time as Kubernetes objects carry it: whole seconds, UTC.
@@ -78,6 +82,57 @@ impl Call<'_> {
 
     pub(crate) fn key(&self, name: &str) -> Key {
         Key::new(&self.collection(), self.namespace.as_deref().unwrap_or_default(), name)
+    }
+
+    /// Refuses what a policy denies. `name` is empty where the server makes it up, or several objects are meant.
+    fn check_policies(
+        &mut self,
+        operation: Act,
+        kind: Option<Other>,
+        name: &str,
+        object: Option<Cow<'_, Value>>,
+        old: Option<Cow<'_, Value>>,
+    ) -> Result<(), ApiError> {
+        let (server, resource) = (self.server, self.resource);
+        let mut warnings = std::mem::take(&mut self.warnings);
+        let checked = server.check_policies(&resource.plural, &mut warnings, || Attempt {
+            operation,
+            resource,
+            subresource: self.target.subresource.as_deref().unwrap_or_default(),
+            kind,
+            namespace: self.namespace.as_deref().unwrap_or(match resource.plural.as_str() {
+                "namespaces" if resource.group.is_empty() => name,
+                _ => "",
+            }),
+            name,
+            object,
+            old,
+            options: self.write_options(operation),
+            dry_run: self.options.dry_run,
+            user: self.user,
+        });
+        self.warnings = warnings;
+        checked
+    }
+
+    /// The options of a write as an object, as policies see them.
+    fn write_options(&self, operation: Act) -> Value {
+        let kind = match (operation, self.is_patch) {
+            (Act::Create, false) => "CreateOptions",
+            (Act::Update, false) => "UpdateOptions",
+            (Act::Create | Act::Update, true) => "PatchOptions",
+            (Act::Delete, _) => "DeleteOptions",
+            (Act::Connect, _) => return Value::Null,
+        };
+        let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
+        if operation != Act::Delete {
+            options["fieldManager"] = json!(self.field_manager());
+            options["fieldValidation"] = json!(format!("{:?}", self.options.field_validation));
+        }
+        if self.options.dry_run {
+            options["dryRun"] = json!(["All"]);
+        }
+        options
     }
 
     fn not_found(&self, name: &str) -> ApiError {
@@ -307,6 +362,7 @@ async fn resource(
         warnings: resource.deprecation_warning.iter().cloned().collect(),
         duplicates: Vec::new(),
         pins_revision: parts.method == Method::PUT,
+        is_patch: parts.method == Method::PATCH,
     };
     let mut response = dispatch(&mut call, &parts.method, body).await?;
     body::warn(&mut response, &call.warnings);
@@ -396,7 +452,7 @@ async fn other_subresource(
         ("pods", port_forward::PORT_FORWARD, &Method::GET | &Method::POST) => {
             port_forward::port_forward(call, name)
         }
-        ("pods", "binding", &Method::POST) => {
+        ("pods", pods::BINDING, &Method::POST) => {
             let bytes = body::read(body).await?;
             let binding = call.decode(&bytes)?;
             pods::bind(call, name, binding).await
@@ -406,6 +462,8 @@ async fn other_subresource(
         ("serviceaccounts", "token", &Method::POST) => {
             let bytes = body::read(body).await?;
             let request = call.decode(&bytes)?;
+            let asked = Some(Cow::Borrowed(&request));
+            call.check_policies(Act::Create, Some(Other::TOKEN_REQUEST), name, asked, None)?;
             let namespace = call.namespace.clone().unwrap_or_default();
             let answer = call.server.access.request_token(&namespace, name, request)?;
             Ok(body::respond(StatusCode::CREATED, &answer, call.headers, call.options.pretty))

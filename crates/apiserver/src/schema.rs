@@ -23,6 +23,7 @@ use serde_json::Value;
 
 use crate::error::{FieldError, FieldErrorKind};
 
+pub(crate) use cel::is_reserved;
 pub(crate) use format::{is_label, is_subdomain};
 pub(crate) use node::{ListType, MapType, Node, Type};
 
@@ -128,7 +129,7 @@ fn blocks_rules(kind: FieldErrorKind) -> bool {
 }
 
 /// Kubernetes limits a pattern only by the request's size, so the limit is far above the crate's default.
-fn build_regex(pattern: &str) -> Result<Regex, regex::Error> {
+pub(crate) fn build_regex(pattern: &str) -> Result<Regex, regex::Error> {
     regex::RegexBuilder::new(pattern).size_limit(64 << 20).build()
 }
 

@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use crate::access::{Access, User};
+use crate::admission::policies::Policies;
 use crate::catalog::Catalog;
 use crate::cluster_ip::ClusterIps;
 use crate::metrics::Metrics;
@@ -62,10 +63,11 @@ pub enum StartError {
 pub struct Server {
     pub(crate) store: Arc<Store>,
     pub(crate) catalog: Catalog,
-    pub(crate) access: Access,
+    pub(crate) access: Arc<Access>,
     pub(crate) pki: Arc<Pki>,
     pub(crate) cluster_ips: ClusterIps,
     pub(crate) node_ports: NodePorts,
+    pub(crate) policies: Policies,
     pub(crate) metrics: Metrics,
     pub(crate) documents: openapi::Documents,
     /// Ends watches and the background work.
@@ -96,12 +98,13 @@ impl Server {
         };
         let (store, pki) = (Arc::new(store), Arc::new(pki));
         let server = Arc::new(Self {
-            access: Access::new(&pki, store.clone()),
+            access: Arc::new(Access::new(&pki, store.clone())),
             catalog: Catalog::new(builtin::resources()),
             store,
             pki,
             cluster_ips: ClusterIps::default(),
             node_ports: NodePorts::default(),
+            policies: Policies::default(),
             metrics: Metrics::default(),
             documents: openapi::Documents::default(),
             shutdown,
@@ -114,6 +117,7 @@ impl Server {
             going_away: RwLock::default(),
         });
         server.load_crds();
+        server.load_policies();
         bootstrap::run(&server).await.map_err(StartError::Bootstrap)?;
         lifecycle::spawn(&server, &server.background);
         server.background.close();
@@ -243,8 +247,9 @@ impl Server {
         self.ready.load(Ordering::Acquire)
     }
 
-    /// What follows from a write that is done: a CRD changes what is served.
+    /// What follows from a write that is done: a CRD changes what is served, a policy what is admitted.
     pub(crate) fn after_write(&self, stored: &Stored) {
+        self.note_policy_change(stored);
         if &*stored.key.resource.plural == "customresourcedefinitions" {
             self.serve_crd(&stored.value(), self.store.get(&stored.key).is_none());
         }

@@ -6,8 +6,8 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     carrier, clean, completions, connect, connections, demo, dhcp, disconnect, dns, doctor, down, echo,
-    engine, env, files, gateway, infra, intercept, intercepts, leases, leave, logs, operator, proxy, routes,
-    run, status, stowaway, tunnel, uninstall, up, version, xds,
+    engine, env, files, gateway, hostnames, infra, intercept, intercepts, leases, leave, logs, operator,
+    proxy, routes, run, status, stowaway, trust, tunnel, uninstall, up, version, xds,
 };
 
 /// The subcommand that is the shim of a pod's process. The node starts it, so it is not in the help.
@@ -39,7 +39,7 @@ pub(crate) enum Command {
     /// Show every Causeway resource, whether it is ready, and why not.
     Status(status::Args),
     /// Run the controllers against a Kubernetes cluster.
-    Operator(operator::Args),
+    Operator(Box<operator::Args>),
     /// Proxy TCP and TLS by server name as a plan file says, without Kubernetes.
     Engine(engine::Args),
     /// Feed a plan file to Envoys by xDS, without Kubernetes.
@@ -64,8 +64,12 @@ pub(crate) enum Command {
     Routes(routes::Args),
     /// Show the life of a tunnel proxy.
     Logs(logs::Args),
-    /// Find out what is wrong with a proxy, a Gateway, a tunnel, a container network or an Infra, step by step, and what to do.
+    /// Find out what is wrong with a proxy, a Gateway, a hostname, a tunnel, a container network or an Infra, step by step, and what to do.
     Doctor(doctor::Args),
+    /// Show who holds which hostname, how far it is, its certificate, its gateway and where it leads.
+    Hostnames(hostnames::Args),
+    /// Print the certificate of this control plane's own authority, for clients to trust.
+    Trust(trust::Args),
     /// Print the consent that an Infra needs of other namespaces.
     Infra(infra::Args),
     /// Make this machine a Workstation of a cluster, and keep it connected.
@@ -117,7 +121,7 @@ impl Command {
             Self::Up(args) => up::run(args).await,
             Self::Down(args) => down::run(args).await,
             Self::Status(args) => status::run(args).await,
-            Self::Operator(args) => operator::run(args).await,
+            Self::Operator(args) => operator::run(*args).await,
             Self::Engine(args) => engine::run(args).await,
             Self::Xds(args) => xds::run(args).await,
             Self::Dns(args) => dns::run(args).await,
@@ -131,6 +135,8 @@ impl Command {
             Self::Routes(args) => routes::run(args).await,
             Self::Logs(args) => logs::run(args).await,
             Self::Doctor(args) => Box::pin(doctor::run(args)).await,
+            Self::Hostnames(args) => hostnames::run(args).await,
+            Self::Trust(args) => trust::run(args).await,
             Self::Infra(args) => infra::run(args).await,
             Self::Connect(args) => connect::run(args).await,
             Self::Disconnect(args) => disconnect::run(args).await,

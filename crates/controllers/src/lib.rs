@@ -8,6 +8,7 @@ pub mod containers;
 pub mod framework;
 pub mod gateway;
 mod grants;
+pub mod hostnames;
 pub mod intercepts;
 pub mod operator;
 mod planned;

@@ -17,7 +17,7 @@ use crate::{
         metrics::Metrics,
         runner::{self, Runner},
     },
-    gateway, intercepts,
+    gateway, hostnames, intercepts,
     vlan::{dhcp, dns, infra, proxy, supply},
 };
 
@@ -36,6 +36,8 @@ pub struct Config {
     pub gateway: gateway::Settings,
     /// What workstations and intercepts get.
     pub intercepts: intercepts::Settings,
+    /// What hostnames get where requests and zones leave it open.
+    pub hostnames: hostnames::Settings,
     /// The container runtime for networks and tunnels.
     pub containers: Containers,
 }
@@ -67,6 +69,10 @@ impl Config {
             intercepts: intercepts::Settings {
                 namespace: namespace.to_owned(),
                 ..intercepts::Settings::default()
+            },
+            hostnames: hostnames::Settings {
+                namespace: namespace.to_owned(),
+                ..hostnames::Settings::default()
             },
             containers: Containers::default(),
         }
@@ -116,6 +122,13 @@ impl Operator {
             config.intercepts.clone(),
             config.proxy.clone(),
             &config.identity,
+        ));
+        runner.oversee(hostnames::Controller::new(
+            client.clone(),
+            config.hostnames.clone(),
+            &config.proxy.manager_image,
+            &config.identity,
+            registry,
         ));
         let containers = &config.containers;
         let runtime = ContainerRuntime::new(containers.choice.clone(), containers.instance.clone());

@@ -1,15 +1,16 @@
 //! Programs and Python packages that `scripts/test-deps.sh` puts beside the built programs, and that may be missing on a
 //! user's machine.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use crate::{peer, server};
+use crate::peer;
 
 /// Where they are.
 pub(crate) fn folder() -> PathBuf {
-    // The program under test is in DIR/debug, the environment in DIR/test-venv.
-    let target = Path::new(server::program()).ancestors().nth(2).expect("a folder above that of the program");
+    // Programs of tests are in DIR/debug/deps, the environment in DIR/test-venv.
+    let test = std::env::current_exe().expect("the path of this program");
+    let target = test.ancestors().nth(3).expect("a folder above that of the program");
     target.join("test-venv")
 }
 

@@ -7,6 +7,7 @@
 mod cluster;
 mod dice;
 mod manifests;
+mod spawned;
 mod wait;
 
 pub mod asking;
@@ -18,6 +19,9 @@ pub mod fuzz;
 pub mod kubectl;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
+pub mod moto;
+pub mod name_server;
+pub mod pebble;
 pub mod peer;
 pub mod port;
 pub mod server;
@@ -26,4 +30,5 @@ pub mod server;
 pub use cluster::Cluster;
 pub use dice::Dice;
 pub use manifests::deploy;
+pub use spawned::Spawned;
 pub use wait::{Answer, PATIENCE, eventually, patience, soon};

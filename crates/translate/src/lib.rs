@@ -9,6 +9,8 @@ pub mod endpoints;
 pub mod gateway;
 pub mod gateway_pod;
 pub mod grants;
+pub mod holdings;
+pub mod hostname;
 pub mod intercept;
 pub mod naming;
 pub mod proxy;

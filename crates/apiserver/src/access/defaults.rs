@@ -24,7 +24,14 @@ const CAUSEWAY: &[&str] = &[
 /// Takes the traffic of others in the namespace: for its administrators.
 const INTERCEPTS: &[&str] = &["interceptrequests"];
 /// What restrains a namespace, reaches the host, or is between the operator and its pods: only seen from within it.
-const RESTRAINTS: &[&str] = &["addressclaims", "containernetworks", "gatewayplans", "hostnamegrants"];
+const RESTRAINTS: &[&str] = &[
+    "addressclaims",
+    "containernetworks",
+    "domainclaims",
+    "gatewayplans",
+    "hostnamegrants",
+    "hostnamezones",
+];
 
 /// Bootstrap ClusterRoles and ClusterRoleBindings, each labelled `kubernetes.io/bootstrapping: rbac-defaults`.
 pub(crate) fn default_roles() -> Vec<Value> {

@@ -160,7 +160,7 @@ pub(super) fn join(path: &str, key: &str) -> String {
 }
 
 /// Whether a label selector picks an object with these labels. An absent selector picks nothing.
-pub(super) fn selects(selector: &Value, labels: &Value) -> bool {
+pub(crate) fn selects(selector: &Value, labels: &Value) -> bool {
     if !selector.is_object() {
         return false;
     }

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use k8s_openapi::api::{
-    apps::v1 as apps, authentication::v1 as authentication, authorization::v1 as authorization,
+    admissionregistration::v1 as admissionregistration, apps::v1 as apps,
+    authentication::v1 as authentication, authorization::v1 as authorization,
     autoscaling::v1 as autoscaling_v1, autoscaling::v2 as autoscaling, coordination::v1 as coordination,
     core::v1 as core, discovery::v1 as discovery, events::v1 as events, networking::v1 as networking,
     rbac::v1 as rbac,
@@ -110,6 +111,8 @@ fn visit_kinds(v: &mut impl Visitor) {
     v.kind::<autoscaling::HorizontalPodAutoscaler>();
     v.kind::<autoscaling_v1::HorizontalPodAutoscaler>();
     v.kind::<autoscaling_v1::Scale>();
+    v.kind::<admissionregistration::ValidatingAdmissionPolicy>();
+    v.kind::<admissionregistration::ValidatingAdmissionPolicyBinding>();
     v.kind::<apiextensions::CustomResourceDefinition>();
     v.kind::<authentication::SelfSubjectReview>();
     v.kind::<authentication::TokenRequest>();

@@ -38,6 +38,10 @@ const fn fact(
 /// Sorted by type and field.
 #[rustfmt::skip]
 const MERGES: &[Fact] = &[
+    fact("api.admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec", "validationActions", Set, "", ""),
+    fact("api.admissionregistration.v1.ValidatingAdmissionPolicySpec", "matchConditions", Map(&["name"]), "name", "merge"),
+    fact("api.admissionregistration.v1.ValidatingAdmissionPolicySpec", "variables", Map(&["name"]), "name", "merge"),
+    fact("api.admissionregistration.v1.ValidatingAdmissionPolicyStatus", "conditions", Map(&["type"]), "", ""),
     fact("api.apps.v1.DaemonSetStatus", "conditions", Map(&["type"]), "type", "merge"),
     fact("api.apps.v1.DeploymentSpec", "strategy", Object, "", "retainKeys"),
     fact("api.apps.v1.DeploymentStatus", "conditions", Map(&["type"]), "type", "merge"),
@@ -87,6 +91,11 @@ const MERGES: &[Fact] = &[
 
 /// Types that server-side apply replaces as a whole.
 const ATOMIC_TYPES: &[&str] = &[
+    "api.admissionregistration.v1.MatchResources",
+    "api.admissionregistration.v1.NamedRuleWithOperations",
+    "api.admissionregistration.v1.ParamKind",
+    "api.admissionregistration.v1.ParamRef",
+    "api.admissionregistration.v1.Variable",
     "api.core.v1.ConfigMapKeySelector",
     "api.core.v1.EndpointAddress",
     "api.core.v1.EndpointPort",

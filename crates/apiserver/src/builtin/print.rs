@@ -2,6 +2,7 @@
 //! Wide columns have priority 1; a row always has a cell for every column.
 
 mod access;
+mod admission;
 mod cluster;
 mod config;
 mod events;
@@ -10,6 +11,7 @@ mod pods;
 mod workloads;
 
 pub(super) use access::{BINDING, CREATED, binding, created};
+pub(super) use admission::{POLICY, POLICY_BINDING, policy, policy_binding};
 pub(super) use cluster::{CLAIM, LEASE, NAMESPACE, NODE, claim, lease, namespace, node};
 pub(super) use config::{CONFIG_MAP, SECRET, SERVICE_ACCOUNT, config_map, secret, service_account};
 pub(super) use events::{EVENT, core_event};

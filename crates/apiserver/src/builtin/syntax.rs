@@ -4,7 +4,7 @@ const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 
 /// What is wrong with a text, if anything.
-pub(super) type Complaints = Vec<String>;
+pub(crate) type Complaints = Vec<String>;
 
 /// How the objects of a kind may be named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ fn is_word(text: &str) -> bool {
         && bytes.iter().all(|&b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
 }
 
-pub(super) fn label(text: &str) -> Complaints {
+pub(crate) fn label(text: &str) -> Complaints {
     let mut complaints = Vec::new();
     if text.len() > 63 {
         complaints.push(too_long(63));
@@ -78,7 +78,7 @@ pub(super) fn label(text: &str) -> Complaints {
     complaints
 }
 
-pub(super) fn subdomain(text: &str) -> Complaints {
+pub(crate) fn subdomain(text: &str) -> Complaints {
     let mut complaints = Vec::new();
     if text.len() > 253 {
         complaints.push(too_long(253));

@@ -7,7 +7,7 @@ use crate::admission::CRD_FINALIZER;
 use crate::crd;
 use crate::error::ApiError;
 use crate::object;
-use crate::rest::delete::{DeleteOptions, remove};
+use crate::rest::delete::{DeleteOptions, remove, unasked};
 use crate::server::Server;
 use crate::store::{Change, ChangeKind, GroupResource, Key};
 
@@ -43,7 +43,7 @@ async fn empty(server: &Server, crd: &Key, group: &str, plural: &str) -> Result<
             if object::is_terminating(&stored.value()) {
                 continue;
             }
-            match remove(server, &resource, &stored.key, &DeleteOptions::default()).await {
+            match remove(server, &resource, &stored.key, &DeleteOptions::default(), unasked).await {
                 Ok(_) => {}
                 Err(error) if error.code == 404 => {}
                 Err(error) => return Err(error),

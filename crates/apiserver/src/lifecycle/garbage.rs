@@ -12,7 +12,7 @@ use tokio::sync::broadcast::error::RecvError;
 use super::RETRY;
 use super::edit::{drop_finalizer, edit};
 use crate::error::ApiError;
-use crate::rest::delete::{DeleteOptions, FOREGROUND, ORPHAN, Propagation, remove};
+use crate::rest::delete::{DeleteOptions, FOREGROUND, ORPHAN, Propagation, remove, unasked};
 use crate::server::Server;
 use crate::store::{Key, WriteError};
 use graph::Graph;
@@ -128,7 +128,7 @@ async fn delete(server: &Server, key: &Key, uid: &str, propagation: Propagation)
         return Ok(());
     };
     let options = DeleteOptions { uid: Some(uid.to_owned()), propagation, ..DeleteOptions::default() };
-    match remove(server, &resource, key, &options).await {
+    match remove(server, &resource, key, &options, unasked).await {
         Ok(_) => Ok(()),
         Err(error) if matches!(error.code, 404 | 409) => Ok(()),
         Err(error) => Err(error),

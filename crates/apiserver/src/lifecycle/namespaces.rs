@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::edit::edit;
 use crate::error::ApiError;
 use crate::object;
-use crate::rest::delete::{DeleteOptions, remove};
+use crate::rest::delete::{DeleteOptions, remove, unasked};
 use crate::server::Server;
 use crate::store::{Change, ChangeKind, Expect, GroupResource, Key, Mutation, WriteError};
 
@@ -80,7 +80,7 @@ async fn empty(server: &Server, namespace: &Key) -> Result<(), ApiError> {
         let collection = GroupResource::new(&resource.group, &resource.plural);
         for object in server.store.list(&collection, Some(&namespace.name)).items {
             if !object::is_terminating(&object.value()) {
-                match remove(server, resource, &object.key, &DeleteOptions::default()).await {
+                match remove(server, resource, &object.key, &DeleteOptions::default(), unasked).await {
                     Ok(_) => {}
                     Err(error) if error.code == 404 => {}
                     Err(error) => return Err(error),

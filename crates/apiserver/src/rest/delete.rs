@@ -1,5 +1,6 @@
 //! Deleting: at once, after a grace period, or when the last finalizer goes.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::response::Response;
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::read::{self, Filter};
 use super::{Call, body, write};
+use crate::admission::policies::Act;
 use crate::error::{ApiError, FieldError};
 use crate::object;
 use crate::resource::Resource;
@@ -82,14 +84,15 @@ impl DeleteOptions {
     }
 }
 
-pub(crate) async fn delete(call: &Call<'_>, name: &str, body: &Value) -> Result<Response, ApiError> {
+pub(crate) async fn delete(call: &mut Call<'_>, name: &str, body: &Value) -> Result<Response, ApiError> {
     let options = DeleteOptions::parse(call, body)?;
     if !call.resource.can_be_emptied() && LASTING_NAMESPACES.contains(&name) {
         let message = format!("namespaces {name:?} is forbidden: this namespace may not be deleted");
         return Err(ApiError::forbidden("", "namespaces", name, message));
     }
     let key = call.key(name);
-    match remove(call.server, call.resource, &key, &options).await? {
+    let (server, resource) = (call.server, call.resource);
+    match remove(server, resource, &key, &options, |live| check_policies(call, name, live)).await? {
         Deleted::Terminating(value) => Ok(read::show(call, StatusCode::OK, &value)),
         Deleted::Gone(value) if call.resource.shows_deleted() => Ok(read::show(call, StatusCode::OK, &value)),
         Deleted::Gone(value) => {
@@ -107,13 +110,14 @@ pub(crate) async fn delete(call: &Call<'_>, name: &str, body: &Value) -> Result<
 }
 
 /// Deletes every object that the selectors match, each by the rules of a single delete.
-pub(crate) async fn delete_collection(call: &Call<'_>, body: &Value) -> Result<Response, ApiError> {
+pub(crate) async fn delete_collection(call: &mut Call<'_>, body: &Value) -> Result<Response, ApiError> {
     let options = DeleteOptions::parse(call, body)?;
     let filter = Filter::parse(call.resource, call.options)?;
     let snapshot = call.server.store.list(&call.collection(), call.namespace.as_deref());
     let mut removed: Vec<Arc<Stored>> = Vec::new();
     for object in snapshot.items.iter().filter(|o| filter.matches(call.resource, o)) {
-        match remove(call.server, call.resource, &object.key, &options).await {
+        let (server, resource) = (call.server, call.resource);
+        match remove(server, resource, &object.key, &options, |live| check_policies(call, "", live)).await {
             Ok(_) => removed.push(object.clone()),
             Err(error) if error.code == 404 => {}
             Err(error) => return Err(error),
@@ -123,12 +127,25 @@ pub(crate) async fn delete_collection(call: &Call<'_>, body: &Value) -> Result<R
     Ok(read::send_list(call, &removed, meta))
 }
 
-/// Deletes one object by the rules of its kind.
+/// Policies see what is to go; a delete of several names none of them.
+fn check_policies(call: &mut Call<'_>, name: &str, live: &Value) -> Result<(), ApiError> {
+    let mut shown = live.clone();
+    read::present(call.resource, &mut shown);
+    call.check_policies(Act::Delete, None, name, None, Some(Cow::Owned(shown)))
+}
+
+/// What the server itself deletes, in consequence of something else.
+pub(crate) fn unasked(_live: &Value) -> Result<(), ApiError> {
+    Ok(())
+}
+
+/// Deletes one object by the rules of its kind; `admit` may refuse it.
 pub(crate) async fn remove(
     server: &Server,
     resource: &Resource,
     key: &Key,
     options: &DeleteOptions,
+    mut admit: impl FnMut(&Value) -> Result<(), ApiError>,
 ) -> Result<Deleted, ApiError> {
     for _ in 0..write::ATTEMPTS {
         let stored = server
@@ -137,6 +154,7 @@ pub(crate) async fn remove(
             .ok_or_else(|| ApiError::not_found(&resource.group, &resource.plural, &key.name))?;
         let live = stored.value();
         check_preconditions(resource, &live, options)?;
+        admit(&live)?;
         let marked = mark(&live, options, jiff::Timestamp::now());
         let done = write::is_finished(&marked);
         // What goes at once goes as it is: nobody has to be told that it is being deleted.

@@ -1,5 +1,7 @@
 //! What pods have beyond other kinds: logs, which the node gives, and the binding to a node.
 
+use std::borrow::Cow;
+
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -10,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::write::{self, Ownership, Part};
 use super::{Call, body, read};
+use crate::admission::policies::{Act, Other};
 use crate::error::{ApiError, Reason};
 use crate::object;
 
@@ -131,12 +134,17 @@ fn pick_container(pod: &Value, wanted: &str) -> Result<String, ApiError> {
     Err(ApiError::bad_request(format!("container {wanted} is not valid for pod {}", object::name(pod))))
 }
 
+/// The subresource that puts a pod on a node.
+pub(super) const BINDING: &str = "binding";
+
 /// Puts a pod on a node, once.
 pub(crate) async fn bind(call: &mut Call<'_>, name: &str, binding: Value) -> Result<Response, ApiError> {
     let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
     if node.is_empty() {
         return Err(ApiError::bad_request("target.name: Required value: write the name of the node"));
     }
+    let asked = Some(Cow::Borrowed(&binding));
+    call.check_policies(Act::Create, Some(Other::BINDING), name, asked, None)?;
     let (group, plural) = (call.resource.group.clone(), call.resource.plural.clone());
     let uid = object::meta(&binding, "uid").to_owned();
     write::update(call, name, Part::Main, Ownership::Track, |_, live| {

@@ -1,5 +1,6 @@
 //! `pods/portforward`: who may, which pod, and the connection that is taken over for it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -7,10 +8,11 @@ use axum::response::Response;
 use http::StatusCode;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Call, read};
 use crate::access::Attributes;
+use crate::admission::policies::{Act, Other};
 use crate::error::{ApiError, Reason};
 use crate::object;
 use crate::port_forward::{PodPorts, PodTarget, Session, negotiate};
@@ -19,7 +21,7 @@ use crate::serve::Hold;
 pub(crate) const PORT_FORWARD: &str = "portforward";
 
 /// Answers with the change to the other protocol, and speaks it beside what answers requests.
-pub(super) fn port_forward(call: &Call<'_>, name: &str) -> Result<Response, ApiError> {
+pub(super) fn port_forward(call: &mut Call<'_>, name: &str) -> Result<Response, ApiError> {
     // A WebSocket begins with GET, but whoever forwards ports does more than read.
     call.server.access.authorize(
         call.user,
@@ -33,6 +35,9 @@ pub(super) fn port_forward(call: &Call<'_>, name: &str) -> Result<Response, ApiE
             path: None,
         },
     )?;
+    let asked = json!({"kind": "PodPortForwardOptions", "apiVersion": "v1"});
+    let asked = Some(Cow::Owned(asked));
+    call.check_policies(Act::Connect, Some(Other::PORT_FORWARD), name, asked, None)?;
     let pod = read::view(call.resource, &*read::require(call, &call.key(name))?);
     let ports = reach(call, &pod)?;
     let asked = call.options.others.iter().filter(|(key, _)| key == "ports" || key == "port");

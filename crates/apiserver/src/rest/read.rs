@@ -20,7 +20,7 @@ use crate::store::{Key, Snapshot, Store, Stored};
 use crate::table::{self, Form, IncludeObject};
 
 /// A stored object in the version a request asked for.
-pub(super) fn view(resource: &Resource, stored: &Stored) -> Value {
+pub(crate) fn view(resource: &Resource, stored: &Stored) -> Value {
     let mut value = stored.value();
     present(resource, &mut value);
     value

@@ -59,7 +59,7 @@ fn show(call: &Call<'_>, scale: &Value) -> Response {
     body::respond(StatusCode::OK, scale, call.headers, call.options.pretty)
 }
 
-fn of(object: &Value, paths: &Scale) -> Value {
+pub(super) fn of(object: &Value, paths: &Scale) -> Value {
     let count = |path: &str| object::at_path(object, path).and_then(Value::as_i64).unwrap_or(0);
     let mut metadata = Map::new();
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
@@ -72,9 +72,12 @@ fn of(object: &Value, paths: &Scale) -> Value {
     if let Some(text) = selector.and_then(selector_text) {
         status["selector"] = Value::String(text);
     }
+    // As in Kubernetes, none at all are not said.
+    let replicas = count(&paths.spec_replicas);
+    let spec = if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) };
     json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata,
-        "spec": {"replicas": count(&paths.spec_replicas)}, "status": status,
+        "spec": spec, "status": status,
     })
 }
 

@@ -2,12 +2,14 @@
 //!
 //! prune → carry over what the writer may not touch → default → admit → validate → field ownership → store.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::read::Answer;
-use super::{Call, names, read};
+use super::{Call, names, pods, read, scale};
+use crate::admission::policies::{Act, GROUP, Other};
 use crate::error::{ApiError, Cause, FieldError, FieldErrorKind};
 use crate::patch::{Manager, Operation, keep_times_if_unchanged, track_update};
 use crate::request::FieldValidation;
@@ -60,14 +62,19 @@ pub(super) async fn create(
     let prefix = object::meta(&value, "generateName");
     if !object::name(&value).is_empty() || prefix.is_empty() {
         let key = call.key(object::name(&value));
+        call.check_policies(Act::Create, None, &key.name, Some(Cow::Borrowed(&value)), None)?;
         return create_as(call, key, value).await;
     }
+    let warned = call.warnings.len();
     for _ in 0..8 {
         let mut candidate = value.clone();
         candidate["metadata"]["name"] = Value::String(names::generate(prefix));
         let key = call.key(object::name(&candidate));
+        call.check_policies(Act::Create, None, "", Some(Cow::Borrowed(&candidate)), None)?;
         match create_as(call, key, candidate).await {
-            Err(error) if error.reason == crate::error::Reason::AlreadyExists => {}
+            Err(error) if error.reason == crate::error::Reason::AlreadyExists => {
+                call.warnings.truncate(warned);
+            }
             other => return other,
         }
     }
@@ -113,6 +120,13 @@ pub(super) fn write_error(resource: &Resource, name: &str, error: WriteError) ->
     }
 }
 
+/// An object of one version of a resource in another.
+pub(crate) fn convert(from: &Resource, to: &Resource, mut value: Value) -> Value {
+    to_storage(from, &mut value);
+    read::present(to, &mut value);
+    value
+}
+
 fn to_storage(resource: &Resource, value: &mut Value) {
     if !resource.is_stored_form() {
         resource.strategy.convert_to_storage(value);
@@ -155,6 +169,7 @@ fn admit_new(call: &mut Call<'_>, mut value: Value, ownership: Ownership) -> Res
     fill_in(resource, &mut value, None);
     call.server.admit(call, &mut value, None)?;
     validate(resource, &value, None)?;
+    call.server.check_param_access(call, &value, None)?;
     check_namespace(call, &value)?;
     if let Some(owners) = owners {
         set_owners(&mut value, owners);
@@ -178,6 +193,7 @@ pub(super) async fn update(
         let wanted = change(call, &live)?;
         let pinned = check_revision(call, &wanted, &stored)?;
         let new = admit_change(call, wanted, &live, part, ownership)?;
+        check_policies(call, name, part, &new, &live)?;
         if new == live {
             return Ok(Answer::Saved(stored));
         }
@@ -200,6 +216,28 @@ pub(super) async fn update(
     Err(ApiError::modified(&call.resource.group, &call.resource.plural, name))
 }
 
+/// What policies see of a change depends on the subresource it came through.
+fn check_policies(
+    call: &mut Call<'_>,
+    name: &str,
+    part: Part,
+    new: &Value,
+    live: &Value,
+) -> Result<(), ApiError> {
+    if call.target.subresource.as_deref() == Some(pods::BINDING) {
+        // Checked as the binding that it is.
+        return Ok(());
+    }
+    let (kind, new, old) = match (part, &call.resource.subresources.scale) {
+        (Part::Scale, Some(paths)) => {
+            let scaled = |object| Some(Cow::Owned(scale::of(object, paths)));
+            (Some(Other::SCALE), scaled(new), scaled(live))
+        }
+        _ => (None, Some(Cow::Borrowed(new)), Some(Cow::Borrowed(live))),
+    };
+    call.check_policies(Act::Update, kind, name, new, old)
+}
+
 /// Whether nothing keeps a deleted object any longer.
 pub(crate) fn is_finished(value: &Value) -> bool {
     object::is_terminating(value)
@@ -208,9 +246,10 @@ pub(crate) fn is_finished(value: &Value) -> bool {
         && (value["kind"] != "Namespace" || value["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty))
 }
 
-/// An update of a custom resource must say which revision it was made from.
+/// An update of a custom resource or a policy must say which revision it was made from.
 pub(super) fn require_revision(call: &Call<'_>, value: &Value) -> Result<(), ApiError> {
-    if !call.resource.is_custom() || !object::meta(value, "resourceVersion").is_empty() {
+    let needed = call.resource.is_custom() || call.resource.group == GROUP;
+    if !needed || !object::meta(value, "resourceVersion").is_empty() {
         return Ok(());
     }
     let error = FieldError::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
@@ -311,6 +350,7 @@ fn admit_change(
         object::metadata_mut(&mut new).insert("generation".into(), json!(generation));
     }
     validate(resource, &new, Some(live))?;
+    call.server.check_param_access(call, &new, Some(live))?;
     if let Some(owners) = owners {
         set_owners(&mut new, owners);
     }

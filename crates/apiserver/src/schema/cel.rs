@@ -1,43 +1,14 @@
-//! The evaluator behind the rules: JSON to CEL values by their schema, and the functions that the `cel` crate lacks.
+//! JSON to CEL values by their schema, for the rules.
 
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock};
 
-use causeway_base::lock::lock;
-use kube_cel::KubeCelExt;
-use kube_cel::cel::extractors::This;
-use kube_cel::cel::objects::{Key, Map, OptionalValue};
+use kube_cel::cel::objects::{Key, Map};
 use kube_cel::cel::parser::Parser;
-use kube_cel::cel::{Context, ExecutionError, IdedExpr, Value as Cel};
-use regex::Regex;
+use kube_cel::cel::{IdedExpr, Value as Cel};
 use serde_json::Value;
 
 use super::{Node, Type};
-
-/// `a.?b`, which the crate gets wrong for an absent field; rules are rewritten to call this instead.
-pub(super) const OPTIONAL_FIELD: &str = "@optional_field";
-
-/// An optional as a list of none or one, and back; `optMap` and `optFlatMap` are a map over such a list.
-pub(super) const OPTIONAL_TO_LIST: &str = "@optional_to_list";
-pub(super) const OPTIONAL_FROM_LIST: &str = "@optional_from_list";
-
-/// All functions a rule may call. Shared by every evaluation, which adds its variables in an inner scope.
-pub(super) static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
-    let mut context = Context::default().with_all();
-    context.add_function("matches", matches);
-    context.add_function(OPTIONAL_FIELD, optional_field);
-    context.add_function(OPTIONAL_TO_LIST, optional_to_list);
-    context.add_function(OPTIONAL_FROM_LIST, optional_from_list);
-    context
-});
-
-/// Whether a rule may call `name`, as a function or as a method.
-pub(super) fn is_function(name: &str) -> bool {
-    use kube_cel::cel::common::ast::{CallExpr, Expr};
-    let call = CallExpr { func_name: name.to_owned(), target: None, args: Vec::new() };
-    let probe = IdedExpr { id: 0, expr: Expr::Call(call) };
-    !matches!(Cel::resolve(&probe, &FUNCTIONS), Err(ExecutionError::UndeclaredReference(_)))
-}
+use crate::cel::FUNCTIONS;
 
 /// The value as a rule sees it: declared fields have escaped names, and formats give times, durations and bytes.
 pub(super) fn to_cel(node: Option<&Node>, value: &Value) -> Cel {
@@ -65,11 +36,6 @@ pub(super) fn to_cel(node: Option<&Node>, value: &Value) -> Cel {
             Cel::Map(Map { map: Arc::new(fields.collect()) })
         }
     }
-}
-
-/// An optional with or without a value, for `optionalOldSelf`.
-pub(super) fn optional(value: Option<Cel>) -> Cel {
-    Cel::Opaque(Arc::new(value.map_or_else(OptionalValue::none, OptionalValue::of)))
 }
 
 fn string(node: Option<&Node>, text: &str) -> Cel {
@@ -115,7 +81,7 @@ pub(super) fn escape(name: &str) -> String {
 }
 
 /// Whether a name means something else in CEL.
-pub(super) fn is_reserved(name: &str) -> bool {
+pub(crate) fn is_reserved(name: &str) -> bool {
     matches!(
         name,
         "true"
@@ -140,57 +106,4 @@ pub(super) fn is_reserved(name: &str) -> bool {
             | "void"
             | "while"
     )
-}
-
-/// How many patterns of rules stay compiled.
-const PATTERN_CACHE: usize = 512;
-
-/// The crate compiles the pattern at every call, which costs more than the rest of a rule.
-fn matches(This(text): This<Arc<String>>, pattern: Arc<String>) -> Result<bool, ExecutionError> {
-    static CACHE: LazyLock<Mutex<HashMap<Arc<String>, Regex>>> = LazyLock::new(Mutex::default);
-    let cached = lock(&CACHE).get(&pattern).cloned();
-    let regex = if let Some(regex) = cached {
-        regex
-    } else {
-        let regex =
-            super::build_regex(&pattern).map_err(|error| ExecutionError::function_error("matches", error))?;
-        let mut cache = lock(&CACHE);
-        if cache.len() >= PATTERN_CACHE {
-            cache.clear();
-        }
-        cache.insert(pattern, regex.clone());
-        regex
-    };
-    Ok(regex.is_match(&text))
-}
-
-fn optional_field(operand: Cel, field: Arc<String>) -> Result<Cel, ExecutionError> {
-    let inner = match &operand {
-        Cel::Opaque(_) => match <&OptionalValue>::try_from(&operand)?.value() {
-            Some(value) => value.clone(),
-            None => return Ok(optional(None)),
-        },
-        other => other.clone(),
-    };
-    match inner {
-        Cel::Map(map) => Ok(optional(map.map.get(&Key::String(field)).cloned())),
-        _ => Err(ExecutionError::NoSuchOverload),
-    }
-}
-
-fn optional_to_list(operand: Cel) -> Result<Cel, ExecutionError> {
-    let value = <&OptionalValue>::try_from(&operand)?.value().cloned();
-    Ok(Cel::List(Arc::new(value.into_iter().collect())))
-}
-
-fn optional_from_list(list: Cel) -> Result<Cel, ExecutionError> {
-    let Cel::List(list) = &list else {
-        return Err(ExecutionError::NoSuchOverload);
-    };
-    Ok(match list.first() {
-        Some(Cel::Opaque(inner)) if inner.runtime_type_name() == "optional_type" => {
-            Cel::Opaque(inner.clone())
-        }
-        first => optional(first.cloned()),
-    })
 }

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::check::Correlation;
 use super::path::Path;
 use super::{Node, Type, cel};
+use crate::cel::optional;
 use crate::error::{FieldError, FieldErrorKind};
 use program::Program;
 
@@ -182,7 +183,7 @@ impl Rules {
             let this = this.get_or_insert_with(|| cel::to_cel(Some(node), value)).clone();
             let that = if program.uses_old {
                 let that = that.get_or_insert_with(|| old.map(|o| cel::to_cel(Some(node), o))).clone();
-                if program.optional_old { Some(cel::optional(that)) } else { that }
+                if program.optional_old { Some(optional(that)) } else { that }
             } else {
                 None
             };

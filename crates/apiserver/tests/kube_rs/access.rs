@@ -2,7 +2,7 @@
 
 use causeway_apiserver::User;
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
-use k8s_openapi::api::core::v1::{ConfigMap, ResourceQuota};
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -65,8 +65,8 @@ async fn may(client: &kube::Client, verb: &str) -> bool {
 async fn the_operator_in_this_process_is_no_administrator() {
     let cluster = Cluster::start().await;
     let operator = cluster.server.operator_client();
-    let quotas: Api<ResourceQuota> = Api::all(operator.clone());
-    let status = refused(quotas.list(&ListParams::default()).await);
+    let nodes: Api<Node> = Api::all(operator.clone());
+    let status = refused(nodes.list(&ListParams::default()).await);
     assert!(
         status
             .message

@@ -3,6 +3,7 @@
 
 mod cluster;
 mod gateway;
+mod hostname;
 mod infra;
 mod intercept;
 mod proxy;
@@ -33,6 +34,8 @@ enum Crossing {
     Proxy(proxy::Args),
     /// A Gateway with the routes of two teams: weights and a certificate that change under load, and a mistake.
     Gateway(gateway::Args),
+    /// A team gets a hostname with certificate, gateway and record; another team can't have it; what somebody breaks is put right.
+    Hostname(hostname::Args),
     /// Requests with a header reach a program on a developer's machine, which dies and comes back; nobody else notices.
     Intercept(intercept::Args),
     /// A machine with nothing but a card gets an address, names and a way to a Service; as root.
@@ -72,6 +75,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.crossing {
         Crossing::Proxy(args) => perform(&args, &args.common).await,
         Crossing::Gateway(args) => perform(&args, &args.common).await,
+        Crossing::Hostname(args) => perform(&args, &args.common).await,
         Crossing::Intercept(args) => perform(&args, &args.common).await,
         Crossing::Infra(args) => infra::run(&args).await,
         Crossing::Tunnel(args) => perform(&args, &args.common).await,

@@ -4,6 +4,7 @@
 mod admin;
 mod follow;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -31,6 +32,9 @@ pub(crate) struct Args {
         conflicts_with = "server_name"
     )]
     config: Option<PathBuf>,
+    /// Listen here, and not where the plan says; may be given several times.
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "server_name")]
+    bind: Vec<SocketAddr>,
     #[command(flatten)]
     pod: ServerPodArgs,
     /// Check the plan, print what is wrong with it, and end.
@@ -64,13 +68,13 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         return follow::run(args.pod, &options).await;
     };
     if args.check {
-        return check(&config, args.format);
+        return check(&config, &args.bind, args.format);
     }
     // Not among the lines of the log, which programs read.
     let out = if matches!(query_log, QueryLogTarget::Stdout) { Output::Stderr } else { Output::Stdout };
     // Before the file is read, so that no change of it is missed.
     let mut follower = Follower::new(&config)?;
-    let (plan, found) = read(&config)?;
+    let (plan, found) = read(&config, &args.bind)?;
     plan_file::print(&config, &found);
     if !plan_file::is_valid(&found) {
         output::note(format_args!("causeway: {} can't be run", config.display()));
@@ -86,7 +90,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     announce(&handle, out);
     while follower.changed().await {
-        match read(&config) {
+        match read(&config, &args.bind) {
             Ok((plan, found)) if plan_file::is_valid(&found) => {
                 plan_file::print(&config, &found);
                 let plan = Arc::new(plan);
@@ -111,12 +115,17 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a plan and what is to be said of it.
-fn read(path: &Path) -> anyhow::Result<(DnsPlan, Vec<Located>)> {
+/// Reads a plan and what is to be said of it; it listens where `binds` say, if they do.
+fn read(path: &Path, binds: &[SocketAddr]) -> anyhow::Result<(DnsPlan, Vec<Located>)> {
     let text = plan_file::of_file(path)?;
-    plan_file::check_text(path, &text, "at least binds and views", |plan: &DnsPlan| {
-        (causeway_dns::problems(plan), plan.warnings())
-    })
+    let (mut plan, found) =
+        plan_file::check_text(path, &text, "at least binds and views", |plan: &DnsPlan| {
+            (causeway_dns::problems(plan), plan.warnings())
+        })?;
+    if !binds.is_empty() {
+        plan.binds = binds.to_vec();
+    }
+    Ok((plan, found))
 }
 
 fn announce(handle: &Handle, out: Output) {
@@ -152,9 +161,9 @@ impl Answer for Check {
     }
 }
 
-fn check(config: &Path, format: FormatArg) -> anyhow::Result<ExitCode> {
+fn check(config: &Path, binds: &[SocketAddr], format: FormatArg) -> anyhow::Result<ExitCode> {
     let shown = config.display().to_string();
-    let check = match read(config) {
+    let check = match read(config, binds) {
         Ok((plan, problems)) => {
             if !format.is_json() {
                 plan_file::print(config, &problems);

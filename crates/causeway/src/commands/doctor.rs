@@ -5,6 +5,7 @@
 mod conditions;
 mod finding;
 mod gateway;
+mod hostname;
 mod infra;
 mod network;
 mod proxy;
@@ -14,7 +15,9 @@ mod vantage;
 
 use std::process::ExitCode;
 
-use causeway_api::{ContainerNetwork, ContainerNetworkTunnelProxy, Infra, ProxyServer};
+use causeway_api::{
+    ContainerNetwork, ContainerNetworkTunnelProxy, GatewayHostnameRequest, Infra, ProxyServer,
+};
 use kube::{Client, CustomResourceExt, Resource};
 
 use crate::parts::answer::FormatArg;
@@ -26,7 +29,8 @@ use finding::{Finding, Report};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to look at: proxy/NAME, gateway/NAME, cntp/NAME, containernetwork/NAME or infra/NAME; a NAME alone is a proxy's.
+    /// What to look at: proxy/NAME, gateway/NAME, hostname/NAME, cntp/NAME, containernetwork/NAME or infra/NAME; a NAME alone is
+    /// a proxy's.
     #[arg(value_name = "KIND/NAME", value_parser = target)]
     target: Target,
     #[command(flatten)]
@@ -48,6 +52,7 @@ enum Target {
     Network(String),
     Infra(String),
     Gateway(String),
+    Hostname(String),
 }
 
 fn target(text: &str) -> Result<Target, String> {
@@ -61,9 +66,11 @@ fn target(text: &str) -> Result<Target, String> {
         .or_else(|| of::<ContainerNetworkTunnelProxy>(text, Target::Tunnel))
         .or_else(|| of::<ContainerNetwork>(text, Target::Network))
         .or_else(|| of::<Infra>(text, Target::Infra))
+        .or_else(|| of::<GatewayHostnameRequest>(&text.replacen("hostname/", "ghr/", 1), Target::Hostname))
         .or_else(|| gateway_name(text).map(|name| Target::Gateway(name.to_owned())))
         .ok_or_else(|| {
-            "write proxy/NAME, gateway/NAME, cntp/NAME, containernetwork/NAME or infra/NAME".to_owned()
+            "write proxy/NAME, gateway/NAME, hostname/NAME, cntp/NAME, containernetwork/NAME or infra/NAME"
+                .to_owned()
         })
 }
 
@@ -102,6 +109,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         Target::Network(name) => ("ContainerNetwork", name, network::examine(&examination, name).await?),
         Target::Gateway(name) => ("Gateway", name, Box::pin(gateway::examine(&examination, name)).await?),
+        Target::Hostname(name) => {
+            ("GatewayHostnameRequest", name, Box::pin(hostname::examine(&examination, name)).await?)
+        }
         Target::Infra(name) => ("Infra", name, Box::pin(infra::examine(&examination, name)).await?),
     };
     if let Some(trouble) = operator_lease::trouble(&examination.client).await {
@@ -126,6 +136,8 @@ mod tests {
         assert_eq!(target("cntp/a"), Ok(Target::Tunnel("a".into())));
         assert_eq!(target("ctrnet/a"), Ok(Target::Network("a".into())));
         assert_eq!(target("gateway/a"), Ok(Target::Gateway("a".into())));
+        assert_eq!(target("hostname/a"), Ok(Target::Hostname("a".into())));
+        assert_eq!(target("ghr/a"), Ok(Target::Hostname("a".into())));
         assert_eq!(target("infra/a"), Ok(Target::Infra("a".into())));
         for text in ["pod/a", "cntp/", ""] {
             assert!(target(text).unwrap_err().contains("cntp/NAME"), "{text}");

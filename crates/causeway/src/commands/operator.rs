@@ -1,6 +1,7 @@
 //! `causeway operator`: the controllers against a Kubernetes cluster, with leader election, metrics and health.
 
 mod directory;
+mod hostnames;
 mod metrics;
 mod pod_template;
 mod workstations;
@@ -21,6 +22,7 @@ use crate::parts::data_dir;
 use crate::parts::grants::GrantsArg;
 use crate::parts::own_program;
 use crate::parts::termination::Termination;
+use hostnames::HostnameArgs;
 use workstations::WorkstationArgs;
 
 #[derive(Debug, clap::Args)]
@@ -41,6 +43,8 @@ pub(crate) struct Args {
     proxies: ProxyDefaults,
     #[command(flatten)]
     workstations: WorkstationArgs,
+    #[command(flatten)]
+    hostnames: HostnameArgs,
     #[command(flatten, next_help_heading = "Container tunnels")]
     container_runtime: ContainerRuntimeArg,
     /// Where tunnels keep their keys and ports; operators that take turns on a machine share one [default:
@@ -142,6 +146,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     config.proxy = args.proxies.settings()?;
     config.intercepts = args.workstations.settings(&args.namespace);
+    config.hostnames = args.hostnames.settings(&args.namespace);
     // Without a runtime nothing is kept, and no directory is needed.
     let mut held = None;
     if let Some(choice) = args.container_runtime.choice() {

@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// What goes first, in this order: what was changed for them is somebody else's.
 const FIRST: [&str; 2] = ["InterceptRequest", "Workstation"];
 /// What the operator makes for itself and its pods; it goes with what it was made for.
-const MADE: [&str; 3] = ["GatewayPlan", "Supply", "AddressClaim"];
+const MADE: [&str; 5] = ["GatewayPlan", "Supply", "AddressClaim", "DomainClaim", "HostnameGrant"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -169,6 +169,10 @@ fn start_operator(
     config.intercepts.entry = Entry::ClusterIP;
     config.intercepts.carrier_replicas = 1;
     config.intercepts.routed = node::networks();
+    if !may_listen_low() {
+        let ports = &mut config.hostnames.world;
+        (ports.https_port, ports.http_port, config.hostnames.dns_port) = (8443, Some(8080), 8053);
+    }
     if args.listen_on.is_some() {
         config.gateway.service_type = GatewayServiceType::LoadBalancer;
         config.intercepts.entry = Entry::LoadBalancer;
@@ -187,6 +191,13 @@ fn start_operator(
     let stop = shutdown.clone();
     tasks.spawn(async move { ("operator", controllers.run(stop).await.map_err(anyhow::Error::from)) });
     Ok(())
+}
+
+/// Whether programs of this user may listen on the usual ports of DNS and of the web.
+fn may_listen_low() -> bool {
+    let first = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+    let first = first.ok().and_then(|text| text.trim().parse::<u16>().ok());
+    rustix::process::geteuid().is_root() || first.is_some_and(|first| first <= 53)
 }
 
 /// Waits for a signal or the end of the command; a task that ends by itself is an error.

@@ -73,6 +73,23 @@ fn the_gateway_demo_tells_its_story() {
 }
 
 #[test]
+fn the_hostname_demo_tells_its_story() {
+    let said = demo("hostname", &[]).ok();
+    for line in [
+        "Claimed: this request holds shop.demo.test",
+        "our own DNS server leads shop.demo.test to ",
+        "is answered by shop, and its certificate is good",
+        "AlreadyClaimed: shop.demo.test is held by GatewayHostnameRequest shop/shop",
+        "its route is ",
+        "the record is back: ",
+        "the gateway is back under its name, and answers",
+    ] {
+        assert!(said.contains(line), "lacks {line:?}:\n{said}");
+    }
+    assert!(said.ends_with("all gone; everything above was checked\n"), "{said}");
+}
+
+#[test]
 fn the_intercept_demo_tells_its_story() {
     let said = demo("intercept", &[]).ok();
     for line in [

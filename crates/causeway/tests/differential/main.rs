@@ -37,4 +37,7 @@ macro_rules! families {
     };
 }
 
-families!(access, apply, custom, deletes, discovery, errors, kinds, openapi, patches, reads, watches, writes);
+families!(
+    access, apply, custom, deletes, discovery, errors, kinds, openapi, patches, policies, reads, watches,
+    writes
+);

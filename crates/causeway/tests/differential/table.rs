@@ -10,7 +10,7 @@
 //! ```
 //!
 //! `# @save NAME POINTER` keeps a value of each server's own answer, to be written as `{{NAME}}` further on.
-//! `# @until POINTER VALUE` and `# @until status CODE` ask again until it is so. `# @pick POINTER` compares a part of the body only.
+//! `# @until POINTER VALUE`, `# @until status CODE` and `# @until header NAME` ask again until it is so. `# @pick POINTER` compares a part of the body only.
 //! `# @unordered` takes lists in any order. `# @without-certificate` sends no client certificate. `# @differs NAME FIELD…` names a difference of `docs/control-plane.md` and the
 //! fields that show it here; `*` stands for anything. Before the first request it is of all requests of the file, and has to show in one.
 
@@ -42,6 +42,8 @@ pub struct Row {
 pub enum Until {
     Status(u16),
     Value(String, Value),
+    /// A header that is there.
+    Header(String),
 }
 
 /// A difference that is known, and where it shows.
@@ -137,11 +139,11 @@ impl Row {
             "unordered" => self.unordered = true,
             "until" => {
                 let (place, value) = (word(), word());
-                self.until = Some(if place == "status" {
-                    Until::Status(value.parse().unwrap())
-                } else {
+                self.until = Some(match place.as_str() {
+                    "status" => Until::Status(value.parse().unwrap()),
+                    "header" => Until::Header(value),
                     // Words that are no JSON are text.
-                    Until::Value(place, serde_json::from_str(&value).unwrap_or(Value::String(value)))
+                    _ => Until::Value(place, serde_json::from_str(&value).unwrap_or(Value::String(value))),
                 });
             }
             "differs" => {

@@ -116,6 +116,7 @@ impl Side {
             let answer = self.client.send(row, &self.values).await;
             let found = match until {
                 Until::Status(status) => answer.status == *status,
+                Until::Header(name) => answer.headers.contains_key(name),
                 Until::Value(pointer, wanted) => answer.body.pointer(pointer) == Some(wanted),
             };
             if found { Ok(answer) } else { Err(format!("{answer:?}")) }

@@ -22,7 +22,7 @@ fn resources_versions_and_health() {
         assert!(lines.iter().any(|line| line == expected), "lacks {expected:?}:\n{resources}");
     }
     let wide = kubectl.ok(&["api-resources", "--api-group=causeway.dev", "-o", "wide", "--no-headers"]);
-    assert_eq!(wide.lines().count(), 16, "{wide}");
+    assert_eq!(wide.lines().count(), 17, "{wide}");
     assert!(
         wide.lines().all(|l| l.contains("create,delete,deletecollection,get,list,patch,update,watch")
             || l.contains("delete,deletecollection,get,list,patch,create,update,watch")),

@@ -17,6 +17,7 @@ mod infra;
 mod logs;
 mod objects;
 mod peer;
+mod policies;
 mod port_forward;
 mod program;
 mod proxy;

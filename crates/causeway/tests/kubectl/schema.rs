@@ -40,6 +40,7 @@ fn explains_every_causeway_kind() {
         "gatewayhostnamerequests",
         "domainclaims",
         "hostnamegrants",
+        "hostnamezones",
     ];
     for kind in kinds {
         let said = kubectl.ok(&["explain", &format!("{kind}.causeway.dev.spec")]);

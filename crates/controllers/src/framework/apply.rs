@@ -201,6 +201,17 @@ impl Wanted {
         Self { is_once: true, ..self }
     }
 
+    /// The same for an object of a kind that has no type here.
+    pub(crate) fn raw(kind: ChildKind, object: Value) -> Self {
+        let text = |field: &str| object["metadata"][field].as_str().map(ToOwned::to_owned);
+        let (elsewhere, name) = (text("namespace"), text("name").unwrap_or_default());
+        let body = match object {
+            Value::Object(body) => body,
+            _ => Map::new(),
+        };
+        Self { kind, elsewhere, name, body, is_once: false }
+    }
+
     /// The namespace it belongs in: its own if it says one, or the owner's.
     fn namespace<'a>(&'a self, owner: &'a Owner) -> &'a str {
         self.elsewhere.as_deref().or(owner.namespace.as_deref()).unwrap_or_default()

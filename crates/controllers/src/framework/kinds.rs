@@ -49,6 +49,16 @@ pub(crate) const NODE: ChildKind = core("Node", "nodes");
 /// Which networks Services have addresses of; older clusters don't say.
 pub(crate) const SERVICE_CIDR: ChildKind = kind("networking.k8s.io", "ServiceCIDR", "servicecidrs");
 pub(crate) const CONTAINER_NETWORK: ChildKind = own("ContainerNetwork", "containernetworks");
+pub(crate) const GATEWAY_HOSTNAME_REQUEST: ChildKind =
+    own("GatewayHostnameRequest", "gatewayhostnamerequests");
+pub(crate) const DOMAIN_CLAIM: ChildKind = own("DomainClaim", "domainclaims");
+pub(crate) const HOSTNAME_GRANT: ChildKind = own("HostnameGrant", "hostnamegrants");
+pub(crate) const HOSTNAME_ZONE: ChildKind = own("HostnameZone", "hostnamezones");
+/// The AWS Load Balancer Controller's, which most clusters don't have.
+pub(crate) const LOAD_BALANCER_CONFIGURATION: ChildKind = ChildKind {
+    version: "v1beta1",
+    ..kind("gateway.k8s.aws", "LoadBalancerConfiguration", "loadbalancerconfigurations")
+};
 
 /// A kind of Causeway's own.
 pub(crate) const fn own(kind: &'static str, plural: &'static str) -> ChildKind {

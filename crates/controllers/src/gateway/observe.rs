@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use causeway_api::GatewayParameters;
+use causeway_api::{GatewayParameters, HostnameGrant};
 use causeway_translate::{
     gateway::{
         World,
@@ -22,7 +22,8 @@ use crate::{
         children::{ChildKind, Children},
         kinds::{
             BACKEND_TLS_POLICY, ENDPOINT_SLICE, GATEWAY, GATEWAY_CLASS, GATEWAY_PARAMETERS, GRPC_ROUTE,
-            HTTP_ROUTE, LISTENER_SET, NAMESPACE, SERVICE, TCP_ROUTE, TLS_ROUTE, TRAFFIC_POLICY, UDP_ROUTE,
+            HOSTNAME_GRANT, HTTP_ROUTE, LISTENER_SET, NAMESPACE, SERVICE, TCP_ROUTE, TLS_ROUTE,
+            TRAFFIC_POLICY, UDP_ROUTE,
         },
     },
     grants::{Grants, REFERENCE_GRANT},
@@ -40,6 +41,7 @@ pub(crate) struct Readings {
     policies: Kept<BackendTlsPolicy>,
     traffic_policies: Kept<TrafficPolicy>,
     parameters: Kept<GatewayParameters>,
+    hostname_grants: Kept<HostnameGrant>,
     services: Kept<Service>,
     slices: Kept<EndpointSlice>,
 }
@@ -60,6 +62,11 @@ impl Readings {
             tcp_routes: tcp.read(children, TCP_ROUTE, object).collect(),
             udp_routes: udp.read(children, UDP_ROUTE, object).collect(),
             grants: Grants::read(&children.all(REFERENCE_GRANT)),
+            holdings: {
+                let grants = self.hostname_grants.read(children, HOSTNAME_GRANT, typed);
+                let grants: Vec<Arc<HostnameGrant>> = grants.map(|(_, grant)| grant).collect();
+                grants.iter().map(|grant| &**grant).collect()
+            },
             policies: self.policies.read(children, BACKEND_TLS_POLICY, object).collect(),
             traffic_policies: self.traffic_policies.read(children, TRAFFIC_POLICY, object).collect(),
             namespaces: namespaces.iter().map(|one| (one.name_any(), one.labels().clone())).collect(),

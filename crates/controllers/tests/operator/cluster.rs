@@ -58,6 +58,12 @@ impl Running {
         self.stop.cancel();
         self.task.await.unwrap();
     }
+
+    /// Ends it in the midst of whatever it does.
+    pub async fn kill(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
 }
 
 impl Cluster {

@@ -7,6 +7,7 @@ mod cluster;
 mod cluster_scoped;
 mod gateway;
 mod grants;
+mod hostnames;
 mod infra;
 mod intercepts;
 mod leader;

@@ -13,7 +13,8 @@ pub(super) const API: [&str; 2] = ["etcd", "kube-apiserver"];
 pub(super) const CLIENTS: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
 /// The controllers of a cluster without nodes: those that tend to the API's own objects, and make no others of them.
 const OF_THE_API: &str = "--controllers=namespace-controller,garbage-collector-controller,serviceaccount-controller,\
-     root-ca-certificate-publisher-controller,clusterrole-aggregation-controller";
+     root-ca-certificate-publisher-controller,clusterrole-aggregation-controller,\
+     validatingadmissionpolicy-status-controller";
 
 /// The command of one part.
 ///

@@ -93,11 +93,29 @@ fn takes(route: &Route<'_>, listener: &Bound<'_>, world: &World) -> Result<Vec<P
         );
         return Err(Verdict::no("NotAllowedByListeners", message));
     }
+    let holds = |host: &Pattern| world.holdings.permit(there, host);
+    let not_held = |host: &Pattern| {
+        let message = format!(
+            "namespace {there} does not hold {host}: ask for it with a GatewayHostnameRequest, and wait until that is claimed"
+        );
+        Verdict::no("NotAllowedByListeners", message)
+    };
     if route.any_host || matches!(route.kind, RouteKind::Tcp | RouteKind::Udp) {
-        return Ok(Vec::new());
+        return match &listener.host {
+            Some(host) if !holds(host) => Err(not_held(host)),
+            _ => Ok(Vec::new()),
+        };
     }
     let fits = |host: &&Pattern| hosts::intersect(listener.host.as_ref(), Some(host)).is_ok();
-    let hosts: Vec<Pattern> = route.hosts.iter().filter(fits).cloned().collect();
+    let fitting: Vec<&Pattern> = route.hosts.iter().filter(fits).collect();
+    // What both have is what would be served.
+    let both = |host: &Pattern| hosts::intersect(listener.host.as_ref(), Some(host)).ok().flatten();
+    let is_held = |host: &Pattern| both(host).is_none_or(|host| holds(&host));
+    let hosts: Vec<Pattern> =
+        fitting.iter().filter(|host| is_held(host)).map(|host| (*host).clone()).collect();
+    if let Some(host) = fitting.first().filter(|_| hosts.is_empty()) {
+        return Err(not_held(host));
+    }
     if hosts.is_empty() {
         let host = listener.host.as_ref().map_or_else(|| "every host".to_owned(), ToString::to_string);
         let message = format!("none of the route's hostnames is one of listener {name}, which is for {host}");

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use causeway_api::GatewayParameters;
+use causeway_api::{GatewayParameters, HostnameGrant};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt as _;
@@ -20,6 +20,7 @@ use super::kinds::{
 };
 use super::picture::Port;
 use crate::grants::{Grants, ReferenceGrant};
+use crate::holdings::Holdings;
 use crate::services::Services;
 
 /// Everything that decides what gateways do. Objects are shared, so that a world is made anew for every change without
@@ -44,6 +45,8 @@ pub struct World {
     pub udp_routes: BTreeMap<ObjectRef, Arc<ConnectionRoute>>,
     /// ReferenceGrants.
     pub grants: Grants,
+    /// What namespaces hold, where hostnames are held.
+    pub holdings: Holdings,
     /// BackendTLSPolicies.
     pub policies: BTreeMap<ObjectRef, Arc<BackendTlsPolicy>>,
     /// TrafficPolicies.
@@ -138,6 +141,7 @@ impl World {
         }
         world.services = Services::new(rest.services, rest.slices);
         world.grants = rest.grants.into_iter().collect();
+        world.holdings = rest.hostname_grants.iter().collect();
         (world, unread)
     }
 
@@ -178,6 +182,9 @@ impl World {
             ("", "ConfigMap") => {
                 self.config_maps.insert(at, Arc::new(Authorities::read(&typed::<ConfigMap>(object)?)));
             }
+            (causeway_api::names::GROUP, "HostnameGrant") => {
+                rest.hostname_grants.push(typed::<HostnameGrant>(object)?);
+            }
             (causeway_api::names::GROUP, "GatewayParameters") => {
                 let parameters: GatewayParameters = typed(object)?;
                 known_fields(object, &parameters.spec)?;
@@ -207,6 +214,7 @@ struct Rest {
     services: Vec<Arc<Service>>,
     slices: Vec<Arc<EndpointSlice>>,
     grants: Vec<Arc<ReferenceGrant>>,
+    hostname_grants: Vec<HostnameGrant>,
 }
 
 fn insert<S: Spec>(

@@ -2,23 +2,17 @@
 
 mod rewrite;
 
-use std::collections::HashMap;
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, LazyLock, Mutex};
 
-use causeway_base::lock::lock;
-use kube_cel::cel::parser::Parser;
 use kube_cel::cel::{ExecutionError, IdedExpr, Value as Cel};
 use serde_json::Value;
 
 use super::Failure;
+use crate::cel::{FUNCTIONS, parse_shared, usable_message};
 use crate::error::FieldErrorKind;
 use crate::jsonpath::JsonPath;
-use crate::schema::{Node, cel};
-
-/// Longer messages of a `messageExpression` are not used.
-const MAX_MESSAGE: usize = 5 << 10;
+use crate::schema::Node;
 
 #[derive(Debug)]
 pub(super) struct Program {
@@ -73,7 +67,7 @@ impl Program {
     }
 
     fn run_unguarded(&self, this: Cel, old: Option<Cel>) -> Result<(), Failure> {
-        let mut context = cel::FUNCTIONS.new_inner_scope();
+        let mut context = FUNCTIONS.new_inner_scope();
         context.add_variable_from_value("self", this);
         if let Some(old) = old {
             context.add_variable_from_value("oldSelf", old);
@@ -114,12 +108,6 @@ impl Program {
     }
 }
 
-fn usable_message(text: &str) -> Option<String> {
-    let text = text.trim();
-    let usable = !text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n');
-    usable.then(|| text.to_owned())
-}
-
 fn lower_first(error: &ExecutionError) -> String {
     let text = error.to_string();
     let mut chars = text.chars();
@@ -130,31 +118,8 @@ fn lower_first(error: &ExecutionError) -> String {
 }
 
 fn parse(source: &str, node: &Node, root: bool) -> Result<IdedExpr, String> {
-    let mut expression = IdedExpr::clone(&*parse_shared(source)?);
+    let mut expression = IdedExpr::clone(&*parse_shared(source).map_err(|error| error.to_string())?);
     rewrite::prepare(&mut expression, node, root)?;
-    Ok(expression)
-}
-
-/// How many parsed expressions are remembered.
-const PARSED: usize = 256;
-
-/// Parsing is by far the dearest step, and schemas repeat the same rule in many places.
-fn parse_shared(source: &str) -> Result<Arc<IdedExpr>, String> {
-    static CACHE: LazyLock<Mutex<HashMap<String, Arc<IdedExpr>>>> = LazyLock::new(Mutex::default);
-    let known = lock(&CACHE).get(source).cloned();
-    if let Some(expression) = known {
-        return Ok(expression);
-    }
-    let parser = Parser::new().enable_optional_syntax(true);
-    // The generated parser panics on a few malformed inputs instead of returning its errors.
-    let parsed = catch_unwind(AssertUnwindSafe(|| parser.parse(source)))
-        .map_err(|_| format!("the expression cannot be parsed: {source}"))?;
-    let expression = Arc::new(parsed.map_err(|error| error.to_string())?);
-    let mut cache = lock(&CACHE);
-    if cache.len() >= PARSED {
-        cache.clear();
-    }
-    cache.insert(source.to_owned(), expression.clone());
     Ok(expression)
 }
 

@@ -1,7 +1,7 @@
 //! The demo of a Gateway: one team has it, two others publish hosts on it by routes of their own. Traffic moves by weight and
 //! the certificate changes while requests keep coming, and a mistake of one team is told to it and harms nobody else.
 
-mod manifests;
+pub(super) mod manifests;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

@@ -2,10 +2,9 @@
 //! the macros that the `cel` crate lacks become expressions that it knows.
 
 use kube_cel::cel::IdedExpr;
-use kube_cel::cel::common::ast::{
-    CallExpr, ComprehensionExpr, EntryExpr, Expr, ListExpr, LiteralValue, SelectExpr,
-};
+use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, SelectExpr};
 
+use crate::cel::{expand, is_function};
 use crate::schema::{Node, Type, cel};
 
 /// The schema of an expression's value, where it is known.
@@ -102,7 +101,7 @@ impl<'n> Walk<'n> {
             // `math.greatest(...)`: the target is a part of the name.
             let qualified = match &target.expr {
                 Expr::Ident(prefix) if self.variable(prefix).is_err() => {
-                    cel::is_function(&format!("{prefix}.{}", call.func_name))
+                    is_function(&format!("{prefix}.{}", call.func_name))
                 }
                 _ => false,
             };
@@ -142,76 +141,9 @@ impl<'n> Walk<'n> {
 }
 
 fn require_function(name: &str) -> Result<(), String> {
-    if cel::is_function(name) {
+    if is_function(name) {
         Ok(())
     } else {
         Err(format!("undeclared reference to '{name}' (in container '')"))
     }
-}
-
-/// The expression that a macro stands for.
-fn expand(call: &mut CallExpr) -> Option<Expr> {
-    let target = call.target.as_deref();
-    match (call.func_name.as_str(), target.map(|t| &t.expr), call.args.as_slice()) {
-        ("_?._", None, [_, _]) => {
-            let args = std::mem::take(&mut call.args);
-            Some(function(cel::OPTIONAL_FIELD, args))
-        }
-        ("bind", Some(Expr::Ident(cel)), [name, value, body]) if cel == "cel" => {
-            Some(bind(ident(name)?, value.clone(), body.clone()))
-        }
-        ("optMap" | "optFlatMap", Some(_), [name, body]) => {
-            let name = ident(name)?;
-            let body = body.clone();
-            let values = wrap(function(cel::OPTIONAL_TO_LIST, vec![*call.target.take()?]));
-            Some(function(cel::OPTIONAL_FROM_LIST, vec![wrap(map(values, name, body))]))
-        }
-        _ => None,
-    }
-}
-
-fn ident(expression: &IdedExpr) -> Option<String> {
-    match &expression.expr {
-        Expr::Ident(name) => Some(name.clone()),
-        _ => None,
-    }
-}
-
-/// `body` with `name` bound to `value`: a loop over nothing whose accumulator is the variable.
-fn bind(name: String, value: IdedExpr, body: IdedExpr) -> Expr {
-    let unused = wrap(Expr::Literal(LiteralValue::Null));
-    Expr::Comprehension(Box::new(ComprehensionExpr {
-        iter_range: wrap(Expr::List(ListExpr::new(Vec::new()))),
-        iter_var: "@unused".to_owned(),
-        iter_var2: None,
-        accu_var: name,
-        accu_init: value,
-        loop_cond: unused.clone(),
-        loop_step: unused,
-        result: body,
-    }))
-}
-
-/// `list.map(name, body)`.
-fn map(list: IdedExpr, name: String, body: IdedExpr) -> Expr {
-    let result = wrap(Expr::Ident("@result".to_owned()));
-    let one = wrap(Expr::List(ListExpr::new(vec![body])));
-    Expr::Comprehension(Box::new(ComprehensionExpr {
-        iter_range: list,
-        iter_var: name,
-        iter_var2: None,
-        accu_var: "@result".to_owned(),
-        accu_init: wrap(Expr::List(ListExpr::new(Vec::new()))),
-        loop_cond: wrap(Expr::Literal(LiteralValue::Boolean(true.into()))),
-        loop_step: wrap(function("_+_", vec![result.clone(), one])),
-        result,
-    }))
-}
-
-fn wrap(expr: Expr) -> IdedExpr {
-    IdedExpr { id: 0, expr }
-}
-
-fn function(name: &str, args: Vec<IdedExpr>) -> Expr {
-    Expr::Call(CallExpr { func_name: name.to_owned(), target: None, args })
 }

@@ -10,12 +10,12 @@ pub(super) const HTTP: u16 = 8080;
 pub(super) const HTTPS: u16 = 8443;
 const GROUP: &str = "gateway.networking.k8s.io/v1";
 
-pub(super) fn namespace(name: &str) -> Value {
+pub(in crate::commands::demo) fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
 /// Deployment and Service of an HTTP server whose answers name it.
-pub(super) fn service(namespace: &str, name: &str) -> [Value; 2] {
+pub(in crate::commands::demo) fn service(namespace: &str, name: &str) -> [Value; 2] {
     let labels = json!({"app": name});
     let metadata = json!({"name": name, "namespace": namespace});
     let container = json!({

@@ -1,0 +1,513 @@
+//! Certificates that are asked for. Each order is a Secret beside the gateways: its key, its certificate, and in an annotation all
+//! that is known of it. Every answer of an issuer is in there before the next question rests on it.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use causeway_api::{ChallengeKind, conditions::Reason, names};
+use causeway_base::{
+    backoff::{Backoff, spread},
+    lock::lock,
+};
+use causeway_providers::{
+    Error as ProviderError, Name, Retry,
+    certificate::{self, CertificateIssuer, Look, Material, PrivateKey, ProofData, ProofKind, Renewal},
+};
+use causeway_translate::{
+    gateway::kinds::ObjectRef,
+    hostname::{
+        Case, Hostname, World, Zone,
+        listeners::COMPONENT,
+        order::{ANNOTATION, Failure, Issued, Order, Proof},
+        status::Waiting,
+        world::Progress,
+    },
+};
+use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{
+    FIELD_MANAGER, NAME,
+    kept::Kept,
+    metrics::{Figures, Role},
+    settings::{Settings, SuppliersRef},
+    status::said,
+};
+use crate::framework::{apply, children::Children, error::Error, kinds::SECRET};
+
+const TLS_CERT: &str = "tls.crt";
+const TLS_KEY: &str = "tls.key";
+const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(10));
+const ON_CHANGE: Duration = Duration::from_mins(1);
+
+/// Begins orders and carries them on.
+pub(super) struct Orders {
+    client: Client,
+    suppliers: SuppliersRef,
+    settings: Settings,
+    kept: Mutex<Kept<Secret>>,
+    /// Written Secrets that the watch has not shown yet.
+    ahead: Mutex<HashMap<String, Arc<Secret>>>,
+    /// What issuers said last, and when to ask again.
+    memory: Mutex<HashMap<String, Memory>>,
+}
+
+struct Memory {
+    said: Option<(Reason, String)>,
+    again: Instant,
+    failures: u32,
+}
+
+impl Orders {
+    pub(super) fn new(client: Client, suppliers: SuppliersRef, settings: Settings) -> Self {
+        let (kept, ahead, memory) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { client, suppliers, settings, kept, ahead, memory }
+    }
+
+    fn api(&self) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), &self.settings.world.edge_namespace)
+    }
+
+    /// All orders, by the names of their Secrets.
+    pub(super) fn observe(&self, children: &Children) -> BTreeMap<String, Arc<Order>> {
+        let mut ahead = lock(&self.ahead);
+        let mut secrets: BTreeMap<String, Arc<Secret>> = BTreeMap::new();
+        for secret in lock(&self.kept).read(children, SECRET) {
+            if secret.namespace().as_deref() == Some(&self.settings.world.edge_namespace) && is_order(&secret)
+            {
+                secrets.insert(secret.name_any(), secret);
+            }
+        }
+        ahead.retain(|name, written| {
+            let is_ahead = secrets.get(name).is_none_or(|cached| version(cached) < version(written));
+            if is_ahead {
+                secrets.insert(name.clone(), Arc::clone(written));
+            }
+            is_ahead
+        });
+        let orders =
+            secrets.iter().filter_map(|(name, secret)| Some((name.clone(), Arc::new(read(secret)?))));
+        let orders: BTreeMap<String, Arc<Order>> = orders.collect();
+        lock(&self.memory).retain(|name, _| !name.starts_with(PREFIX) || orders.contains_key(name));
+        orders
+    }
+
+    /// What issuers said last.
+    pub(super) fn waiting(&self) -> Waiting {
+        let memory = lock(&self.memory);
+        memory.iter().filter_map(|(name, memory)| Some((name.clone(), memory.said.clone()?))).collect()
+    }
+
+    /// How long until the next order is to be looked at.
+    pub(super) fn again(&self) -> Option<Duration> {
+        let next = lock(&self.memory).values().map(|memory| memory.again).min();
+        next.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    /// Begins an order: its Secret with its key, before anybody is asked.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub(super) async fn begin(
+        &self,
+        case: &Case,
+        zone: &Zone,
+        serial: u32,
+        now: i64,
+        figures: &Figures,
+    ) -> Result<bool, Error> {
+        if lock(&self.memory).get(&case.uid).is_some_and(|memory| memory.again > Instant::now()) {
+            return Ok(false);
+        }
+        let issuer = match self.suppliers.0.issuer(zone).await {
+            Ok(issuer) => issuer,
+            // There is no order yet to say it of.
+            Err(error) => return Ok(self.trouble(&case.uid, &error, figures).moved),
+        };
+        lock(&self.memory).remove(&case.uid);
+        let name = secret_name(&case.uid, serial);
+        let key = if issuer.wants_key() {
+            match PrivateKey::generate() {
+                Ok(key) => key.to_pem().to_owned(),
+                Err(_) => return Ok(false),
+            }
+        } else {
+            String::new()
+        };
+        let order = Order {
+            serial,
+            names: case.names.iter().map(ToString::to_string).collect(),
+            issuer: zone.issuer(),
+            hostname_zone: zone.key.name.clone(),
+            zone_id: zone.key.id.clone(),
+            begun: now,
+            failed_before: case
+                .orders
+                .last()
+                .and_then(|last| last.failed.as_ref())
+                .map_or(0, |failed| failed.times),
+            replaces: case.certificate.serve.as_ref().map(|serve| serve.secret.clone()),
+            ..Order::default()
+        };
+        let labels = [
+            (names::LABEL_MANAGED_BY, names::MANAGED_BY),
+            (names::LABEL_COMPONENT, COMPONENT),
+            (names::LABEL_OWNER_KIND, "GatewayHostnameRequest"),
+            (names::LABEL_INVENTORY, case.uid.as_str()),
+        ];
+        let owner = [
+            (ANNOTATION.to_owned(), serde_json::to_string(&order).unwrap_or_default()),
+            (OWNER.to_owned(), case.at.to_string()),
+        ];
+        let entries = [(TLS_CERT, String::new()), (TLS_KEY, key)];
+        let secret = Secret {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                labels: Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
+                annotations: Some(owner.into()),
+                ..ObjectMeta::default()
+            },
+            type_: Some(if issuer.wants_key() { "kubernetes.io/tls" } else { "Opaque" }.to_owned()),
+            data: Some(entries.map(|(key, text)| (key.to_owned(), ByteString(text.into_bytes()))).into()),
+            ..Secret::default()
+        };
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        match self.api().create(&params, &secret).await {
+            Ok(made) => {
+                lock(&self.ahead).insert(name, Arc::new(made));
+                Ok(true)
+            }
+            // Made before, and the watch is behind.
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+            Err(source) => Err(failed(&name, source)),
+        }
+    }
+
+    /// Carries an order on as far as it goes now; true if something is known that was not.
+    ///
+    /// # Errors
+    /// When the API server refuses to remember something.
+    pub(super) async fn carry(
+        &self,
+        order: &Order,
+        case: &Case,
+        zone: &Zone,
+        world: &World,
+        figures: &Figures,
+    ) -> Result<Outcome, Error> {
+        let is_due =
+            lock(&self.memory).get(&order.secret).is_none_or(|memory| memory.again <= Instant::now());
+        // Proofs that are in place by now are told at once.
+        let can_tell = order.is_pending()
+            && !order.told
+            && !order.proofs.is_empty()
+            && proofs_are_served(order, case, zone, world);
+        if !is_due && !can_tell {
+            return Ok(Outcome::default());
+        }
+        let issuer = match self.suppliers.0.issuer(zone).await {
+            Ok(issuer) => issuer,
+            Err(error) => return Ok(self.trouble(&order.secret, &error, figures)),
+        };
+        let Some(mut stored) = self.stored(order, zone) else { return Ok(Outcome::default()) };
+        let mut next = order.clone();
+        let result = self.step(&*issuer, &mut stored, &mut next, can_tell, world, figures).await;
+        if next != *order {
+            self.save(order, &next, stored.held.as_deref()).await?;
+        }
+        match result {
+            Ok((said, wait)) => {
+                let moved = self.remember(&order.secret, said, wait, 0);
+                let lost = next.lost && !order.lost;
+                Ok(Outcome { moved: moved || next != *order, lost })
+            }
+            Err(error) => {
+                let outcome = self.trouble(&order.secret, &error, figures);
+                Ok(Outcome { moved: outcome.moved || next != *order, ..outcome })
+            }
+        }
+    }
+
+    /// The issuer's view of an order.
+    fn stored(&self, order: &Order, zone: &Zone) -> Option<certificate::Order> {
+        let secret = self.secret(&order.secret)?;
+        let predecessor = order.replaces.as_deref().and_then(|name| self.secret(name));
+        Some(certificate::Order {
+            id: format!("{NAME}/{}", order.uid),
+            serial: order.serial,
+            names: order.names.iter().filter_map(|name| Name::parse(name).ok()).collect(),
+            proof: match zone.certificates.challenge {
+                ChallengeKind::Dns01 => ProofKind::Dns,
+                ChallengeKind::Http01 => ProofKind::Http,
+            },
+            key: entry(&secret, TLS_KEY).and_then(|pem| PrivateKey::from_pem(&pem).ok()),
+            handle: order.handle.clone(),
+            held: entry(&secret, TLS_CERT),
+            replaces: predecessor.and_then(|secret| entry(&secret, TLS_CERT)),
+        })
+    }
+
+    fn secret(&self, name: &str) -> Option<Arc<Secret>> {
+        let ahead = lock(&self.ahead).get(name).cloned();
+        ahead.or_else(|| lock(&self.kept).all().into_iter().find(|secret| secret.name_any() == name))
+    }
+
+    /// One question, or two where the second needs nobody else.
+    async fn step(
+        &self,
+        issuer: &dyn CertificateIssuer,
+        stored: &mut certificate::Order,
+        next: &mut Order,
+        can_tell: bool,
+        world: &World,
+        figures: &Figures,
+    ) -> Result<(Option<(Reason, String)>, Duration), ProviderError> {
+        if next.handle.is_none() {
+            next.handle = Some(issuer.request(stored).await?);
+            return Ok((None, Duration::ZERO));
+        }
+        if can_tell {
+            issuer.proofs_served(stored).await?;
+            next.told = true;
+            return Ok((None, Duration::ZERO));
+        }
+        match issuer.look(stored).await? {
+            Look::Pending { proofs, waits_for, again_in } => {
+                next.proofs = proofs.iter().map(|proof| noted(&proof.what)).collect();
+                next.proofs.sort();
+                let missed = proofs.iter().find_map(|proof| proof.problem.clone());
+                let why = missed.map_or(waits_for.clone(), |missed| format!("{waits_for}: {missed}"));
+                Ok((Some((Reason::Progressing, why)), again_in))
+            }
+            Look::Issued(found) => {
+                if let Material::Chain(chain) = &found.material {
+                    stored.held = Some(chain.clone());
+                }
+                let renewal = issuer.renewal(stored).await?;
+                let (renew_at, wait) = match renewal {
+                    Renewal::ByIssuer => (None, self.settings.sweep),
+                    Renewal::ByOrder { at, ask_again_in, .. } => {
+                        (Some(seconds(at)), ask_again_in.min(self.settings.sweep))
+                    }
+                };
+                if next.issued.is_none() {
+                    figures.issued(world.now.as_second() - next.begun);
+                }
+                next.issued = Some(Issued {
+                    issuer: found.issuer,
+                    serial: found.serial,
+                    not_before: seconds(found.not_before),
+                    not_after: seconds(found.not_after),
+                    renew_at,
+                    arn: match found.material {
+                        Material::Arn(arn) => Some(arn),
+                        Material::Chain(_) => None,
+                    },
+                });
+                Ok((None, spread(wait)))
+            }
+            Look::Failed { reason, remedy } => {
+                figures.failed(Role::Issuer);
+                if next.issued.is_some() {
+                    next.lost = true;
+                }
+                let message = format!("{reason}: {remedy}");
+                let times = next.failed_before.saturating_add(1);
+                next.failed = Some(Failure { message, at: world.now.as_second(), times });
+                Ok((None, self.settings.sweep))
+            }
+            Look::Gone => {
+                if next.issued.is_some() {
+                    next.lost = true;
+                } else {
+                    // The issuer forgot what it was asked for: ask anew.
+                    next.handle = None;
+                    next.proofs.clear();
+                    next.told = false;
+                }
+                Ok((None, Duration::from_secs(1)))
+            }
+        }
+    }
+
+    /// Remembers what became of an order, and its certificate.
+    async fn save(&self, before: &Order, next: &Order, held: Option<&str>) -> Result<(), Error> {
+        let mut patch = json!({"metadata": {"annotations": {ANNOTATION: serde_json::to_string(next).unwrap_or_default()}}});
+        if next.issued != before.issued
+            && let Some(chain) = held
+        {
+            patch["data"] = json!({TLS_CERT: ByteString(chain.as_bytes().to_vec())});
+        }
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        match self.api().patch(&before.secret, &params, &Patch::Merge(&patch)).await {
+            Ok(written) => {
+                lock(&self.ahead).insert(before.secret.clone(), Arc::new(written));
+                Ok(())
+            }
+            // Somebody removed it: another one is begun.
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                lock(&self.ahead).remove(&before.secret);
+                Ok(())
+            }
+            Err(source) => Err(failed(&before.secret, source)),
+        }
+    }
+
+    /// Gives an order up at its issuer, then its Secret; true if it is gone.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub(super) async fn remove(
+        &self,
+        order: &Order,
+        zone: Option<&Zone>,
+        figures: &Figures,
+    ) -> Result<Outcome, Error> {
+        let rests = lock(&self.memory)
+            .get(&order.secret)
+            .is_some_and(|memory| memory.failures > 0 && memory.again > Instant::now());
+        if rests {
+            return Ok(Outcome::default());
+        }
+        // One that was never asked for is known to nobody, but for a call that was cut off: that one is looked for.
+        if let Some(zone) = zone
+            && let Some(stored) = self.stored(order, zone)
+        {
+            let given_up = async {
+                let issuer = self.suppliers.0.issuer(zone).await?;
+                let by = issuer.in_use(&stored).await?;
+                if !by.is_empty() {
+                    return Err(ProviderError::InUse { by });
+                }
+                issuer.remove(&stored).await
+            };
+            if let Err(error) = given_up.await {
+                return Ok(self.trouble(&order.secret, &error, figures));
+            }
+        }
+        match self.api().delete(&order.secret, &DeleteParams::default()).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(source) => return Err(failed(&order.secret, source)),
+        }
+        lock(&self.ahead).remove(&order.secret);
+        Ok(Outcome { moved: true, lost: false })
+    }
+
+    fn trouble(&self, key: &str, error: &ProviderError, figures: &Figures) -> Outcome {
+        if !matches!(error, ProviderError::InUse { .. }) {
+            figures.failed(Role::Issuer);
+        }
+        let failures = lock(&self.memory).get(key).map_or(0, |memory| memory.failures).saturating_add(1);
+        let wait = match error.retry() {
+            Retry::Backoff => RETRY.delay(failures),
+            Retry::After(wait) => spread(wait),
+            Retry::OnChange => spread(ON_CHANGE),
+        };
+        let moved = self.remember(key, Some(said(error)), wait, failures);
+        Outcome { moved, lost: false }
+    }
+
+    fn remember(&self, secret: &str, said: Option<(Reason, String)>, wait: Duration, failures: u32) -> bool {
+        let mut memory = lock(&self.memory);
+        let moved = memory.get(secret).is_none_or(|before| before.said != said) && said.is_some();
+        memory.insert(secret.to_owned(), Memory { said, again: Instant::now() + wait, failures });
+        moved
+    }
+}
+
+/// What came of looking at an order.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Outcome {
+    /// Whether something is known that was not.
+    pub(super) moved: bool,
+    /// Whether its certificate turned out to be lost.
+    pub(super) lost: bool,
+}
+
+/// Whose an order is.
+const OWNER: &str = "causeway.dev/owner";
+
+/// A text of a Secret, unless it is empty.
+fn entry(secret: &Secret, name: &str) -> Option<String> {
+    let ByteString(bytes) = secret.data.as_ref()?.get(name)?;
+    String::from_utf8(bytes.clone()).ok().filter(|text| !text.is_empty())
+}
+
+fn is_order(secret: &Secret) -> bool {
+    secret.annotations().contains_key(ANNOTATION) && secret.metadata.deletion_timestamp.is_none()
+}
+
+fn read(secret: &Secret) -> Option<Order> {
+    let order: Order = serde_json::from_str(secret.annotations().get(ANNOTATION)?).ok()?;
+    let (namespace, name) = secret.annotations().get(OWNER)?.split_once('/')?;
+    Some(Order {
+        secret: secret.name_any(),
+        at: ObjectRef::new(namespace, name),
+        uid: secret.labels().get(names::LABEL_INVENTORY)?.clone(),
+        ..order
+    })
+}
+
+fn version(secret: &Secret) -> u64 {
+    secret.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default()
+}
+
+/// What the Secrets of orders begin with.
+const PREFIX: &str = "hostname-";
+
+/// The Secret of an order: the same whoever begins it.
+fn secret_name(uid: &str, serial: u32) -> String {
+    format!("{PREFIX}{uid}-{serial}")
+}
+
+fn seconds(time: SystemTime) -> i64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
+}
+
+fn noted(proof: &ProofData) -> Proof {
+    match proof {
+        ProofData::Txt { name, text } => Proof::Txt { name: name.to_string(), text: text.clone() },
+        ProofData::Cname { name, target } => {
+            Proof::Cname { name: name.to_string(), target: target.to_string() }
+        }
+        ProofData::Http { host, path, body } => {
+            Proof::Http { host: host.to_string(), path: path.clone(), body: body.clone() }
+        }
+    }
+}
+
+/// Whether everybody can see the proofs of an order.
+fn proofs_are_served(order: &Order, case: &Case, zone: &Zone, world: &World) -> bool {
+    order.proofs.iter().all(|proof| match proof {
+        Proof::Txt { name, .. } | Proof::Cname { name, .. } => {
+            let name = Hostname::trusted(name);
+            let publication = case.publications.iter().find(|one| one.name == name);
+            publication.is_some_and(|publication| {
+                world.told(&case.uid, &zone.key, &name, &publication.want) == Some(&Progress::Settled)
+            })
+        }
+        Proof::Http { host, path, .. } => {
+            let name = Hostname::trusted(host);
+            let led =
+                case.publications.iter().filter(|one| one.name == name).any(|one| {
+                    world.told(&case.uid, &zone.key, &name, &one.want) == Some(&Progress::Settled)
+                });
+            let gateway = case.gateway.as_ref().and_then(|name| world.gateways.get(name));
+            led && gateway.is_some_and(|gateway| gateway.answers.contains(&(host.clone(), path.clone())))
+        }
+    })
+}
+
+fn failed(name: &str, source: kube::Error) -> Error {
+    let source = apply::Error::Apply { kind: "Secret", name: name.to_owned(), source };
+    Error::Objects { failed: 1, total: 1, source: Box::new(source) }
+}

@@ -1,0 +1,282 @@
+//! What is in DNS: what was asked for last, what became of it, and when to ask again. All changes of a zone go together.
+
+use std::{collections::BTreeMap, sync::Mutex, time::Duration};
+
+use causeway_base::{
+    backoff::{Backoff, spread},
+    lock::lock,
+};
+use causeway_providers::{
+    Error, Name, Retry,
+    dns::{Change, DnsProvider, Progress as Reached, Verdict, Wanted, Zone as ProviderZone},
+};
+use causeway_translate::hostname::{
+    Hostname, Picture, Want, Zone, ZoneKey,
+    world::{Progress, Told},
+};
+use tokio::time::Instant;
+
+use super::{
+    metrics::{Figures, Role},
+    settings::SuppliersRef,
+    status::said,
+};
+
+/// How soon what is not served yet is looked at again.
+const SOON: Duration = Duration::from_millis(500);
+const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(5));
+/// When something is looked at again that somebody else has to change.
+const ON_CHANGE: Duration = Duration::from_mins(1);
+/// The longest word for an object in the mark beside a name.
+const LONGEST_OBJECT: usize = 100;
+
+type Key = (ZoneKey, Hostname, String);
+
+/// What is known of all records.
+pub(super) struct Records {
+    suppliers: SuppliersRef,
+    sweep: Duration,
+    known: Mutex<BTreeMap<Key, Known>>,
+    zones: Mutex<BTreeMap<String, ProviderZone>>,
+}
+
+struct Known {
+    told: Told,
+    /// What was served last for this request.
+    settled: Option<Wanted>,
+    again: Instant,
+    failures: u32,
+}
+
+/// A change that is due.
+struct Due {
+    key: Key,
+    object: String,
+    want: Want,
+    settled: Option<Wanted>,
+    /// Nobody is known to have touched it.
+    is_sweep: bool,
+}
+
+/// What came of a round.
+#[derive(Default)]
+pub(super) struct Round {
+    /// Whether something is known that was not.
+    pub(super) moved: bool,
+    /// Names that somebody changed, with the uid of the request and what was found.
+    pub(super) drifted: Vec<(String, String)>,
+    /// When the next change is due.
+    pub(super) again: Option<Duration>,
+    /// What is wrong with zones as a whole.
+    pub(super) broken: BTreeMap<ZoneKey, (causeway_api::conditions::Reason, String)>,
+}
+
+impl Records {
+    pub(super) fn new(suppliers: SuppliersRef, sweep: Duration) -> Self {
+        Self { suppliers, sweep, known: Mutex::default(), zones: Mutex::default() }
+    }
+
+    /// What providers said last.
+    pub(super) fn told(&self) -> BTreeMap<Key, Told> {
+        lock(&self.known).iter().map(|(key, known)| (key.clone(), known.told.clone())).collect()
+    }
+
+    /// Looks again at all that is settled, as somebody has written where it is kept.
+    pub(super) fn look_again(&self) {
+        for known in lock(&self.known).values_mut().filter(|known| known.told.progress == Progress::Settled) {
+            known.again = Instant::now();
+        }
+    }
+
+    /// Asks for everything of a picture that is new, not settled or has not been looked at for long; forgets the rest.
+    pub(super) async fn carry(&self, picture: &Picture, figures: &Figures) -> Round {
+        let mut zones: BTreeMap<ZoneKey, (Zone, Vec<Due>)> = BTreeMap::new();
+        let mut wanted: Vec<Key> = Vec::new();
+        for case in picture.cases.values() {
+            for publication in &case.publications {
+                let key = (publication.zone.key.clone(), publication.name.clone(), case.uid.clone());
+                wanted.push(key.clone());
+                let object = case.at.to_string();
+                let object = if object.len() > LONGEST_OBJECT { case.uid.clone() } else { object };
+                let before = publication.served_before.then(|| wish(&publication.want)).flatten();
+                if let Some(due) = self.due(key, object, &publication.want, before) {
+                    let entry = zones.entry(publication.zone.key.clone());
+                    entry.or_insert_with(|| (publication.zone.clone(), Vec::new())).1.push(due);
+                }
+            }
+        }
+        wanted.sort();
+        // A name that nobody speaks of any more is left as it is, and not remembered.
+        lock(&self.known).retain(|key, _| wanted.binary_search(key).is_ok());
+        let mut round = Round::default();
+        for (key, (zone, due)) in zones {
+            self.carry_zone(&key, &zone, due, figures, &mut round).await;
+        }
+        let next = lock(&self.known).values().map(|known| known.again).min();
+        round.again = next.map(|at| at.saturating_duration_since(Instant::now()));
+        round
+    }
+
+    fn due(&self, key: Key, object: String, want: &Want, before: Option<Wanted>) -> Option<Due> {
+        let known = lock(&self.known);
+        let (settled, is_sweep) = match known.get(&key) {
+            Some(known) if known.told.want == *want => {
+                if known.again > Instant::now() {
+                    return None;
+                }
+                (known.settled.clone(), known.told.progress == Progress::Settled)
+            }
+            Some(known) => (known.settled.clone(), false),
+            None => (before, false),
+        };
+        Some(Due { key, object, want: want.clone(), settled, is_sweep })
+    }
+
+    async fn carry_zone(
+        &self,
+        key: &ZoneKey,
+        zone: &Zone,
+        due: Vec<Due>,
+        figures: &Figures,
+        round: &mut Round,
+    ) {
+        let provider = match self.suppliers.0.dns(zone).await {
+            Ok(provider) => provider,
+            Err(error) => return self.all_failed(key, due, &error, figures, round),
+        };
+        let there = match self.find_zone(&*provider, zone).await {
+            Ok(there) => there,
+            Err(error) => return self.all_failed(key, due, &error, figures, round),
+        };
+        let mut changes = Vec::with_capacity(due.len());
+        let mut asked = Vec::with_capacity(due.len());
+        for due in due {
+            match (Name::parse(due.key.1.as_str()), wish(&due.want)) {
+                (Ok(name), Some(want)) => {
+                    changes.push(Change {
+                        name,
+                        object: due.object.clone(),
+                        want,
+                        settled: due.settled.clone(),
+                    });
+                    asked.push(due);
+                }
+                (Err(error), _) => self.remember(due, Err(error), figures, round),
+                (Ok(name), None) => {
+                    let error = Error::Invalid {
+                        what: format!("{name} can't lead to {:?}", due.want),
+                        remedy: "the gateway's address must be a name or an address".to_owned(),
+                    };
+                    self.remember(due, Err(error), figures, round);
+                }
+            }
+        }
+        if changes.is_empty() {
+            return;
+        }
+        // What was in place and is not any more was changed by somebody.
+        let swept: Vec<Change> = changes
+            .iter()
+            .zip(&asked)
+            .filter(|(_, due)| due.is_sweep)
+            .map(|(change, _)| change.clone())
+            .collect();
+        if !swept.is_empty()
+            && let Ok(plan) = provider.plan(&there, &swept).await
+        {
+            let drifted: BTreeMap<String, String> = plan
+                .steps
+                .iter()
+                .filter_map(|step| match &step.verdict {
+                    Verdict::Write { before, .. } => Some((step.name.to_string(), before.to_string())),
+                    Verdict::Keep | Verdict::Refuse(_) => None,
+                })
+                .collect();
+            for due in asked.iter().filter(|due| due.is_sweep) {
+                if let Some(found) = drifted.get(due.key.1.as_str()) {
+                    figures.drifted();
+                    round
+                        .drifted
+                        .push((due.key.2.clone(), format!("{} had {found}; it is put right", due.key.1)));
+                }
+            }
+        }
+        let outcomes = provider.apply(&there, &changes).await;
+        for (due, outcome) in asked.into_iter().zip(outcomes) {
+            self.remember(due, outcome, figures, round);
+        }
+    }
+
+    /// The zone as its provider has it; asked for once, unless the HostnameZone is changed.
+    async fn find_zone(&self, provider: &dyn DnsProvider, zone: &Zone) -> Result<ProviderZone, Error> {
+        let key = format!("{} {} {:?}", zone.key.id, zone.domain, zone.dns);
+        if let Some(known) = lock(&self.zones).get(&key) {
+            return Ok(known.clone());
+        }
+        let is_aws = zone.dns.provider == causeway_api::DnsProviderKind::Aws;
+        let found = provider.zone(if is_aws { &zone.key.id } else { zone.domain.as_str() }).await?;
+        if found.domain.as_str() != zone.domain.as_str() {
+            return Err(Error::Invalid {
+                what: format!("zone {} is that of {}, not of {}", zone.key.id, found.domain, zone.domain),
+                remedy: "correct the HostnameZone's zoneId or domain".to_owned(),
+            });
+        }
+        lock(&self.zones).insert(key, found.clone());
+        Ok(found)
+    }
+
+    fn all_failed(&self, key: &ZoneKey, due: Vec<Due>, error: &Error, figures: &Figures, round: &mut Round) {
+        let (reason, message) = said(error);
+        round.broken.insert(key.clone(), (reason, message.clone()));
+        figures.failed(Role::Dns);
+        for due in due {
+            self.keep(due, Progress::Failed(reason, message.clone()), Some(error.retry()), round);
+        }
+    }
+
+    fn remember(&self, due: Due, outcome: Result<Reached, Error>, figures: &Figures, round: &mut Round) {
+        match outcome {
+            Ok(Reached::Settled) => self.keep(due, Progress::Settled, None, round),
+            Ok(Reached::Pending { waits_for }) => self.keep(due, Progress::Pending(waits_for), None, round),
+            Err(error) => {
+                figures.failed(Role::Dns);
+                let (reason, message) = said(&error);
+                self.keep(due, Progress::Failed(reason, message), Some(error.retry()), round);
+            }
+        }
+    }
+
+    fn keep(&self, due: Due, progress: Progress, retry: Option<Retry>, round: &mut Round) {
+        let mut known = lock(&self.known);
+        let before = known.get(&due.key).filter(|before| before.told.want == due.want);
+        let failures = match (&progress, before) {
+            (Progress::Failed(..), Some(before)) => before.failures.saturating_add(1),
+            (Progress::Failed(..), None) => 1,
+            _ => 0,
+        };
+        let wait = match (&progress, retry) {
+            (Progress::Settled, _) => spread(self.sweep),
+            (Progress::Pending(_), _) => SOON,
+            (Progress::Failed(..), Some(Retry::After(wait))) => spread(wait),
+            (Progress::Failed(..), Some(Retry::OnChange)) => spread(ON_CHANGE).min(self.sweep),
+            (Progress::Failed(..), _) => RETRY.delay(failures),
+        };
+        round.moved |= before.is_none_or(|before| before.told.progress != progress);
+        let settled = if progress == Progress::Settled { wish(&due.want) } else { due.settled };
+        let told = Told { want: due.want, progress };
+        known.insert(due.key, Known { told, settled, again: Instant::now() + wait, failures });
+    }
+}
+
+/// A wish in the provider's words; none where it makes no sense there.
+fn wish(want: &Want) -> Option<Wanted> {
+    Some(match want {
+        Want::Nothing => Wanted::Nothing,
+        Want::Addresses(addresses, ttl) => Wanted::Addresses { addresses: addresses.clone(), ttl: *ttl },
+        Want::Balancer(target, ttl) => {
+            Wanted::Balancer { target: Name::parse(target).ok()?, hosted_zone: None, ttl: *ttl }
+        }
+        Want::Canonical(target, ttl) => Wanted::Canonical { target: Name::parse(target).ok()?, ttl: *ttl },
+        Want::Texts(texts, ttl) => Wanted::Texts { texts: texts.clone(), ttl: *ttl },
+    })
+}

@@ -1,0 +1,81 @@
+//! Moto, which plays the APIs of AWS. `scripts/test-deps.sh` installs it; it may be missing on a user's machine.
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::spawned::Spawned;
+use crate::{environment, peer, port};
+
+/// A running server, without anything in it.
+pub struct Moto {
+    running: Spawned,
+    port: u16,
+    python: PathBuf,
+}
+
+impl Moto {
+    /// Starts one that takes certificates as proven `validation` seconds after they were asked for, and allows everything.
+    /// Where it can't be had there is none, and the test is skipped by name.
+    ///
+    /// # Panics
+    /// When it does not start, and where it can't be had although `CI=true`.
+    pub fn start(validation: u32) -> Option<Self> {
+        Self::launch("MOTO_ACM_VALIDATION_WAIT", validation)
+    }
+
+    /// As [`Self::start`], but after so many requests only what policies allow is allowed.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn guarded(requests: u32) -> Option<Self> {
+        Self::launch("INITIAL_NO_AUTH_ACTION_COUNT", requests)
+    }
+
+    fn launch(setting: &str, value: u32) -> Option<Self> {
+        let bin = environment::folder().join("moto/bin");
+        let program = bin.join("moto_server");
+        if !program.is_file() {
+            peer::skip(&format!("{} is missing; run scripts/test-deps.sh", program.display()));
+            return None;
+        }
+        let directory = tempfile::Builder::new().prefix("causeway-moto-").tempdir().unwrap();
+        let port = port::free();
+        // By Python, since a copied environment has the old place in its scripts.
+        let python = bin.join("python");
+        let mut command = Command::new(&python);
+        command.arg(program).args(["-H", "127.0.0.1", "-p", &port.to_string()]);
+        command.env(setting, value.to_string());
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let running = Spawned::start(directory, &mut command, || TcpStream::connect(address).is_ok());
+        Some(Self { running, port, python })
+    }
+
+    /// Where it is.
+    pub fn endpoint(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Runs a script with clients of boto3 named `route53`, `acm`, `elbv2`, `ec2` and `iam`, and gives what it prints.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn python(&self, script: &str) -> String {
+        let clients = format!(
+            "import boto3\n\
+             client = lambda name: boto3.client(name, endpoint_url='{}', region_name='eu-central-1', \
+             aws_access_key_id='test', aws_secret_access_key='test')\n\
+             route53, acm, elbv2, ec2, iam = map(client, ['route53', 'acm', 'elbv2', 'ec2', 'iam'])\n",
+            self.endpoint()
+        );
+        let output = Command::new(&self.python).args(["-c", &format!("{clients}{script}")]).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}\n{}", self.running.log());
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    /// How often it was asked for something whose line in the log has this text.
+    pub fn count(&self, text: &str) -> usize {
+        self.running.log().lines().filter(|line| line.contains(text)).count()
+    }
+}

@@ -1,0 +1,96 @@
+//! Knot and BIND as primary servers of a zone that may be updated with a key.
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::spawned::Spawned;
+use crate::{peer, port};
+
+/// The name of the key that may update.
+pub const KEY: &str = "causeway-key";
+/// Its secret, for HMAC with SHA-256.
+pub const SECRET: &str = "dGhlIGtleSB0aGF0IG1heSB1cGRhdGUgdGhlIHpvbmU=";
+/// The name of a key that the server knows, and that may do nothing.
+pub const POWERLESS: &str = "powerless-key";
+
+/// The servers that tests run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Software {
+    Knot,
+    Bind,
+}
+
+/// A running server.
+pub struct NameServer {
+    _running: Spawned,
+    pub address: SocketAddr,
+}
+
+impl NameServer {
+    /// Serves `domain` with these lines of a zone file, besides SOA and NS. Where the software can't be had there is none, and
+    /// the test is skipped by name.
+    ///
+    /// # Panics
+    /// When it does not start, and where it can't be had although `CI=true`.
+    pub fn start(software: Software, domain: &str, lines: &str) -> Option<Self> {
+        let (program, package) = match software {
+            Software::Knot => ("/usr/sbin/knotd", "knot"),
+            Software::Bind => ("/usr/sbin/named", "bind9"),
+        };
+        if !PathBuf::from(program).is_file() {
+            peer::skip(&format!("{program} is not installed (Debian: {package})"));
+            return None;
+        }
+        let directory = tempfile::Builder::new().prefix("causeway-names-").tempdir().unwrap();
+        let (path, port) = (directory.path().display(), port::free());
+        let zone = format!(
+            "$ORIGIN {domain}.\n$TTL 60\n@ SOA ns hostmaster 1 3600 600 86400 5\n@ NS ns\nns A 127.0.0.1\n{lines}\n"
+        );
+        std::fs::write(directory.path().join("zone"), zone).unwrap();
+        let mut command = Command::new(program);
+        let config = match software {
+            Software::Knot => {
+                command.arg("-c");
+                format!(
+                    "server:\n  rundir: \"{path}\"\n  listen: 127.0.0.1@{port}\n\
+                     log:\n- target: stderr\n  any: info\n\
+                     database:\n  storage: \"{path}\"\n\
+                     key:\n- id: {KEY}\n  algorithm: hmac-sha256\n  secret: {SECRET}\n\
+                     - id: {POWERLESS}\n  algorithm: hmac-sha256\n  secret: {SECRET}\n\
+                     acl:\n- id: update\n  key: {KEY}\n  action: [update, transfer]\n\
+                     zone:\n- domain: {domain}\n  storage: \"{path}\"\n  file: zone\n  acl: update\n"
+                )
+            }
+            Software::Bind => {
+                command.args(["-g", "-n", "1", "-c"]);
+                format!(
+                    "options {{ directory \"{path}\"; listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }};\n\
+                     pid-file none; session-keyfile none; recursion no; dnssec-validation no; notify no; }};\n\
+                     controls {{ }};\n\
+                     key {KEY} {{ algorithm hmac-sha256; secret \"{SECRET}\"; }};\n\
+                     key {POWERLESS} {{ algorithm hmac-sha256; secret \"{SECRET}\"; }};\n\
+                     zone {domain} {{ type primary; file \"zone\"; allow-update {{ key {KEY}; }}; }};\n"
+                )
+            }
+        };
+        let file = directory.path().join("conf");
+        std::fs::write(&file, config).unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let ready = || answers(address, domain);
+        let running = Spawned::start(directory, command.arg(file), ready);
+        Some(Self { _running: running, address })
+    }
+}
+
+fn answers(address: SocketAddr, domain: &str) -> bool {
+    TcpStream::connect(address).is_ok() && dig(address, &["+short", "soa", domain]).contains("hostmaster")
+}
+
+/// What dig prints when it asks there.
+pub fn dig(address: SocketAddr, question: &[&str]) -> String {
+    let mut command = Command::new("dig");
+    command.arg(format!("@{}", address.ip())).args(["-p", &address.port().to_string(), "+tcp", "+time=3"]);
+    let output = command.args(question).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

@@ -1,0 +1,73 @@
+//! Pebble, an ACME authority for tests, which `scripts/test-deps.sh` builds and which may be missing on a user's machine.
+
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+
+use crate::spawned::Spawned;
+use crate::{environment, port};
+
+/// A running authority.
+pub struct Pebble {
+    running: Spawned,
+    port: u16,
+    /// Where it asks for answers to HTTP-01, on the address of the name.
+    pub http_port: u16,
+}
+
+/// The id of an account that ours may be bound to, where that is wanted.
+pub const EXTERNAL_ID: &str = "kid-1";
+/// Its key.
+pub const EXTERNAL_KEY: &str = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
+
+impl Pebble {
+    /// Starts one that asks this server for names, and wants external accounts or not. Where it can't be had there is none, and
+    /// the test is skipped by name.
+    ///
+    /// # Panics
+    /// When it does not start, and where it can't be had although `CI=true`.
+    pub fn start(resolver: SocketAddr, external: bool) -> Option<Self> {
+        let program = environment::program("pebble")?;
+        let directory = tempfile::Builder::new().prefix("causeway-pebble-").tempdir().unwrap();
+        let (port, http_port) = (port::free(), port::free());
+        let mut openssl = Command::new("openssl");
+        openssl.current_dir(directory.path()).args(["req", "-x509", "-newkey", "ec", "-nodes", "-days", "2"]);
+        openssl.args(["-pkeyopt", "ec_paramgen_curve:P-256", "-keyout", "key.pem", "-out", "cert.pem"]);
+        openssl.args(["-subj", "/CN=pebble", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]);
+        let made = openssl.args(["-addext", "basicConstraints=critical,CA:FALSE"]).output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+        let config = format!(
+            "{{\"pebble\": {{\"listenAddress\": \"127.0.0.1:{port}\", \"managementListenAddress\": \"\", \
+             \"certificate\": \"cert.pem\", \"privateKey\": \"key.pem\", \"httpPort\": {http_port}, \"tlsPort\": 1, \
+             \"externalAccountBindingRequired\": {external}, \
+             \"externalAccountMACKeys\": {{\"{EXTERNAL_ID}\": \"{EXTERNAL_KEY}\"}}, \
+             \"retryAfter\": {{\"authz\": 1, \"order\": 1}}, \
+             \"profiles\": {{\"default\": {{\"description\": \"usual\", \"validityPeriod\": 7776000}}, \
+             \"minutes\": {{\"description\": \"for minutes\", \"validityPeriod\": 600}}}}}}}}"
+        );
+        std::fs::write(directory.path().join("config.json"), config).unwrap();
+        let mut command = Command::new(program);
+        command.args(["-config", "config.json", "-strict", "-dnsserver", &resolver.to_string()]);
+        command.env("PEBBLE_VA_NOSLEEP", "1");
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let running = Spawned::start(directory, &mut command, || TcpStream::connect(address).is_ok());
+        Some(Self { running, port, http_port })
+    }
+
+    /// The address to begin with.
+    pub fn directory(&self) -> String {
+        format!("https://localhost:{}/dir", self.port)
+    }
+
+    /// The certificate that it shows by itself, as PEM.
+    ///
+    /// # Panics
+    /// When it is gone.
+    pub fn certificate(&self) -> String {
+        std::fs::read_to_string(self.running.path().join("cert.pem")).unwrap()
+    }
+
+    /// What it said so far.
+    pub fn log(&self) -> String {
+        self.running.log()
+    }
+}

@@ -1,0 +1,132 @@
+//! Hostnames that teams ask for: who may have which, who holds it, which certificate, which gateway, which records. One function
+//! computes the whole picture from all objects and from what providers said last, so that no two requests can be told to
+//! contradict each other. It decides; it calls nobody. What is to be done next follows from what is there, whoever made it and
+//! whenever they were interrupted.
+//!
+//! A name goes through: held (a claim), certified (an order), served (a listener), published (records). A name that is no longer
+//! asked for goes back the same way, but for a new one that takes its place: that one is published first.
+
+mod case;
+mod claims;
+pub mod listeners;
+pub mod name;
+pub mod order;
+mod pool;
+pub mod status;
+pub mod world;
+mod zones;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use causeway_api::HostnameGrantSpec;
+
+pub use case::{Case, Certificate, Held, Publication, Want};
+pub use claims::{Blocked, claim_name};
+pub use listeners::{DesiredGateway, Entry};
+pub use name::Hostname;
+pub use world::World;
+pub use zones::{Refusal, Zone, ZoneKey};
+
+/// What follows from a world.
+#[derive(Debug, Default)]
+pub struct Picture {
+    /// Everybody who asks for something or has something, by uid.
+    pub cases: BTreeMap<String, Case>,
+    /// The gateways of the pool as they should be, by name; those that are not here should go.
+    pub gateways: BTreeMap<String, DesiredGateway>,
+    /// What each namespace holds; none at all where no domain is managed.
+    pub grants: BTreeMap<String, HostnameGrantSpec>,
+    /// How many names are held in each HostnameZone.
+    pub zones: BTreeMap<String, usize>,
+}
+
+/// What follows from this world.
+pub fn picture(world: &World) -> Picture {
+    let mut cases = case::cases(world);
+    claims::settle(world, &mut cases);
+    for case in cases.values_mut() {
+        case.judge_certificate(world);
+    }
+    pool::assign(world, &mut cases);
+    for case in cases.values_mut() {
+        case.judge_service(world);
+        case.judge_publication(world);
+        case.retire(world);
+    }
+    Picture {
+        gateways: listeners::desired(world, &cases),
+        grants: grants(world, &cases),
+        zones: zone_counts(world),
+        cases,
+    }
+}
+
+/// The domains in which a name must be held to be routed.
+fn managed_domains(world: &World) -> BTreeSet<String> {
+    if !world.zones.is_empty() {
+        return world.zones.values().map(|zone| normal(&zone.spec.domain)).collect();
+    }
+    let mut domains: BTreeSet<String> = world.settings.domains.iter().map(|domain| normal(domain)).collect();
+    if domains.is_empty() {
+        // Where everything may be asked for, what has been asked for is managed.
+        domains.extend(world.claims.values().map(|claim| normal(&claim.spec.zone_id)));
+    }
+    domains
+}
+
+fn normal(text: &str) -> String {
+    Hostname::parse_domain(text).map_or_else(|_| text.to_ascii_lowercase(), |name| name.as_str().to_owned())
+}
+
+/// What each namespace holds. A claim that is being made counts: its route may come in the next moment.
+fn grants(world: &World, cases: &BTreeMap<String, Case>) -> BTreeMap<String, HostnameGrantSpec> {
+    let zones: Vec<String> = managed_domains(world).into_iter().collect();
+    if zones.is_empty() {
+        return BTreeMap::new();
+    }
+    let mut held: BTreeMap<&str, BTreeSet<&Hostname>> = BTreeMap::new();
+    let mut holders: Vec<(&Hostname, &str)> = Vec::new();
+    for case in cases.values() {
+        for name in case.held.iter().map(|held| &held.name) {
+            held.entry(&case.at.namespace).or_default().insert(name);
+            holders.push((name, case.at.namespace.as_str()));
+        }
+    }
+    let none = BTreeSet::new();
+    let grant = |namespace: &String| {
+        let own = held.get(namespace.as_str()).unwrap_or(&none);
+        let wildcards: Vec<&&Hostname> = own.iter().filter(|name| name.is_wildcard()).collect();
+        let except: BTreeSet<String> = if wildcards.is_empty() {
+            BTreeSet::new()
+        } else {
+            let others = holders.iter().filter(|(_, holder)| holder != namespace);
+            let below = others.filter(|(name, _)| wildcards.iter().any(|wildcard| wildcard.shadows(name)));
+            below.map(|(name, _)| name.to_string()).collect()
+        };
+        HostnameGrantSpec {
+            hostnames: own.iter().map(ToString::to_string).collect(),
+            except: except.into_iter().collect(),
+            zones: zones.clone(),
+        }
+    };
+    world.namespaces.keys().map(|namespace| (namespace.clone(), grant(namespace))).collect()
+}
+
+fn zone_counts(world: &World) -> BTreeMap<String, usize> {
+    let mut counts: BTreeMap<String, usize> = world.zones.keys().map(|name| (name.clone(), 0)).collect();
+    for claim in world.claims.values() {
+        if let Some(count) = claim.spec.hostname_zone.as_ref().and_then(|zone| counts.get_mut(zone)) {
+            *count += 1;
+        }
+    }
+    counts
+}
+
+/// The zone that an order rests on, if it is still known.
+pub fn zone_of_order(order: &order::Order, world: &World) -> Option<Zone> {
+    let name = order.names.first().map(|name| Hostname::trusted(name))?;
+    zones::zone_by_key(&order.zone(), &name, world)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,567 @@
+//! Everybody who asks for hostnames or has some: a request, or what one left behind that is gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use causeway_api::conditions::{self, ConditionType, Reason};
+use causeway_api::{GatewayHostnameRequest, IssuerKind, Visibility};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
+
+use super::claims::Blocked;
+use super::name::Hostname;
+use super::order::{Order, Proof};
+use super::world::{Member, Progress, World};
+use super::zones::{self, Refusal, Zone, ZoneKey};
+use crate::gateway::kinds::ObjectRef;
+
+/// How long resolvers may keep what no request says otherwise of, in seconds.
+const TTL: u32 = 300;
+/// How long they may keep proofs, which come and go.
+const PROOF_TTL: u32 = 60;
+
+/// How long a gateway may take to take a newer configuration into use, in seconds.
+const PENDING_GRACE: i64 = 120;
+
+/// Somebody who asks for hostnames or has some.
+#[derive(Debug, Clone, Default)]
+pub struct Case {
+    /// The request's uid.
+    pub uid: String,
+    /// Where it is, or was.
+    pub at: ObjectRef,
+    /// The request, unless it is gone.
+    pub request: Option<Arc<GatewayHostnameRequest>>,
+    /// Why it can't be carried out as it is written; what it has stays.
+    pub refusal: Option<Refusal>,
+    /// The zone that its names are in.
+    pub zone: Option<Zone>,
+    /// The names that it asks for, the first of which is the subject; none when it goes or is refused.
+    pub names: Vec<Hostname>,
+    /// The names that it holds, also those that it no longer asks for.
+    pub held: Vec<Held>,
+    /// The names to claim now.
+    pub claim: Vec<Hostname>,
+    /// Who holds one of its names.
+    pub blocked: Option<Blocked>,
+    /// Its orders, the oldest first.
+    pub orders: Vec<Arc<Order>>,
+    /// What follows for its certificate.
+    pub certificate: Certificate,
+    /// The gateway that serves it, or will.
+    pub gateway: Option<String>,
+    /// Why there is none.
+    pub no_gateway: Option<Refusal>,
+    /// Whether all its names are served with the certificate.
+    pub attached: bool,
+    /// Why they are not, in the gateway's words.
+    pub service_trouble: Option<Refusal>,
+    /// The addresses that its names should lead to.
+    pub addresses: Vec<String>,
+    /// What should be in DNS. A name that is not here is left as it is.
+    pub publications: Vec<Publication>,
+    /// Whether all its names lead to its gateway.
+    pub published: bool,
+    /// What is wrong with records.
+    pub record_trouble: Option<Refusal>,
+    /// Names whose listeners may go, since nobody is led to them any more.
+    pub dropped: BTreeSet<Hostname>,
+    /// Orders to give up, by their Secrets.
+    pub remove_orders: Vec<String>,
+    /// Claims to release, by their names.
+    pub release: Vec<String>,
+    /// What it waits for on its way out.
+    pub leaving: Option<String>,
+}
+
+/// A name that is held.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Held {
+    /// The name.
+    pub name: Hostname,
+    /// Where its records are.
+    pub zone: ZoneKey,
+    /// The claim.
+    pub claim: String,
+    /// Since when.
+    pub since: Option<Time>,
+}
+
+/// What follows for a certificate.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Certificate {
+    /// The order whose certificate is to be served.
+    pub serve: Option<Arc<Order>>,
+    /// The order that is worked on.
+    pub pending: Option<Arc<Order>>,
+    /// The serial of an order to begin.
+    pub start: Option<u32>,
+    /// Why the last one came to nothing.
+    pub failed: Option<String>,
+}
+
+/// A change of DNS.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Publication {
+    /// Where.
+    pub zone: Zone,
+    /// Which name; it may be none that can be held, as proofs begin with an underscore.
+    pub name: Hostname,
+    /// What should be there.
+    pub want: Want,
+    /// Whether it has been there before.
+    pub served_before: bool,
+}
+
+/// What should be at a name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Want {
+    /// Nothing of this request's.
+    Nothing,
+    /// These addresses.
+    Addresses(BTreeSet<IpAddr>, u32),
+    /// The addresses of this load balancer.
+    Balancer(String, u32),
+    /// Another name's records.
+    Canonical(String, u32),
+    /// These texts.
+    Texts(BTreeSet<String>, u32),
+}
+
+/// Everybody, by uid.
+pub(super) fn cases(world: &World) -> BTreeMap<String, Case> {
+    let mut cases: BTreeMap<String, Case> = BTreeMap::new();
+    for (at, request) in &world.requests {
+        let uid = request.uid().unwrap_or_default();
+        let mut case =
+            Case { uid: uid.clone(), at: at.clone(), request: Some(Arc::clone(request)), ..Case::default() };
+        if !case.is_leaving() {
+            match read(request, world) {
+                Ok((zone, names)) => (case.zone, case.names) = (Some(zone), names),
+                Err(refusal) => case.refusal = Some(refusal),
+            }
+        }
+        cases.insert(uid, case);
+    }
+    for claim in world.claims.values() {
+        let (spec, owner) = (&claim.spec, &claim.spec.owner_ref);
+        let Ok(name) = Hostname::parse(&spec.hostname) else { continue };
+        let case = cases.entry(owner.uid.clone()).or_insert_with(|| Case {
+            uid: owner.uid.clone(),
+            at: ObjectRef::new(&owner.namespace, &owner.name),
+            ..Case::default()
+        });
+        let since = claim.status.as_ref().and_then(|status| status.claimed_at.clone());
+        case.held.push(Held {
+            name,
+            zone: ZoneKey { name: spec.hostname_zone.clone(), id: spec.zone_id.clone() },
+            claim: claim.name_any(),
+            since: since.or_else(|| claim.metadata.creation_timestamp.clone()),
+        });
+    }
+    for order in world.orders.values() {
+        let case = cases.entry(order.uid.clone()).or_insert_with(|| Case {
+            uid: order.uid.clone(),
+            at: order.at.clone(),
+            ..Case::default()
+        });
+        case.orders.push(Arc::clone(order));
+    }
+    for case in cases.values_mut() {
+        case.orders.sort_by_key(|order| order.serial);
+    }
+    cases
+}
+
+/// What a request asks for.
+fn read(request: &GatewayHostnameRequest, world: &World) -> Result<(Zone, Vec<Hostname>), Refusal> {
+    let spec = &request.spec;
+    let invalid = |field: &str, why: String| (Reason::InvalidSpec, format!("{field}: {why}"));
+    let mut names = vec![Hostname::parse(&spec.hostname).map_err(|why| invalid("spec.hostname", why))?];
+    for (index, text) in spec.additional_hostnames.iter().enumerate() {
+        let field = format!("spec.additionalHostnames[{index}]");
+        let name = Hostname::parse(text).map_err(|why| invalid(&field, why))?;
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let namespace = request.namespace().unwrap_or_default();
+    let zone = zones::admit(&spec.zone_id, &names, &namespace, world)?;
+    Ok((zone, names))
+}
+
+impl Case {
+    /// Whether it is on its way out.
+    pub fn is_leaving(&self) -> bool {
+        self.request.as_ref().is_none_or(|request| request.metadata.deletion_timestamp.is_some())
+    }
+
+    /// Whether nothing is left of it.
+    pub fn is_gone(&self) -> bool {
+        self.is_leaving() && self.held.is_empty() && self.orders.is_empty()
+    }
+
+    /// Whether it holds all that it asks for.
+    pub fn is_claimed(&self) -> bool {
+        !self.names.is_empty() && self.claim.is_empty() && self.blocked.is_none()
+    }
+
+    /// Whether traffic would pass.
+    pub fn is_ready(&self) -> bool {
+        self.is_claimed() && self.certificate.serve.is_some() && self.attached && self.published
+    }
+
+    /// Whether it holds a name in the zone that it asks for it in.
+    pub(super) fn holds(&self, zone_id: &str, name: &Hostname) -> bool {
+        self.held.iter().any(|held| held.zone.id == zone_id && held.name == *name)
+    }
+
+    /// The class that it asks for.
+    pub fn class(&self) -> String {
+        let asked = self.request.as_ref().and_then(|request| request.spec.gateway_class.clone());
+        let of_zone = || self.zone.as_ref().map(|zone| zone.gateway_class.clone());
+        asked.or_else(of_zone).unwrap_or_default()
+    }
+
+    /// Who may reach it.
+    pub fn visibility(&self) -> Visibility {
+        self.request.as_ref().map(|request| request.spec.visibility).unwrap_or_default()
+    }
+
+    /// The certificate: which is served, which is worked on, and whether another one is to be begun.
+    pub(super) fn judge_certificate(&mut self, world: &World) {
+        let Some(zone) = self.zone.as_ref().filter(|_| self.is_claimed()) else { return };
+        let names: Vec<String> = self.names.iter().map(ToString::to_string).collect();
+        let issuer = zone.issuer();
+        let fits = |order: &&Arc<Order>| {
+            same_names(&order.names, &names) && order.issuer == issuer && order.zone_id == zone.key.id
+        };
+        let fitting: Vec<&Arc<Order>> = self.orders.iter().filter(fits).collect();
+        let serve = fitting.iter().rev().find(|order| order.is_good(world.now)).copied();
+        let newest = |order: &&&Arc<Order>| serve.is_none_or(|serve| order.serial > serve.serial);
+        let pending = fitting.iter().rev().find(|order| order.is_pending()).filter(newest).copied();
+        let failed = fitting.last().filter(newest).and_then(|order| order.failed.as_ref());
+        let is_due = serve.is_none_or(|serve| serve.is_due(world.now));
+        let rests = failed.is_some_and(|failed| failed.over_at() > world.now.as_second());
+        let next = self.orders.last().map_or(1, |order| order.serial.saturating_add(1));
+        self.certificate = Certificate {
+            start: (is_due && pending.is_none() && !rests).then_some(next),
+            serve: serve.cloned(),
+            pending: pending.cloned(),
+            failed: failed.map(|failed| failed.message.clone()),
+        };
+    }
+
+    /// Whether its gateway serves its names.
+    pub(super) fn judge_service(&mut self, world: &World) {
+        let Some(member) = self.gateway.as_ref().and_then(|name| world.gateways.get(name)) else { return };
+        self.service_trouble.clone_from(&member.trouble);
+        let Some(serve) = self.certificate.serve.clone() else { return };
+        let was_attached = self.was_attached(&serve);
+        let mut attached = true;
+        for name in &self.names {
+            let listening = member.listeners.get(name);
+            let is_so = listening.is_some_and(|listening| {
+                listening.certificate == serve.reference() && listening.namespace == self.at.namespace
+            });
+            attached &= is_so
+                && listening.is_some_and(|listening| {
+                    let waits =
+                        listening.pending_since.map(|since| world.now.as_second().saturating_sub(since));
+                    // The change of a neighbour takes nothing from it, unless that never ends.
+                    listening.programmed || (was_attached && waits.is_some_and(|waits| waits < PENDING_GRACE))
+                });
+            if let Some((reason, why)) = listening.and_then(|listening| listening.trouble.clone()) {
+                self.service_trouble = Some((reason, format!("{name}: {why}")));
+            }
+        }
+        // A successor that is on its way does not make what is served worse.
+        self.attached = attached || self.serves_predecessor(member);
+    }
+
+    /// Whether this very certificate was served on this very gateway when it was looked at last.
+    fn was_attached(&self, serve: &Order) -> bool {
+        let status = self.request.as_ref().and_then(|request| request.status.as_ref());
+        status.is_some_and(|status| {
+            let certificate = status.certificate.as_ref();
+            let secret = certificate.and_then(|certificate| certificate.secret_name.as_deref());
+            let reference = secret.or(status.certificate_arn.as_deref());
+            conditions::find(&status.conditions, ConditionType::ListenerAttached)
+                .is_some_and(|condition| condition.status == "True")
+                && reference == Some(serve.reference())
+                && status.assigned_gateway == self.gateway
+        })
+    }
+
+    /// Whether all names are served with an older certificate that is still good.
+    fn serves_predecessor(&self, member: &Member) -> bool {
+        let good: BTreeSet<&str> =
+            self.orders.iter().filter(|order| !order.lost).map(|order| order.reference()).collect();
+        self.names.iter().all(|name| {
+            member.listeners.get(name).is_some_and(|listening| {
+                listening.programmed
+                    && listening.namespace == self.at.namespace
+                    && good.contains(listening.certificate.as_str())
+            })
+        })
+    }
+
+    /// What should be in DNS for the names that are asked for, and for the proofs of certificates.
+    pub(super) fn judge_publication(&mut self, world: &World) {
+        let Some(zone) = self.zone.clone().filter(|_| self.is_claimed()) else { return };
+        self.publish_proofs(&zone);
+        let Some(member) = self.gateway.as_ref().and_then(|name| world.gateways.get(name)) else { return };
+        self.addresses.clone_from(&member.addresses);
+        let by_http = self
+            .certificate
+            .pending
+            .as_ref()
+            .is_some_and(|order| order.proofs.iter().any(|proof| matches!(proof, Proof::Http { .. })));
+        let Some(want) = alias(&member.addresses, self.ttl()).filter(|_| self.attached || by_http) else {
+            return;
+        };
+        let served_before = self.request.as_ref().is_some_and(|request| {
+            let status = request.status.as_ref();
+            status.is_some_and(|status| {
+                conditions::find(&status.conditions, ConditionType::DnsAliasReady)
+                    .is_some_and(|condition| condition.status == "True")
+                    && status.addresses == member.addresses
+            })
+        });
+        let mut published = self.attached;
+        for name in self.names.clone() {
+            match world.told(&self.uid, &zone.key, &name, &want) {
+                Some(Progress::Settled) => {}
+                Some(Progress::Pending(why)) => {
+                    published = false;
+                    self.record_trouble.get_or_insert((Reason::Progressing, format!("{name}: {why}")));
+                }
+                Some(Progress::Failed(reason, why)) => {
+                    published = false;
+                    self.record_trouble.get_or_insert((*reason, format!("{name}: {why}")));
+                }
+                None => published = false,
+            }
+            self.publications.push(Publication {
+                zone: zone.clone(),
+                name,
+                want: want.clone(),
+                served_before,
+            });
+        }
+        self.published = published;
+    }
+
+    fn ttl(&self) -> u32 {
+        let asked = self.request.as_ref().and_then(|request| request.spec.ttl);
+        asked.and_then(|ttl| u32::try_from(ttl).ok()).unwrap_or(TTL)
+    }
+
+    /// Proofs of the order that is worked on, and those of the one that is served which its issuer looks at again for ever.
+    fn publish_proofs(&mut self, zone: &Zone) {
+        let mut texts: BTreeMap<Hostname, BTreeSet<String>> = BTreeMap::new();
+        let mut names: BTreeMap<Hostname, String> = BTreeMap::new();
+        let Certificate { serve, pending, .. } = &self.certificate;
+        for order in serve.iter().chain(pending) {
+            for proof in &order.proofs {
+                match proof {
+                    Proof::Txt { name, text } if order.is_pending() => {
+                        texts.entry(Hostname::trusted(name)).or_default().insert(text.clone());
+                    }
+                    Proof::Cname { name, target } => {
+                        names.insert(Hostname::trusted(name), target.clone());
+                    }
+                    Proof::Txt { .. } | Proof::Http { .. } => {}
+                }
+            }
+        }
+        // What an order left behind that is fulfilled.
+        let mut old: BTreeSet<Hostname> = serve.iter().flat_map(|order| proof_names(order)).collect();
+        old.retain(|name| !texts.contains_key(name) && !names.contains_key(name));
+        let publication =
+            |name: Hostname, want: Want| Publication { zone: zone.clone(), name, want, served_before: false };
+        let texts = texts.into_iter().map(|(name, texts)| publication(name, Want::Texts(texts, PROOF_TTL)));
+        let names = names.into_iter().map(|(name, target)| publication(name, Want::Canonical(target, TTL)));
+        let old = old.into_iter().map(|name| publication(name, Want::Nothing));
+        self.publications.extend(texts.chain(names).chain(old).collect::<Vec<_>>());
+    }
+
+    /// What is no longer asked for goes: records first, then listeners, then certificates, and the claims last.
+    pub(super) fn retire(&mut self, world: &World) {
+        self.retire_orders(world);
+        if !(self.is_leaving() || self.is_ready()) {
+            return;
+        }
+        let wanted_zone = self.zone.as_ref().map(|zone| zone.key.id.clone());
+        let is_wanted =
+            |held: &Held| Some(&held.zone.id) == wanted_zone.as_ref() && self.names.contains(&held.name);
+        let old: Vec<Held> = self.held.iter().filter(|held| !is_wanted(held)).cloned().collect();
+        let mut clear: Vec<Held> = Vec::new();
+        for held in old {
+            let Some(zone) = zones::zone_by_key(&held.zone, &held.name, world) else {
+                let zone = held.zone.name.as_deref().unwrap_or(&held.zone.id);
+                self.leave_for(format!(
+                    "the record of {} can't be removed, as its HostnameZone {zone} is gone: make it again",
+                    held.name
+                ));
+                continue;
+            };
+            let told = world.told(&self.uid, &zone.key, &held.name, &Want::Nothing).cloned();
+            let (key, name) = (zone.key.clone(), held.name.clone());
+            self.publications.push(Publication {
+                zone,
+                name: name.clone(),
+                want: Want::Nothing,
+                served_before: false,
+            });
+            match told {
+                // One that is not ours was never written, or somebody took it over.
+                Some(Progress::Settled | Progress::Failed(Reason::RecordNotOwned, _)) => clear.push(held),
+                Some(Progress::Pending(why)) => {
+                    self.leave_for(format!("the record of {name} is being removed: {why}"));
+                }
+                Some(Progress::Failed(_, why)) => {
+                    self.leave_for(format!(
+                        "the record of {name} in zone {} could not be removed: {why}",
+                        key.id
+                    ));
+                }
+                None => self.leave_for(format!("the record of {name} is being removed")),
+            }
+        }
+        let still_named: BTreeSet<&Hostname> = self.names.iter().collect();
+        let dropped: BTreeSet<Hostname> =
+            clear.iter().map(|held| held.name.clone()).filter(|name| !still_named.contains(name)).collect();
+        self.dropped = dropped;
+        for held in clear {
+            let listens = world.gateways.iter().find(|(_, member)| {
+                !self.names.contains(&held.name)
+                    && member
+                        .listeners
+                        .get(&held.name)
+                        .is_some_and(|there| there.namespace == self.at.namespace)
+            });
+            let certified = self.orders.iter().any(|order| {
+                order.names.iter().any(|name| name == held.name.as_str()) && !self.is_kept(order)
+            });
+            if let Some((gateway, _)) = listens {
+                self.leave_for(format!("Gateway {gateway} still listens for {}", held.name));
+            } else if certified {
+                self.leave_for(format!("the certificate of {} is still there", held.name));
+            } else {
+                self.release.push(held.claim);
+            }
+        }
+    }
+
+    fn leave_for(&mut self, why: String) {
+        self.leaving.get_or_insert(why);
+    }
+
+    fn is_kept(&self, order: &Arc<Order>) -> bool {
+        let Certificate { serve, pending, .. } = &self.certificate;
+        serve.iter().chain(pending).any(|kept| kept.secret == order.secret)
+    }
+
+    /// Orders that nobody needs go, once no listener names their certificate and their proofs are gone. The last one that came to
+    /// nothing is remembered: it says when to try again.
+    fn retire_orders(&mut self, world: &World) {
+        let all = self.is_leaving() || self.is_ready();
+        let newest = self.orders.last().map(|order| order.serial);
+        let active: BTreeSet<Hostname> = self
+            .publications
+            .iter()
+            .filter(|publication| publication.want != Want::Nothing)
+            .map(|publication| publication.name.clone())
+            .collect();
+        for order in self.orders.clone() {
+            let is_remembered = order.failed.is_some() && Some(order.serial) == newest && !self.is_leaving();
+            let is_needed = !all && order.issued.is_some() && !order.lost;
+            let is_served = world.gateways.values().any(|member| {
+                member.listeners.values().any(|listening| listening.certificate == order.reference())
+            });
+            if self.is_kept(&order) || is_remembered || is_needed || is_served {
+                continue;
+            }
+            if self.proofs_are_gone(&order, &active, world) {
+                self.remove_orders.push(order.secret.clone());
+                self.leave_for("the certificate is being removed".to_owned());
+            }
+        }
+    }
+
+    /// Whether the proofs of an order are gone, but for those that another one needs.
+    fn proofs_are_gone(&mut self, order: &Order, active: &BTreeSet<Hostname>, world: &World) -> bool {
+        let names = proof_names(order).into_iter().filter(|name| !active.contains(name));
+        let names: Vec<Hostname> = names.collect();
+        if names.is_empty() {
+            return true;
+        }
+        let Some(zone) = zones::zone_by_key(&order.zone(), &first_name(order), world) else {
+            let zone = order.hostname_zone.as_deref().unwrap_or(&order.zone_id);
+            self.leave_for(format!(
+                "the proofs of the certificate can't be removed, as the HostnameZone {zone} is gone: make it again"
+            ));
+            return false;
+        };
+        let mut gone = true;
+        for name in names {
+            match world.told(&self.uid, &zone.key, &name, &Want::Nothing) {
+                Some(Progress::Settled | Progress::Failed(Reason::RecordNotOwned, _)) => {}
+                told => {
+                    gone = false;
+                    let why = match told {
+                        Some(Progress::Pending(why) | Progress::Failed(_, why)) => format!(": {why}"),
+                        _ => String::new(),
+                    };
+                    self.leave_for(format!("the proof {name} of the certificate is being removed{why}"));
+                }
+            }
+            let zone = zone.clone();
+            self.publications.push(Publication { zone, name, want: Want::Nothing, served_before: false });
+        }
+        gone
+    }
+}
+
+/// The names of the records that were written as proofs.
+fn proof_names(order: &Order) -> BTreeSet<Hostname> {
+    let names = order.proofs.iter().filter_map(|proof| match proof {
+        Proof::Txt { name, .. } | Proof::Cname { name, .. } => Some(Hostname::trusted(name)),
+        Proof::Http { .. } => None,
+    });
+    names.collect()
+}
+
+fn first_name(order: &Order) -> Hostname {
+    order.names.first().map_or_else(|| Hostname::trusted(""), |name| Hostname::trusted(name))
+}
+
+fn same_names(a: &[String], b: &[String]) -> bool {
+    a.first() == b.first() && a.iter().collect::<BTreeSet<_>>() == b.iter().collect::<BTreeSet<_>>()
+}
+
+/// What leads to these addresses: the addresses themselves, or, for a load balancer that has a name, that.
+fn alias(addresses: &[String], ttl: u32) -> Option<Want> {
+    let plain: BTreeSet<IpAddr> = addresses.iter().filter_map(|address| address.parse().ok()).collect();
+    if !plain.is_empty() {
+        return Some(Want::Addresses(plain, ttl));
+    }
+    addresses.first().map(|name| Want::Balancer(name.clone(), ttl))
+}
+
+/// Whether an issuer's certificates can be served by gateways of a class.
+pub(super) fn issuer_fits(issuer: IssuerKind, is_alb: bool) -> Result<(), String> {
+    match (issuer, is_alb) {
+        (IssuerKind::Aws, false) => Err(
+            "certificates of issuer aws can only be served by class aws-alb, since their keys never leave the cloud: choose another \
+             class, or a zone with another issuer"
+                .to_owned(),
+        ),
+        (IssuerKind::Local | IssuerKind::Acme, true) => Err(
+            "load balancers of AWS serve certificates of issuer aws only: choose another class, or a zone with that issuer".to_owned(),
+        ),
+        _ => Ok(()),
+    }
+}

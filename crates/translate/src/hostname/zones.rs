@@ -1,0 +1,230 @@
+//! Zones: who may ask for which names, and who writes records and issues certificates there.
+
+use std::collections::BTreeMap;
+
+use causeway_api::conditions::Reason;
+use causeway_api::{DnsProviderKind, HostnameZone, IssuerKind, ZoneCertificates, ZoneDns};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::ResourceExt as _;
+use kube::core::{Selector, SelectorExt as _};
+
+use super::name::Hostname;
+use super::world::World;
+
+/// Which zone, for those who keep something by it: the HostnameZone if there is one, and the provider's id.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ZoneKey {
+    /// The HostnameZone; none for the operator's settings.
+    pub name: Option<String>,
+    /// The provider's id of it.
+    pub id: String,
+}
+
+/// A zone with all that its providers need to know.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Zone {
+    /// Which one.
+    pub key: ZoneKey,
+    /// Its own name.
+    pub domain: Hostname,
+    /// Who writes records.
+    pub dns: ZoneDns,
+    /// Who issues certificates.
+    pub certificates: ZoneCertificates,
+    /// The class of requests that name none.
+    pub gateway_class: String,
+    /// Names that a namespace may hold.
+    pub quota: Option<usize>,
+}
+
+impl Zone {
+    /// Tells issuers apart: a certificate of another one is another certificate.
+    pub fn issuer(&self) -> String {
+        let certificates = &self.certificates;
+        match certificates.issuer {
+            IssuerKind::Local => "local".to_owned(),
+            IssuerKind::Acme => {
+                format!("acme {}", certificates.directory.as_deref().unwrap_or_default())
+            }
+            IssuerKind::Aws => format!("aws {}", certificates.region.as_deref().unwrap_or_default()),
+        }
+    }
+}
+
+/// Why a request can't be carried out as it is written: a reason, and a message with the field and the remedy.
+pub type Refusal = (Reason, String);
+
+/// The zone of a HostnameZone.
+pub(super) fn zone_of(object: &HostnameZone, world: &World) -> Result<Zone, String> {
+    let spec = &object.spec;
+    Ok(Zone {
+        key: ZoneKey { name: Some(object.name_any()), id: spec.zone_id.clone() },
+        domain: domain(&spec.domain)?,
+        dns: spec.dns.clone(),
+        certificates: spec.certificates.clone(),
+        gateway_class: spec.gateway_class.clone().unwrap_or_else(|| world.settings.gateway_class.clone()),
+        quota: spec.quota.and_then(|quota| usize::try_from(quota).ok()),
+    })
+}
+
+/// The zone by which a claim's records are written and removed, if it is still known.
+pub(super) fn zone_by_key(key: &ZoneKey, name: &Hostname, world: &World) -> Option<Zone> {
+    match &key.name {
+        Some(zone) => {
+            let found = zone_of(world.zones.get(zone)?, world).ok()?;
+            // Records are where they were written.
+            Some(Zone { key: key.clone(), ..found })
+        }
+        None => of_settings(&key.id, std::slice::from_ref(name), world).ok(),
+    }
+}
+
+/// The zone that lets this namespace ask for these names.
+///
+/// # Errors
+/// Why none does.
+pub(super) fn admit(
+    zone_id: &str,
+    names: &[Hostname],
+    namespace: &str,
+    world: &World,
+) -> Result<Zone, Refusal> {
+    if world.zones.is_empty() {
+        return of_settings(zone_id, names, world);
+    }
+    let mut refusal = None;
+    for object in world.zones.values().filter(|zone| zone.spec.zone_id == zone_id) {
+        match admits(object, names, namespace, world) {
+            Ok(zone) => return Ok(zone),
+            Err(why) => refusal = refusal.or(Some(why)),
+        }
+    }
+    Err(refusal.unwrap_or_else(|| not_found(zone_id, namespace, world)))
+}
+
+fn not_found(zone_id: &str, namespace: &str, world: &World) -> Refusal {
+    let known: Vec<&str> = world
+        .zones
+        .values()
+        .filter(|zone| selects(zone.spec.namespace_selector.as_ref(), namespace, world))
+        .map(|zone| zone.spec.zone_id.as_str())
+        .collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    (
+        Reason::ZoneNotFound,
+        format!(
+            "spec.zoneId: there is no HostnameZone with zoneId {zone_id}: write one that this namespace may use ({known}), or ask \
+             the platform team for it"
+        ),
+    )
+}
+
+fn admits(
+    object: &HostnameZone,
+    names: &[Hostname],
+    namespace: &str,
+    world: &World,
+) -> Result<Zone, Refusal> {
+    let (name, spec) = (object.name_any(), &object.spec);
+    let zone = zone_of(object, world)
+        .map_err(|why| (Reason::ZoneNotFound, format!("HostnameZone {name}: {why}")))?;
+    if !selects(spec.namespace_selector.as_ref(), namespace, world) {
+        let message = format!(
+            "HostnameZone {name} is not for namespace {namespace}: ask the platform team to let its namespaceSelector choose it"
+        );
+        return Err((Reason::NotGranted, message));
+    }
+    inside(&zone.domain, names)?;
+    let patterns: Vec<String> =
+        spec.patterns.iter().map(|pattern| pattern.replace("{namespace}", namespace)).collect();
+    for asked in names {
+        let allowed = patterns.is_empty() || patterns.iter().any(|pattern| fits(asked, pattern));
+        if !allowed {
+            let message = format!(
+                "HostnameZone {name} does not let namespace {namespace} ask for {asked}: write a name like {}, or ask the platform \
+                 team to add it to the zone's patterns",
+                patterns.join(" or ")
+            );
+            return Err((Reason::NotGranted, message));
+        }
+    }
+    Ok(zone)
+}
+
+/// Whether a name is what a pattern says, or below what it says.
+fn fits(name: &Hostname, pattern: &str) -> bool {
+    let Ok(pattern) = Hostname::parse(pattern) else { return false };
+    *name == pattern || pattern.shadows(name)
+}
+
+fn inside(domain: &Hostname, names: &[Hostname]) -> Result<(), Refusal> {
+    for (index, name) in names.iter().enumerate() {
+        if !name.is_in(domain.as_str()) {
+            let field =
+                if index == 0 { "spec.hostname".to_owned() } else { "spec.additionalHostnames".to_owned() };
+            let message = format!(
+                "{field}: {name} is not in the zone, whose names end with {domain}: write one that does, or another zoneId"
+            );
+            return Err((Reason::InvalidSpec, message));
+        }
+    }
+    Ok(())
+}
+
+/// The zone that the operator's settings make of an id.
+fn of_settings(zone_id: &str, names: &[Hostname], world: &World) -> Result<Zone, Refusal> {
+    let settings = &world.settings;
+    let first = names.first().map(Hostname::as_str).unwrap_or_default();
+    let allowed: Vec<Hostname> =
+        settings.domains.iter().filter_map(|domain| Hostname::parse_domain(domain).ok()).collect();
+    let domain = if settings.domains.is_empty() {
+        if settings.dns.provider != DnsProviderKind::Local {
+            let message = "there is no HostnameZone, and the operator was given no domains (--hostname-domain): ask the platform \
+                           team for a zone";
+            return Err((Reason::ZoneNotFound, message.to_owned()));
+        }
+        Hostname::parse_domain(zone_id).map_err(|_| {
+            let message = format!(
+                "spec.zoneId: {zone_id} is not a domain: without a HostnameZone write the domain that {first} is in"
+            );
+            (Reason::ZoneNotFound, message)
+        })?
+    } else {
+        let fitting = allowed.iter().filter(|domain| names.iter().all(|name| name.is_in(domain.as_str())));
+        fitting.max_by_key(|domain| domain.as_str().len()).cloned().ok_or_else(|| {
+            let domains: Vec<&str> = allowed.iter().map(Hostname::as_str).collect();
+            let message = format!(
+                "spec.hostname: {first} is in none of the domains that may be asked for: write a name that ends with {}",
+                domains.join(" or ")
+            );
+            (Reason::NotGranted, message)
+        })?
+    };
+    inside(&domain, names)?;
+    Ok(Zone {
+        key: ZoneKey { name: None, id: zone_id.to_owned() },
+        domain,
+        dns: settings.dns.clone(),
+        certificates: settings.certificates.clone(),
+        gateway_class: settings.gateway_class.clone(),
+        quota: None,
+    })
+}
+
+fn domain(text: &str) -> Result<Hostname, String> {
+    Hostname::parse_domain(text).map_err(|why| format!("spec.domain: {why}"))
+}
+
+fn selects(selector: Option<&LabelSelector>, namespace: &str, world: &World) -> bool {
+    let none = BTreeMap::new();
+    let labels = world.namespaces.get(namespace).unwrap_or(&none);
+    match selector {
+        None => true,
+        Some(selector) => chooses(selector, labels),
+    }
+}
+
+/// Whether labels are chosen; a selector that makes no sense chooses nothing.
+pub(super) fn chooses(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
+    Selector::try_from(selector.clone()).is_ok_and(|selector| selector.matches(labels))
+}
