@@ -1,5 +1,6 @@
 //! What a new operator and new images do to proxies that carry traffic.
 
+use causeway_testkit::Spawned;
 use causeway_testkit::blocking::eventually;
 use causeway_testkit::kubernetes::Image;
 use causeway_testkit::server::program;
@@ -31,10 +32,16 @@ fn upgrade(world: &World, operator: &str, proxies: &str) {
     });
 }
 
-/// Why pods are not up to date, of all ProxyServers.
-fn reasons(world: &World) -> String {
-    let path = r#"jsonpath={.items[*].status.conditions[?(@.type=="UpToDate")].reason}"#;
-    world.kubectl.ok(&["get", "proxyservers", "--all-namespaces", "-o", path])
+/// Every reason for which pods of any ProxyServer are not up to date, from now on: none is too short to be seen.
+fn reasons(world: &World) -> Spawned {
+    let path = r#"jsonpath={.status.conditions[?(@.type=="UpToDate")].reason}{"\n"}"#;
+    let mut watch =
+        world.kubectl.command(&["get", "proxyservers", "--all-namespaces", "--watch", "-o", path]);
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    Spawned::start(directory, &mut watch, || {
+        std::fs::read_to_string(&log).is_ok_and(|log| log.contains("UpToDate"))
+    })
 }
 
 #[test]
@@ -52,19 +59,17 @@ fn new_versions_under_load_fail_no_request_and_a_wrong_tag_changes_nothing() {
 
     let load = Load::start(&world, HOST, [FIRST, SECOND]);
     eventually("requests are answered", PATIENCE, || load.ended() > 100);
+    let reasons = reasons(&world);
     upgrade(&world, NEXT, NEXT);
-    let mut has_one_waited = false;
     eventually("every pod is of the new image", PATIENCE, || {
-        let reasons = reasons(&world);
-        has_one_waited |= reasons.contains("WaitingForTurn");
         let pods = pods(&world);
         if pods.len() == 2 && pods.iter().all(|(_, image)| image == NEXT) {
             Ok(())
         } else {
-            Err(format!("{pods:?} {reasons}"))
+            Err(format!("{pods:?} {}", reasons.log()))
         }
     });
-    assert!(has_one_waited, "one ProxyServer after the other");
+    assert!(reasons.log().contains("WaitingForTurn"), "one ProxyServer after the other: {}", reasons.log());
     world.wait("proxyserver/other", "UpToDate");
     until(&world, "UpToDate", "True", "UpToDate", "");
     load.stop().check("a new operator and a new image");
