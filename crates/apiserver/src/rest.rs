@@ -369,7 +369,9 @@ async fn resource(
         pins_revision: parts.method == Method::PUT,
         is_patch: parts.method == Method::PATCH,
     };
-    let mut response = dispatch(&mut call, &parts.method, body).await?;
+    // Who is refused is warned, too.
+    let answered = dispatch(&mut call, &parts.method, body).await;
+    let mut response = answered.unwrap_or_else(IntoResponse::into_response);
     body::warn(&mut response, &call.warnings);
     Ok(response)
 }

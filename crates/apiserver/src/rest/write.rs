@@ -556,6 +556,10 @@ fn check_depth(value: &Value) -> Result<(), ApiError> {
 fn owners(call: &Call<'_>, live: Option<&Value>, mut sent: Value, part: Part) -> Option<Value> {
     call.resource.schema.default(&mut sent);
     call.resource.strategy.default(&mut sent);
+    // Nobody owns what a default says of a status.
+    if part != Part::Status && call.resource.subresources.status {
+        set_or_remove(&mut sent, "status", live.and_then(|live| live.get("status")));
+    }
     let api_version = call.resource.api_version();
     let manager = Manager {
         name: &call.field_manager(),
