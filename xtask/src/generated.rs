@@ -1,4 +1,4 @@
-//! The files that are made from code: what they contain, and whether the ones on disk still do.
+//! The files that are made from something else: what they contain, and whether the ones on disk still do.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,11 +6,14 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-/// Directories that hold nothing but generated files.
-const DIRECTORIES: &[&str] = &["deploy/crds", "crates/apiserver/crds"];
+/// Some generated files, by their paths in the repository, and the directories that hold nothing else.
+pub(crate) struct Generated {
+    pub directories: &'static [&'static str],
+    pub files: BTreeMap<String, String>,
+}
 
-/// Every generated file, by its path in the repository.
-pub(crate) fn files() -> anyhow::Result<BTreeMap<String, String>> {
+/// What is made from code.
+pub(crate) fn from_code() -> anyhow::Result<Generated> {
     let mut files = BTreeMap::new();
     for crd in causeway_api::crds() {
         files.insert(
@@ -18,26 +21,26 @@ pub(crate) fn files() -> anyhow::Result<BTreeMap<String, String>> {
             crate::crds::to_yaml(&crd)?,
         );
     }
-    let mut names = Vec::new();
-    for crd in crate::gateway::crds().into_iter().chain([crate::multus::crd()?]) {
-        let name = format!("{}.json", crate::crds::file_name(&crd));
-        files.insert(format!("crates/apiserver/crds/{name}"), crate::crds::to_json(&crd)?);
-        names.push(format!("    include_str!(\"{name}\"),\n"));
-    }
-    // The server includes this file, and with it all of the above.
-    files.insert("crates/apiserver/crds/list.in".to_owned(), format!("[\n{}]\n", names.concat()));
-    Ok(files)
+    let multus = crate::multus::crd()?;
+    let path = format!("crates/apiserver/crds/{}.json", crate::crds::file_name(&multus));
+    files.insert(path, crate::crds::to_json(&multus)?);
+    Ok(Generated { directories: &["deploy/crds", "crates/apiserver/crds"], files })
+}
+
+/// What is made from the Go module of Gateway API.
+pub(crate) fn from_gateway_api() -> anyhow::Result<Generated> {
+    Ok(Generated { directories: &[crate::gateway::DIRECTORY], files: crate::gateway::files()? })
 }
 
 /// Writes what differs, removes what is no longer generated, and says which paths it touched.
-pub(crate) fn write(root: &Path, files: &BTreeMap<String, String>) -> anyhow::Result<Vec<String>> {
-    for directory in DIRECTORIES {
+pub(crate) fn write(root: &Path, generated: &Generated) -> anyhow::Result<Vec<String>> {
+    for directory in generated.directories {
         fs::create_dir_all(root.join(directory)).with_context(|| format!("making {directory}"))?;
     }
-    let stale = stale(root, files)?;
+    let stale = stale(root, generated)?;
     for path in &stale {
         let target = root.join(path);
-        match files.get(path) {
+        match generated.files.get(path) {
             Some(text) => fs::write(&target, text).with_context(|| format!("writing {path}"))?,
             None => fs::remove_file(&target).with_context(|| format!("removing {path}"))?,
         }
@@ -46,13 +49,14 @@ pub(crate) fn write(root: &Path, files: &BTreeMap<String, String>) -> anyhow::Re
 }
 
 /// Paths that are missing, differ, or should not be there.
-pub(crate) fn stale(root: &Path, files: &BTreeMap<String, String>) -> anyhow::Result<Vec<String>> {
+pub(crate) fn stale(root: &Path, generated: &Generated) -> anyhow::Result<Vec<String>> {
+    let Generated { directories, files } = generated;
     let mut stale: Vec<String> = files
         .iter()
         .filter(|(path, text)| fs::read_to_string(root.join(path)).ok().as_ref() != Some(*text))
         .map(|(path, _)| path.clone())
         .collect();
-    for directory in DIRECTORIES {
+    for directory in *directories {
         let Ok(entries) = fs::read_dir(root.join(directory)) else {
             continue;
         };
@@ -85,9 +89,10 @@ mod tests {
                 .map(|(name, text)| (format!("deploy/crds/{name}.yaml"), text.to_owned())),
         );
         let expected = ["changed", "missing", "surplus"].map(|name| format!("deploy/crds/{name}.yaml"));
-        assert_eq!(stale(&root, &files).unwrap(), expected);
-        assert_eq!(write(&root, &files).unwrap(), expected);
-        assert!(stale(&root, &files).unwrap().is_empty());
+        let generated = Generated { directories: &["deploy/crds"], files };
+        assert_eq!(stale(&root, &generated).unwrap(), expected);
+        assert_eq!(write(&root, &generated).unwrap(), expected);
+        assert!(stale(&root, &generated).unwrap().is_empty());
         fs::remove_dir_all(&root).unwrap();
     }
 }

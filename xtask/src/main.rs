@@ -1,4 +1,4 @@
-//! Chores of the repository: `cargo xtask crds | deps | check-generated | image | cluster | conformance`.
+//! Chores of the repository: `cargo xtask crds | gateway-api | deps | check-generated | image | cluster | conformance`.
 
 #![warn(unreachable_pub)]
 
@@ -16,10 +16,13 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 
+use generated::Generated;
+
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  crds             write the generated definitions: deploy/crds/*.yaml, crates/apiserver/crds/*.json
+  crds             write the definitions that are made from code: deploy/crds/*.yaml, crates/apiserver/crds/*.json
+  gateway-api      write those of the Gateway API, from its Go module: crates/apiserver/gateway-api/*
   check-generated  fail if one of them is stale
   deps             fail if a crate depends on one that it must not see
   image            build the container image, as an archive: `cargo xtask image --help` says how
@@ -33,7 +36,8 @@ fn main() -> ExitCode {
         "cluster" => return cluster::main(arguments.collect()),
         "conformance" => conformance::main(arguments.collect(), &root()),
         "image" => image::main(arguments.collect(), &root()),
-        "crds" => write_generated(),
+        "crds" => generated::from_code().and_then(|generated| write_generated(&generated)),
+        "gateway-api" => generated::from_gateway_api().and_then(|generated| write_generated(&generated)),
         "check-generated" => check_generated(),
         "deps" => check_deps(),
         other => Err(anyhow::anyhow!("unknown command {other:?}\n\n{USAGE}")),
@@ -47,20 +51,26 @@ fn main() -> ExitCode {
     }
 }
 
-fn write_generated() -> anyhow::Result<()> {
-    for path in generated::write(&root(), &generated::files()?)? {
+fn write_generated(generated: &Generated) -> anyhow::Result<()> {
+    for path in generated::write(&root(), generated)? {
         println!("{path}");
     }
     Ok(())
 }
 
 fn check_generated() -> anyhow::Result<()> {
-    let stale = generated::stale(&root(), &generated::files()?)?;
-    anyhow::ensure!(
-        stale.is_empty(),
-        "generated files are stale, run `cargo xtask crds`:\n  {}",
-        stale.join("\n  ")
-    );
+    let by = [
+        ("cargo xtask crds", generated::from_code()?),
+        ("cargo xtask gateway-api", generated::from_gateway_api()?),
+    ];
+    for (command, generated) in by {
+        let stale = generated::stale(&root(), &generated)?;
+        anyhow::ensure!(
+            stale.is_empty(),
+            "generated files are stale, run `{command}`:\n  {}",
+            stale.join("\n  ")
+        );
+    }
     Ok(())
 }
 

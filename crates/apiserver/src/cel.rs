@@ -21,7 +21,7 @@ pub(crate) use cost::{EXCEEDED, limited};
 pub(crate) use functions::{FUNCTIONS, cause_of, is_function, optional};
 pub(crate) use macros::expand;
 pub(crate) use parse::parse_shared;
-pub(crate) use policy::{Environment, Expression, REQUEST_RESOURCE, VARIABLE, plain};
+pub(crate) use policy::{Environment, Expression, REQUEST_RESOURCE, VARIABLE, plain, sized};
 pub(crate) use types::Type;
 
 /// Longer messages of a `messageExpression` are not used.

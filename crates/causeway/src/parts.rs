@@ -46,5 +46,8 @@ pub(crate) mod traces;
 #[cfg(not(feature = "otlp"))]
 #[path = "parts/no_traces.rs"]
 pub(crate) mod traces;
+// No test builds the program without the feature: here it is held to what is used of it.
+#[cfg(all(test, feature = "otlp"))]
+mod no_traces;
 pub(crate) mod tunnel_figures;
 pub(crate) mod unix_socket;

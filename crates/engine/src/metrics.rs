@@ -136,6 +136,24 @@ pub(crate) struct ClusterMetrics {
     pub(crate) ejections: InlineCounter,
     pub(crate) bytes_up: InlineCounter,
     pub(crate) bytes_down: InlineCounter,
+    /// Of clusters that get requests.
+    answers: OnceLock<Box<Answers>>,
+}
+
+/// What became of the requests that went to one cluster.
+#[derive(Debug, Default)]
+struct Answers {
+    classes: [InlineCounter; CLASSES.len()],
+    times: Times,
+}
+
+impl ClusterMetrics {
+    /// Counts a request that went there, by the status that its client got and the milliseconds it took.
+    pub(crate) fn count_request(&self, status: u16, millis: u64) {
+        let answers = self.answers.get_or_init(Box::default);
+        answers.classes[class_of(status)].inc();
+        answers.times.count(millis);
+    }
 }
 
 /// Ends of connections and requests of one route, by reason or class of status; each shows once it has happened.
@@ -168,7 +186,7 @@ impl Closes {
 
     /// Counts a request by the status of its answer and the milliseconds it took.
     pub(crate) fn count_request(&self, status: u16, millis: u64) {
-        let class = CLASSES.len().min(usize::from(status / 100)).saturating_sub(1);
+        let class = class_of(status);
         if self.forgotten.load(Relaxed) {
             self.by_route.requests.get_or_create_owned(&request_labels(&self.listener, "", class)).inc();
             return;
@@ -202,6 +220,10 @@ impl Closes {
 }
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+fn class_of(status: u16) -> usize {
+    CLASSES.len().min(usize::from(status / 100)).saturating_sub(1)
+}
 
 fn request_labels(listener: &str, route: &str, class: usize) -> Labels {
     vec![("listener", listener.to_owned()), ("route", route.to_owned()), ("class", CLASSES[class].to_owned())]

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 
 pub use image::{BUSYBOX, File, Image};
+pub use programs::{GATEWAY_API_DEFINITIONS, gateway_api_module};
 pub use test_cluster::TestCluster;
 
 use identities::Identities;

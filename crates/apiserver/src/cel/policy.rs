@@ -106,21 +106,21 @@ fn pay(expression: &mut IdedExpr) {
                     let sum = std::mem::take(&mut expression.expr);
                     expression.expr = function(SIZED, vec![wrap(sum)]);
                 }
-                IN => call.args.iter_mut().skip(1).for_each(size),
+                IN => call.args.iter_mut().skip(1).for_each(sized),
                 // Of two values only as much is compared as the smaller one has.
                 EQUALS | NOT_EQUALS if !call.args.iter().any(|arg| matches!(arg.expr, Expr::Literal(_))) => {
-                    call.args.iter_mut().take(1).for_each(size);
+                    call.args.iter_mut().take(1).for_each(sized);
                 }
                 name if name.starts_with(|c: char| c.is_ascii_alphabetic()) => {
                     // What stands before the name of a function may be a part of it.
                     if let Some(target) = call.target.as_mut().filter(|t| !matches!(t.expr, Expr::Ident(_))) {
-                        size(target);
+                        sized(target);
                     } else if let Some(target) = &mut call.target
                         && matches!(&target.expr, Expr::Ident(name) if !super::is_function(&format!("{name}.{}", call.func_name)))
                     {
-                        size(target);
+                        sized(target);
                     }
-                    call.args.iter_mut().for_each(size);
+                    call.args.iter_mut().for_each(sized);
                 }
                 _ => {}
             }
@@ -152,7 +152,8 @@ fn each_part(comprehension: &mut ComprehensionExpr, mut f: impl FnMut(&mut IdedE
     f(&mut comprehension.result);
 }
 
-fn size(argument: &mut IdedExpr) {
+/// Makes an argument pay for its size, and say why it can't be had.
+pub(crate) fn sized(argument: &mut IdedExpr) {
     if !matches!(argument.expr, Expr::Literal(_)) {
         let inner = std::mem::take(argument);
         *argument = wrap(function(SIZED, vec![inner]));

@@ -32,31 +32,17 @@ fn repository() -> PathBuf {
 }
 
 fn schemas() -> BTreeMap<String, Schema> {
-    let mut definitions: Vec<Value> = causeway_api::crds()
-        .iter()
-        .map(|crd| serde_json::to_value(crd).expect("a definition is JSON"))
-        .collect();
-    for entry in
-        std::fs::read_dir(repository().join("crates/apiserver/crds")).expect("generated definitions exist")
-    {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|e| e == "json") {
-            definitions.push(serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap());
-        }
-    }
+    let definitions = crate::bootstrap::definitions();
     definitions
         .iter()
         .map(|crd| (crd["spec"]["names"]["kind"].as_str().unwrap().to_owned(), compile(crd)))
         .collect()
 }
 
+/// Samples are of the first version.
 fn compile(crd: &Value) -> Schema {
     let name = &crd["metadata"]["name"];
-    let versions = crd["spec"]["versions"].as_array().unwrap();
-    // Kinds of the Gateway API are served in two versions of the same form.
-    let forms: Vec<_> = versions.iter().map(|version| &version["schema"]).collect();
-    assert!(forms.iter().all(|form| *form == forms[0]), "{name}");
-    Schema::compile(&versions[0]["schema"]["openAPIV3Schema"])
+    Schema::compile(&crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
         .unwrap_or_else(|errors| panic!("{name}: {errors:#?}"))
 }
 

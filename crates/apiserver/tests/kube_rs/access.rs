@@ -66,11 +66,11 @@ async fn the_operator_in_this_process_is_no_administrator() {
     let cluster = Cluster::start().await;
     let operator = cluster.server.operator_client();
     let nodes: Api<Node> = Api::all(operator.clone());
-    let status = refused(nodes.list(&ListParams::default()).await);
+    let status = refused(nodes.delete("x", &DeleteParams::default()).await);
     assert!(
         status
             .message
-            .contains("User \"system:serviceaccount:causeway-system:causeway-operator\" cannot list"),
+            .contains("User \"system:serviceaccount:causeway-system:causeway-operator\" cannot delete"),
         "{}",
         status.message
     );

@@ -38,6 +38,6 @@ macro_rules! families {
 }
 
 families!(
-    access, apply, custom, deletes, discovery, errors, kinds, openapi, patches, policies, reads, watches,
-    writes
+    access, apply, custom, deletes, discovery, errors, gateways, kinds, openapi, patches, policies, reads,
+    watches, writes
 );

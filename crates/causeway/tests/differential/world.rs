@@ -142,9 +142,12 @@ impl Side {
 
 /// The kinds that the embedded server has from the start.
 fn install_kinds(cluster: &TestCluster) {
-    let foreign = Path::new(env!("CARGO_MANIFEST_DIR")).join("../apiserver/crds");
-    let (own, foreign) = (deploy("crds").display().to_string(), foreign.display().to_string());
-    cluster.kubectl("").ok(&["apply", "--server-side", "-f", &own, "-f", &foreign]);
+    let of_server = Path::new(env!("CARGO_MANIFEST_DIR")).join("../apiserver");
+    let dirs = [deploy("crds"), of_server.join("crds"), of_server.join("gateway-api")];
+    let dirs = dirs.map(|dir| dir.display().to_string());
+    let files = dirs.iter().flat_map(|dir| ["-f", dir]);
+    let apply: Vec<&str> = ["apply", "--server-side"].into_iter().chain(files).collect();
+    cluster.kubectl("").ok(&apply);
 }
 
 /// What is wrong with one request's answers; `of_all` are known differences of its whole family.

@@ -70,8 +70,8 @@ fn what_a_gateway_does_is_told_and_what_is_wrong_with_what_to_do() {
     kubectl.apply(idle).ok();
     kubectl.apply(&route("idle", "idle", "hostnames: [idle.test]", "")).ok();
     let ran = routes(&[
-        "8080/HTTP gone.test * HTTPRoute default/gone#0 default/nobody:80 (invalid)",
-        "8080/HTTP idle.test * HTTPRoute default/idle#0 default/idle:80 (0 of 0 ready)",
+        "8080/HTTP gone.test /* HTTPRoute default/gone#0 default/nobody:80 (invalid)",
+        "8080/HTTP idle.test /* HTTPRoute default/idle#0 default/idle:80 (0 of 0 ready)",
         "not served as it is written:",
     ]);
     assert_eq!(ran.code, Some(1), "{ran}");

@@ -173,6 +173,20 @@ fn a_port_that_is_taken_is_said_and_the_rest_is_served() {
     });
 }
 
+/// Whoever runs programs with OpenTelemetry gives all of them its variables.
+#[test]
+fn variables_for_other_programs_refuse_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let ran = finish(
+        Command::new(program())
+            .args(["gateway", "--check", "--files"])
+            .arg(dir.path())
+            .env("OTEL_SERVICE_NAME", "shop")
+            .env("OTEL_TRACES_SAMPLER_ARG", "endpoint=http://sampler:14250"),
+    );
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+}
+
 #[test]
 fn a_check_says_what_is_wrong_and_runs_nothing() {
     let dir = tempfile::tempdir().unwrap();

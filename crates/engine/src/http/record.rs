@@ -82,6 +82,9 @@ impl RequestRecord {
             Some(route) => route.base.shared.closed.count_request(self.status, millis),
             None => listener.metrics.closed.count_request(self.status, millis),
         }
+        if let Some(cluster) = &self.cluster {
+            cluster.metrics.count_request(self.status, millis);
+        }
         // What was no request has no line, and no span.
         let Some(seen) = &self.seen else { return };
         if let (Some(trace), Some(spans)) = (seen.trace, &shared.spans) {

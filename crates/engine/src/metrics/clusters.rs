@@ -7,9 +7,10 @@ use causeway_base::lock;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Unit;
 
 use crate::cluster::{Cluster, Clusters};
-use crate::metrics::{ClusterMetrics, InlineCounter};
+use crate::metrics::{CLASSES, ClusterMetrics, InlineCounter};
 
 pub(super) struct ClusterSeries(pub(super) Clusters);
 
@@ -49,6 +50,29 @@ impl Collector for ClusterSeries {
         let help = "Connections on which the endpoint never said a word until they idled out";
         count("causeway_unanswered", help, ours, |m| &m.unanswered)?;
         count("causeway_ejections", "Endpoints rested for failing", ours, |m| &m.ejections)?;
+
+        let answered = || {
+            clusters
+                .iter()
+                .filter_map(|cluster| Some((cluster.name.as_str(), cluster.metrics.answers.get()?)))
+        };
+        let help = "Requests that went to a cluster and were answered, by class of status";
+        let mut requests =
+            encoder.encode_descriptor("causeway_cluster_requests", help, None, MetricType::Counter)?;
+        for (name, answers) in answered() {
+            for (class, count) in CLASSES.iter().zip(&answers.classes).filter(|(_, count)| count.get() > 0) {
+                let labels = [("cluster", name), ("class", *class)];
+                requests
+                    .encode_family(&labels)?
+                    .encode_counter::<NoLabelSet, u64, u64>(&count.get(), None)?;
+            }
+        }
+        let (help, unit) = ("How long requests that went to a cluster took", Some(&Unit::Seconds));
+        let mut times =
+            encoder.encode_descriptor("causeway_cluster_request", help, unit, MetricType::Histogram)?;
+        for (name, answers) in answered() {
+            answers.times.encode(&mut times, &[("cluster", name)])?;
+        }
 
         let mut bytes =
             encoder.encode_descriptor("causeway_bytes", "Bytes carried", None, MetricType::Counter)?;

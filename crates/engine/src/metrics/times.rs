@@ -1,4 +1,4 @@
-//! How long requests took, by route. Counted without a lock, and written when somebody asks.
+//! How long requests took, by route and by cluster. Counted without a lock, and written when somebody asks.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex};
 
 use causeway_base::lock;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
 /// Milliseconds.
 const BOUNDS: [u64; 13] = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000];
 
-/// The times of one route.
+/// The times of one route, or of one cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Times {
     counts: [AtomicU64; BOUNDS.len() + 1],
@@ -26,6 +26,20 @@ impl Times {
         let place = BOUNDS.partition_point(|bound| *bound < millis);
         self.counts[place].fetch_add(1, Relaxed);
         self.millis.fetch_add(millis, Relaxed);
+    }
+
+    /// Writes them as one of a family of histograms.
+    pub(super) fn encode<L: EncodeLabelSet>(
+        &self,
+        series: &mut MetricEncoder<'_>,
+        labels: &L,
+    ) -> Result<(), fmt::Error> {
+        let bounds = BOUNDS.iter().map(|bound| *bound as f64 / 1000.0).chain([f64::INFINITY]);
+        let counts = self.counts.iter().map(|count| count.load(Relaxed));
+        let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
+        let total = buckets.iter().map(|(_, count)| count).sum();
+        let seconds = self.millis.load(Relaxed) as f64 / 1000.0;
+        series.encode_family(labels)?.encode_histogram::<NoLabelSet>(seconds, total, &buckets, None)
     }
 }
 
@@ -55,13 +69,8 @@ impl Collector for AllTimes {
             MetricType::Histogram,
         )?;
         for ((listener, route), times) in lock::lock(&self.0).iter() {
-            let bounds = BOUNDS.iter().map(|bound| *bound as f64 / 1000.0).chain([f64::INFINITY]);
-            let counts = times.counts.iter().map(|count| count.load(Relaxed));
-            let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
-            let total = buckets.iter().map(|(_, count)| count).sum();
-            let seconds = times.millis.load(Relaxed) as f64 / 1000.0;
             let labels = [("listener", &**listener), ("route", &**route)];
-            series.encode_family(&labels)?.encode_histogram::<NoLabelSet>(seconds, total, &buckets, None)?;
+            times.encode(&mut series, &labels)?;
         }
         Ok(())
     }

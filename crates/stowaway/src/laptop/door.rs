@@ -1,6 +1,6 @@
 //! The door of a laptop's daemon: a Unix socket by which other processes of the same user open streams and flows through it,
 //! look names up, see how things stand and end it. A visitor says in a line of JSON what it wants and gets a line back; behind
-//! that are the stream's bytes, or the flow's datagrams, each with its length in front.
+//! that are the stream's pieces, or the flow's datagrams, each with its length in front.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
@@ -22,8 +22,10 @@ use crate::join::join;
 use crate::place::Place;
 use crate::refusal::Refusal;
 
+mod stream;
 mod visitor;
 
+pub use stream::Stream;
 pub use visitor::{Datagrams, Visitor};
 
 /// Visitors that may wait to be let in.
@@ -40,7 +42,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 #[serde(rename_all = "camelCase")]
 enum Ask {
     /// A stream to a place.
-    Connect(String),
+    Stream(String),
     /// A flow to a place.
     Datagrams(String),
     /// The addresses of a name.
@@ -158,10 +160,11 @@ async fn serve(mut visitor: UnixStream, laptop: &Handle, stop: &CancellationToke
         }
     };
     match ask {
-        Ask::Connect(place) => match connect(laptop, &place).await {
+        Ask::Stream(place) => match connect(laptop, &place).await {
             Ok(mut stream) => {
                 say(&mut visitor, &Answer::Done).await?;
-                join(&mut visitor, &mut stream).await
+                // If one of them breaks off, so does the other when it is dropped.
+                join(&mut Stream::new(visitor), &mut stream).await
             }
             Err(error) => say(&mut visitor, &failed(&error)).await,
         },
@@ -249,7 +252,7 @@ mod tests {
     #[test]
     fn wishes_are_written_as_documented() {
         for (ask, wanted) in [
-            (Ask::Connect("web.shop:80".to_owned()), r#"{"connect":"web.shop:80"}"#),
+            (Ask::Stream("web.shop:80".to_owned()), r#"{"stream":"web.shop:80"}"#),
             (Ask::Resolve("web".to_owned()), r#"{"resolve":"web"}"#),
             (Ask::State { follow: true }, r#"{"state":{"follow":true}}"#),
             (Ask::Stop, r#""stop""#),

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use causeway_stowaway::Way;
 use causeway_stowaway::hub::Reach;
@@ -11,11 +12,11 @@ use causeway_stowaway::laptop::Handle;
 use causeway_stowaway::laptop::door::{Door, Visitor};
 use causeway_testkit::soon;
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::UnixStream;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, UnixStream};
 
 use crate::cluster::{Cluster, UID, ip, place};
-use crate::services::{echo, echoes, hears, udp_echo};
+use crate::services::{any, echo, echoes, hears, udp_echo};
 
 struct House {
     cluster: Cluster,
@@ -80,6 +81,35 @@ async fn streams_flows_and_names_go_through_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_breaks_off_on_one_side_breaks_off_on_the_other() {
+    let house = House::start().await;
+    let service = TcpListener::bind(any()).await.expect("a port");
+    let (visitor, to) = (house.visitor(), service.local_addr().expect("an address").into());
+    let open = async || {
+        let (stream, accepted) = tokio::join!(visitor.connect(&to), service.accept());
+        (stream.expect("connects"), accepted.expect("accepts").0)
+    };
+    // The service resets.
+    let (mut stream, there) = open().await;
+    there.set_zero_linger().expect("is set");
+    drop(there);
+    is_reset(&mut stream).await;
+    // The visitor goes before it has said its end.
+    let (stream, mut there) = open().await;
+    drop(stream);
+    is_reset(&mut there).await;
+    // The link is gone.
+    let (mut stream, _there) = open().await;
+    house.cluster.hub.stop(Duration::ZERO).await;
+    is_reset(&mut stream).await;
+}
+
+async fn is_reset(stream: &mut (impl AsyncRead + Unpin)) {
+    let error = soon("the reset", stream.read(&mut [0])).await.expect_err("no end");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn it_tells_how_things_stand_and_ends_the_daemon() {
     let House { cluster, laptop, door, path, _folder } = House::start().await;
     let visitor = Visitor::new(&path);
@@ -88,7 +118,7 @@ async fn it_tells_how_things_stand_and_ends_the_daemon() {
     assert_eq!((connection.way, connection.replica.as_str()), (Way::Link, "first"));
     let waiting = visitor.clone();
     let lost = tokio::spawn(async move { waiting.wait_for(|state| state.connection.is_none()).await });
-    cluster.hub.stop(std::time::Duration::ZERO).await;
+    cluster.hub.stop(Duration::ZERO).await;
     soon("the loss is told", lost).await.expect("no panic").expect("told");
     visitor.stop().await.expect("heard");
     soon("the daemon is asked", door.asked_to_stop()).await;
@@ -121,7 +151,7 @@ async fn it_is_for_its_user_alone_and_there_is_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nonsense_is_answered() {
     let house = House::start().await;
-    for line in ["{}", "rubbish", r#"{"connect":"nowhere"}"#, r#"{"fly":"away"}"#] {
+    for line in ["{}", "rubbish", r#"{"stream":"nowhere"}"#, r#"{"fly":"away"}"#] {
         let mut stream = UnixStream::connect(&house.path).await.expect("connects");
         stream.write_all(format!("{line}\n").as_bytes()).await.expect("writes");
         let mut answer = String::new();

@@ -20,6 +20,8 @@ const PROGRAMS: [(&str, &str, &str); 3] = [
     ("coredns", "coredns", "."),
 ];
 const GATEWAY_API: &str = "sigs.k8s.io/gateway-api@v1.7.0";
+/// Where that has its definitions, experimental kinds and fields among them.
+pub const GATEWAY_API_DEFINITIONS: &str = "config/crd/experimental";
 /// Gateway API needs a newer Go than Kubernetes: an older one fetches it by itself.
 const GATEWAY_API_TOOLCHAIN: (&str, &str) = ("GOTOOLCHAIN", "go1.27.3");
 const ECHO: &str = "sigs.k8s.io/gateway-api-conformance-images/echo-basic";
@@ -134,7 +136,7 @@ impl Programs {
         if file.exists() {
             return Ok(file);
         }
-        let source = fs::read_to_string(self.module(KUBEVIRT)?.join(KUBEVIRT_SCHEMAS))?;
+        let source = fs::read_to_string(module(KUBEVIRT)?.join(KUBEVIRT_SCHEMAS))?;
         let (_, schema) = source.split_once("\"virtualmachineinstance\": `").context("no schema in there")?;
         let (schema, _) = schema.split_once('`').context("a schema without an end")?;
         let indented = schema.lines().map(|line| format!("      {line}\n"));
@@ -145,19 +147,8 @@ impl Programs {
         Ok(file)
     }
 
-    /// The source of a Go module.
-    fn module(&self, module: &str) -> anyhow::Result<PathBuf> {
-        let mut download = go();
-        if module == GATEWAY_API {
-            download.env(GATEWAY_API_TOOLCHAIN.0, GATEWAY_API_TOOLCHAIN.1);
-        }
-        run(download.args(["mod", "download", module]).current_dir(&self.dir))?;
-        let modules = run(go().args(["env", "GOMODCACHE"]))?;
-        Ok(Path::new(modules.trim()).join(module))
-    }
-
     fn copy_gateway_api(&self) -> anyhow::Result<()> {
-        let from = self.module(GATEWAY_API)?.join("config/crd/experimental");
+        let from = gateway_api_module()?.join(GATEWAY_API_DEFINITIONS);
         let unfinished = self.gateway_api().with_extension("part");
         fs::create_dir_all(&unfinished)?;
         for entry in fs::read_dir(&from).with_context(|| format!("reading {}", from.display()))? {
@@ -169,6 +160,26 @@ impl Programs {
         fs::rename(unfinished, self.gateway_api())?;
         Ok(())
     }
+}
+
+/// The source of the Gateway API's Go module, downloaded if it is not there yet.
+///
+/// # Errors
+/// When Go is missing, or the module can't be had.
+pub fn gateway_api_module() -> anyhow::Result<PathBuf> {
+    module(GATEWAY_API)
+}
+
+/// The source of a Go module.
+fn module(module: &str) -> anyhow::Result<PathBuf> {
+    let mut download = go();
+    if module == GATEWAY_API {
+        download.env(GATEWAY_API_TOOLCHAIN.0, GATEWAY_API_TOOLCHAIN.1);
+    }
+    // Outside of every module, whose versions would count.
+    run(download.args(["mod", "download", module]).current_dir("/"))?;
+    let modules = run(go().args(["env", "GOMODCACHE"]))?;
+    Ok(Path::new(modules.trim()).join(module))
 }
 
 /// The one that `scripts/test-deps.sh` installed beside the built programs, where the system's is too old.

@@ -9,7 +9,7 @@ use kube_cel::cel::{ExecutionError, IdedExpr, Value as Cel};
 use serde_json::Value;
 
 use super::Failure;
-use crate::cel::{FUNCTIONS, parse_shared, usable_message};
+use crate::cel::{FUNCTIONS, cause_of, parse_shared, usable_message};
 use crate::error::FieldErrorKind;
 use crate::jsonpath::JsonPath;
 use crate::schema::Node;
@@ -72,7 +72,7 @@ impl Program {
         if let Some(old) = old {
             context.add_variable_from_value("oldSelf", old);
         }
-        match Cel::resolve(&self.expression, &context) {
+        match Cel::resolve(&self.expression, &context).map_err(cause_of) {
             Ok(Cel::Bool(true)) => Ok(()),
             Ok(Cel::Bool(false)) => {
                 let computed = self.message_expression.as_ref().and_then(|expression| {

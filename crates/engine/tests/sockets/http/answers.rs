@@ -111,6 +111,10 @@ async fn failures_have_their_status_and_say_nothing_inside() {
     eventually("six failures", || running.metric(&["causeway_requests_total", "class=\"5xx\""]) == 6).await;
     assert_eq!(running.metric(&["causeway_request_seconds_bucket", "route=\"slow\"", "+Inf"]), 1);
     assert_eq!(running.metric(&["causeway_request_seconds_bucket", "route=\"slow\"", "le=\"0.05\""]), 0);
+    // Two routes lead to the slow one, and to the one without endpoints nothing went.
+    assert_eq!(running.metric(&["causeway_cluster_requests_total", "cluster=\"slow\"", "class=\"5xx\""]), 2);
+    assert_eq!(running.metric(&["causeway_cluster_request_seconds_bucket", "cluster=\"slow\"", "+Inf"]), 2);
+    assert_eq!(running.metric(&["causeway_cluster_requests_total", "cluster=\"mute\""]), 1);
     running.stop().await;
 }
 

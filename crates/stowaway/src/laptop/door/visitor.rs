@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
-use super::{Answer, Ask, line, read_line};
+use super::{Answer, Ask, Stream, line, read_line};
 use crate::framed;
 use crate::laptop::State;
 use crate::place::Place;
@@ -30,9 +30,9 @@ impl Visitor {
     ///
     /// # Errors
     /// When the daemon is not there, or can't connect: the error says why.
-    pub async fn connect(&self, place: &Place) -> io::Result<UnixStream> {
-        let (stream, answer) = self.ask(&Ask::Connect(place.to_string())).await?;
-        done(answer).map(|()| stream)
+    pub async fn connect(&self, place: &Place) -> io::Result<Stream> {
+        let (stream, answer) = self.ask(&Ask::Stream(place.to_string())).await?;
+        done(answer).map(|()| Stream::new(stream))
     }
 
     /// Opens a flow of datagrams to a place in the cluster.

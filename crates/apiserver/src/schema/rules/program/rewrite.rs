@@ -4,7 +4,7 @@
 use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, SelectExpr};
 
-use crate::cel::{expand, is_function};
+use crate::cel::{expand, is_function, sized};
 use crate::schema::{Node, Type, cel};
 
 /// The schema of an expression's value, where it is known.
@@ -115,6 +115,10 @@ impl<'n> Walk<'n> {
         let mut known = Vec::with_capacity(call.args.len());
         for arg in &mut call.args {
             known.push(self.visit(arg)?);
+        }
+        // By itself it would say of a field that is not there only that it has no argument.
+        if call.func_name == "size" && call.target.is_none() {
+            call.args.iter_mut().for_each(sized);
         }
         if call.func_name == "_[_]"
             && let Some(Some(node)) = known.first()
