@@ -67,6 +67,8 @@ struct Memory {
     said: Option<(Reason, String)>,
     again: Instant,
     failures: u32,
+    /// Whether it was to be given up: an order that could not be carried on can still be given up at once.
+    removing: bool,
     /// When the issuer may be asked about renewal again.
     renewal: Option<Instant>,
     /// The order's Secret as it was then: one that somebody else has written since is looked at at once.
@@ -302,6 +304,7 @@ impl Orders {
                         said,
                         again: Instant::now() + wait,
                         failures: 0,
+                        removing: false,
                         renewal: renewal.or(asked),
                         seen,
                     },
@@ -465,7 +468,7 @@ impl Orders {
     ) -> Result<Outcome, Error> {
         let rests = lock(&self.memory)
             .get(&order.secret)
-            .is_some_and(|memory| memory.failures > 0 && memory.again > Instant::now());
+            .is_some_and(|memory| memory.removing && memory.again > Instant::now());
         if rests {
             return Ok(Outcome::default());
         }
@@ -483,7 +486,11 @@ impl Orders {
                 issuer.remove(&stored).await
             };
             if let Err(error) = given_up.await {
-                return Ok(self.trouble(&order.secret, zone, &error, figures));
+                let outcome = self.trouble(&order.secret, zone, &error, figures);
+                if let Some(memory) = lock(&self.memory).get_mut(&order.secret) {
+                    memory.removing = true;
+                }
+                return Ok(outcome);
             }
         }
         match self.api().delete(&order.secret, &DeleteParams::default()).await {
@@ -510,7 +517,8 @@ impl Orders {
         };
         let said = Some(said(error));
         let again = Instant::now() + wait;
-        let moved = self.remember(key, Memory { said, again, failures, renewal: None, seen: None });
+        let moved =
+            self.remember(key, Memory { said, again, failures, removing: false, renewal: None, seen: None });
         Outcome { moved, drift: None }
     }
 
