@@ -96,7 +96,7 @@ fn grants(world: &World, cases: &BTreeMap<String, Case>) -> BTreeMap<String, Hos
         }
     }
     // Where the gateways are, routes answer for names that are being proven, and for no longer than that.
-    for host in cases.values().flat_map(|case| case.proofs_by_http()) {
+    for host in cases.values().flat_map(Case::proofs_by_http) {
         held.entry(world.settings.edge_namespace.as_str()).or_default().insert(host);
     }
     let none = BTreeSet::new();
