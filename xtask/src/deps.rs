@@ -128,6 +128,9 @@ const TESTKIT: &str = "causeway-testkit";
 /// Tests of any crate may also use it, as their cluster.
 const CLUSTER: &str = "causeway-apiserver";
 
+/// And this, as what serves what they plan.
+const DATA_PLANE: &str = "causeway-engine";
+
 /// Asks cargo for the workspace's crates.
 pub(crate) fn read(root: &Path) -> anyhow::Result<Metadata> {
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
@@ -164,7 +167,7 @@ fn violations_of(package: &Package, members: &[&str]) -> Vec<String> {
     for dependency in &package.dependencies {
         let target = dependency.name.as_str();
         if members.contains(&target) {
-            let in_tests = dependency.is_dev() && target == CLUSTER;
+            let in_tests = dependency.is_dev() && [CLUSTER, DATA_PLANE].contains(&target);
             if ![BASE, TESTKIT].contains(&target) && !in_tests && !fence.may_use.contains(&target) {
                 found.push(format!("{name} must not depend on {target}: {}", allowed(fence)));
             }

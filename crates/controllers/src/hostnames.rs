@@ -18,7 +18,9 @@ mod suppliers;
 
 use std::time::Duration;
 
-use causeway_api::{GatewayHostnameRequest, GatewayHostnameRequestStatus, HostnameZoneStatus, names};
+use causeway_api::{
+    GatewayHostnameRequest, GatewayHostnameRequestStatus, HostnameZone, HostnameZoneStatus, names,
+};
 use kube::{Client, ResourceExt as _, api::DynamicObject};
 use prometheus_client::registry::Registry;
 
@@ -56,6 +58,7 @@ pub(crate) struct Controller {
     requests: Writer<GatewayHostnameRequestStatus>,
     zones: Writer<HostnameZoneStatus>,
     finalizer: Finalizer<GatewayHostnameRequest>,
+    zone_finalizer: Finalizer<HostnameZone>,
     events: Recorder,
     figures: Figures,
 }
@@ -82,6 +85,7 @@ impl Controller {
             requests: Writer::new(client.clone(), FIELD_MANAGER),
             zones: Writer::new(client.clone(), FIELD_MANAGER),
             finalizer: Finalizer::new(client.clone(), names::FINALIZER_HOSTNAME),
+            zone_finalizer: Finalizer::new(client.clone(), names::FINALIZER_HOSTNAME),
             events: Recorder::new(client.clone(), "causeway.dev/hostnames", identity),
             figures: Figures::register(registry),
             settings,

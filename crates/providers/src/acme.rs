@@ -18,7 +18,9 @@ use instant_acme::{
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, Der, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use crate::certificate::{CertificateIssuer, Look, Order, PrivateKey, Proof, ProofData, ProofKind, Renewal};
+use crate::certificate::{
+    Certificate, CertificateIssuer, Look, Order, PrivateKey, Proof, ProofData, ProofKind, Renewal,
+};
 use crate::{Error, Name, Secret, x509};
 
 use transport::Transport;
@@ -259,6 +261,10 @@ impl Issuer {
                 leaf.certificate.serial.hash(&mut hasher);
                 let share = (hasher.finish() >> 11) as f64 / (1_u64 << 53) as f64;
                 let at = start + end.duration_since(start).unwrap_or_default().mul_f64(share);
+                // The window of a short one may go on after it: there has to be time to have another one by then.
+                let Certificate { not_before, not_after, .. } = leaf.certificate;
+                let lifetime = not_after.duration_since(not_before).unwrap_or_default();
+                let at = at.min(not_after - lifetime / 5);
                 let explained = info.explanation_url.map(|url| format!(", see {url}")).unwrap_or_default();
                 Ok(Renewal::ByOrder {
                     at,

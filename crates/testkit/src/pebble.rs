@@ -26,6 +26,18 @@ impl Pebble {
     /// # Panics
     /// When it does not start, and where it can't be had although `CI=true`.
     pub fn start(resolver: SocketAddr, external: bool) -> Option<Self> {
+        Self::launch(resolver, external, &[("default", 7_776_000), ("minutes", 600)])
+    }
+
+    /// The same, with certificates that are good for so many seconds.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn brief(resolver: SocketAddr, seconds: u32) -> Option<Self> {
+        Self::launch(resolver, false, &[("default", seconds)])
+    }
+
+    fn launch(resolver: SocketAddr, external: bool, profiles: &[(&str, u32)]) -> Option<Self> {
         let program = environment::program("pebble")?;
         let directory = tempfile::Builder::new().prefix("causeway-pebble-").tempdir().unwrap();
         let (port, http_port) = (port::free(), port::free());
@@ -35,14 +47,18 @@ impl Pebble {
         openssl.args(["-subj", "/CN=pebble", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]);
         let made = openssl.args(["-addext", "basicConstraints=critical,CA:FALSE"]).output().unwrap();
         assert!(made.status.success(), "{made:?}");
+        let profile = |(name, seconds): &(&str, u32)| {
+            format!("\"{name}\": {{\"description\": \"{name}\", \"validityPeriod\": {seconds}}}")
+        };
+        let profiles: Vec<String> = profiles.iter().map(profile).collect();
         let config = format!(
             "{{\"pebble\": {{\"listenAddress\": \"127.0.0.1:{port}\", \"managementListenAddress\": \"\", \
              \"certificate\": \"cert.pem\", \"privateKey\": \"key.pem\", \"httpPort\": {http_port}, \"tlsPort\": 1, \
              \"externalAccountBindingRequired\": {external}, \
              \"externalAccountMACKeys\": {{\"{EXTERNAL_ID}\": \"{EXTERNAL_KEY}\"}}, \
              \"retryAfter\": {{\"authz\": 1, \"order\": 1}}, \
-             \"profiles\": {{\"default\": {{\"description\": \"usual\", \"validityPeriod\": 7776000}}, \
-             \"minutes\": {{\"description\": \"for minutes\", \"validityPeriod\": 600}}}}}}}}"
+             \"profiles\": {{{}}}}}}}",
+            profiles.join(", ")
         );
         std::fs::write(directory.path().join("config.json"), config).unwrap();
         let mut command = Command::new(program);

@@ -38,6 +38,8 @@ pub struct Picture {
     pub grants: BTreeMap<String, HostnameGrantSpec>,
     /// How many names are held in each HostnameZone.
     pub zones: BTreeMap<String, usize>,
+    /// The HostnameZones that something rests on, or is about to: a name or a certificate.
+    pub zones_in_use: BTreeSet<String>,
 }
 
 /// What follows from this world.
@@ -57,6 +59,7 @@ pub fn picture(world: &World) -> Picture {
         gateways: listeners::desired(world, &cases),
         grants: grants(world, &cases),
         zones: zone_counts(world),
+        zones_in_use: zones_in_use(world, &cases),
         cases,
     }
 }
@@ -84,18 +87,22 @@ fn grants(world: &World, cases: &BTreeMap<String, Case>) -> BTreeMap<String, Hos
     if zones.is_empty() {
         return BTreeMap::new();
     }
-    let mut held: BTreeMap<&str, BTreeSet<&Hostname>> = BTreeMap::new();
+    let mut held: BTreeMap<&str, BTreeSet<Hostname>> = BTreeMap::new();
     let mut holders: Vec<(&Hostname, &str)> = Vec::new();
     for case in cases.values() {
         for name in case.held.iter().map(|held| &held.name) {
-            held.entry(&case.at.namespace).or_default().insert(name);
+            held.entry(&case.at.namespace).or_default().insert(name.clone());
             holders.push((name, case.at.namespace.as_str()));
         }
+    }
+    // Where the gateways are, routes answer for names that are being proven, and for no longer than that.
+    for host in cases.values().flat_map(Case::proofs_by_http) {
+        held.entry(world.settings.edge_namespace.as_str()).or_default().insert(host);
     }
     let none = BTreeSet::new();
     let grant = |namespace: &String| {
         let own = held.get(namespace.as_str()).unwrap_or(&none);
-        let wildcards: Vec<&&Hostname> = own.iter().filter(|name| name.is_wildcard()).collect();
+        let wildcards: Vec<&Hostname> = own.iter().filter(|name| name.is_wildcard()).collect();
         let except: BTreeSet<String> = if wildcards.is_empty() {
             BTreeSet::new()
         } else {
@@ -120,6 +127,18 @@ fn zone_counts(world: &World) -> BTreeMap<String, usize> {
         }
     }
     counts
+}
+
+fn zones_in_use(world: &World, cases: &BTreeMap<String, Case>) -> BTreeSet<String> {
+    let claims = world.claims.values().filter_map(|claim| claim.spec.hostname_zone.clone());
+    let orders = world.orders.values().filter_map(|order| order.hostname_zone.clone());
+    let wanted = cases.values().filter_map(|case| case.zone.as_ref()?.key.name.clone());
+    claims.chain(orders).chain(wanted).collect()
+}
+
+/// Every HostnameZone that makes sense.
+pub fn known_zones(world: &World) -> Vec<Zone> {
+    world.zones.values().filter_map(|zone| zones::zone_of(zone, world).ok()).collect()
 }
 
 /// The zone that an order rests on, if it is still known.

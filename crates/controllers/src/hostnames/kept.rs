@@ -28,11 +28,6 @@ impl<T: DeserializeOwned> Kept<T> {
             });
             self.0.insert(place, entry);
         }
-        self.all()
-    }
-
-    /// What was read last.
-    pub(super) fn all(&self) -> Vec<Arc<T>> {
         self.0.values().filter_map(|(_, content)| content.clone()).collect()
     }
 }

@@ -225,6 +225,16 @@ impl Shelf for ConfigMapShelf {
     }
 }
 
+/// Whether nothing is kept in the ConfigMap. What can't be read is something.
+pub(super) fn is_empty(map: &DynamicObject) -> bool {
+    let data = map.data["data"].as_object();
+    let mut zones = data.into_iter().flatten().filter(|(key, _)| key.starts_with(ZONE));
+    zones.all(|(_, text)| {
+        let stored = text.as_str().and_then(|text| serde_json::from_str::<Stored>(text).ok());
+        stored.is_some_and(|stored| stored.names.is_empty())
+    })
+}
+
 /// The zones of the ConfigMap's entries.
 fn zones(data: &BTreeMap<String, String>) -> BTreeMap<String, Stored> {
     let entries = data.iter().filter_map(|(key, text)| {

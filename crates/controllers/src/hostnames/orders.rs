@@ -2,7 +2,7 @@
 //! that is known of it. Every answer of an issuer is in there before the next question rests on it.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, Mutex},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -19,7 +19,7 @@ use causeway_providers::{
 use causeway_translate::{
     gateway::kinds::ObjectRef,
     hostname::{
-        Case, Hostname, World, Zone,
+        Case, Certificate, Hostname, Picture, World, Zone,
         listeners::COMPONENT,
         order::{ANNOTATION, Failure, Issued, Order, Proof},
         status::Waiting,
@@ -54,9 +54,12 @@ pub(super) struct Orders {
     suppliers: SuppliersRef,
     settings: Settings,
     kept: Mutex<Kept<Secret>>,
+    /// The Secrets of all orders as they were seen last, by name.
+    secrets: Mutex<BTreeMap<String, Arc<Secret>>>,
     /// Written Secrets that the watch has not shown yet.
     ahead: Mutex<HashMap<String, Arc<Secret>>>,
-    /// What issuers said last, and when to ask again.
+    /// What issuers said last, and when to ask again: by the order's Secret, or, where there is no order yet, by the uid of the
+    /// request.
     memory: Mutex<HashMap<String, Memory>>,
 }
 
@@ -64,12 +67,38 @@ struct Memory {
     said: Option<(Reason, String)>,
     again: Instant,
     failures: u32,
+    /// Whether it was to be given up: an order that could not be carried on can still be given up at once.
+    removing: bool,
+    /// When the issuer may be asked about renewal again.
+    renewal: Option<Instant>,
+    /// The order's Secret as it was then: one that somebody else has written since is looked at at once.
+    seen: Option<String>,
+}
+
+/// What a step came to.
+struct Stepped {
+    said: Option<(Reason, String)>,
+    wait: Duration,
+    renewal: Option<Instant>,
+}
+
+impl Stepped {
+    fn after(wait: Duration) -> Self {
+        Self { said: None, wait, renewal: None }
+    }
 }
 
 impl Orders {
     pub(super) fn new(client: Client, suppliers: SuppliersRef, settings: Settings) -> Self {
-        let (kept, ahead, memory) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { client, suppliers, settings, kept, ahead, memory }
+        Self {
+            client,
+            suppliers,
+            settings,
+            kept: Mutex::default(),
+            secrets: Mutex::default(),
+            ahead: Mutex::default(),
+            memory: Mutex::default(),
+        }
     }
 
     fn api(&self) -> Api<Secret> {
@@ -96,7 +125,7 @@ impl Orders {
         let orders =
             secrets.iter().filter_map(|(name, secret)| Some((name.clone(), Arc::new(read(secret)?))));
         let orders: BTreeMap<String, Arc<Order>> = orders.collect();
-        lock(&self.memory).retain(|name, _| !name.starts_with(PREFIX) || orders.contains_key(name));
+        *lock(&self.secrets) = secrets;
         orders
     }
 
@@ -106,10 +135,30 @@ impl Orders {
         memory.iter().filter_map(|(name, memory)| Some((name.clone(), memory.said.clone()?))).collect()
     }
 
-    /// How long until the next order is to be looked at.
-    pub(super) fn again(&self) -> Option<Duration> {
-        let next = lock(&self.memory).values().map(|memory| memory.again).min();
-        next.map(|at| at.saturating_duration_since(Instant::now()))
+    /// How long until something is to be done for an order of this picture, and forgets what was said of others.
+    pub(super) fn again(&self, picture: &Picture, world: &World) -> Option<Duration> {
+        let mut wanted: HashSet<&str> = HashSet::new();
+        let mut kept: HashSet<&str> = world.orders.keys().map(String::as_str).collect();
+        let mut times: Vec<i64> = Vec::new();
+        for case in picture.cases.values() {
+            let Certificate { serve, pending, start, rests_until, .. } = &case.certificate;
+            wanted.extend(serve.iter().chain(pending).map(|order| order.secret.as_str()));
+            wanted.extend(case.remove_orders.iter().map(String::as_str));
+            if start.is_some() {
+                wanted.insert(&case.uid);
+                kept.insert(&case.uid);
+            }
+            let renewal = serve.iter().filter_map(|order| order.issued.as_ref()?.renew_at);
+            times.extend(renewal.chain(*rests_until));
+        }
+        let now = world.now.as_second();
+        let at = times.into_iter().filter(|at| *at > now).min();
+        let at = at.and_then(|at| u64::try_from(at - now).ok()).map(Duration::from_secs);
+        let mut memory = lock(&self.memory);
+        memory.retain(|name, _| kept.contains(name.as_str()));
+        let due = memory.iter().filter(|(name, _)| wanted.contains(name.as_str())).map(|(_, one)| one.again);
+        let due = due.min().map(|due| due.saturating_duration_since(Instant::now()));
+        [at, due].into_iter().flatten().min()
     }
 
     /// Begins an order: its Secret with its key, before anybody is asked.
@@ -130,7 +179,7 @@ impl Orders {
         let issuer = match self.suppliers.0.issuer(zone).await {
             Ok(issuer) => issuer,
             // There is no order yet to say it of.
-            Err(error) => return Ok(self.trouble(&case.uid, &error, figures).moved),
+            Err(error) => return Ok(self.trouble(&case.uid, zone, &error, figures).moved),
         };
         lock(&self.memory).remove(&case.uid);
         let name = secret_name(&case.uid, serial);
@@ -203,8 +252,11 @@ impl Orders {
         world: &World,
         figures: &Figures,
     ) -> Result<Outcome, Error> {
-        let is_due =
-            lock(&self.memory).get(&order.secret).is_none_or(|memory| memory.again <= Instant::now());
+        let Some(secret) = self.secret(&order.secret) else { return Ok(Outcome::default()) };
+        let is_due = lock(&self.memory).get(&order.secret).is_none_or(|memory| {
+            memory.again <= Instant::now()
+                || (memory.failures == 0 && memory.seen != secret.resource_version())
+        });
         // Proofs that are in place by now are told at once.
         let can_tell = order.is_pending()
             && !order.told
@@ -215,32 +267,61 @@ impl Orders {
         }
         let issuer = match self.suppliers.0.issuer(zone).await {
             Ok(issuer) => issuer,
-            Err(error) => return Ok(self.trouble(&order.secret, &error, figures)),
+            Err(error) => return Ok(self.trouble(&order.secret, zone, &error, figures)),
         };
-        let Some(mut stored) = self.stored(order, zone) else { return Ok(Outcome::default()) };
+        let mut stored = self.stored(order, &secret, zone);
         let mut next = order.clone();
-        let result = self.step(&*issuer, &mut stored, &mut next, can_tell, world, figures).await;
-        if next != *order {
-            self.save(order, &next, stored.held.as_deref()).await?;
+        let asked = lock(&self.memory).get(&order.secret).and_then(|memory| memory.renewal);
+        let kept = stored.held.clone();
+        let result = if issuer.wants_key() && stored.key.is_none() {
+            // Nothing of it can be used.
+            next.lost = next.issued.is_some();
+            if !next.lost {
+                let message =
+                    "the private key was removed or edited; another certificate is asked for".to_owned();
+                next.failed = Some(Failure { message, at: world.now.as_second(), times: 1 });
+            }
+            Ok(Stepped::after(Duration::ZERO))
+        } else {
+            self.step(&*issuer, &mut stored, &mut next, can_tell, asked, world, figures).await
+        };
+        let is_repaired = order.issued.is_some() && kept != stored.held;
+        let mut seen = secret.resource_version();
+        if next != *order || kept != stored.held {
+            seen = self.save(order, &next, stored.held.as_deref()).await?.or(seen);
         }
+        let drift = if next.lost && !order.lost {
+            Some("its certificate was removed or revoked; another one is asked for")
+        } else {
+            is_repaired.then_some("its certificate was edited; it is put right")
+        };
+        let moved = next != *order || is_repaired;
         match result {
-            Ok((said, wait)) => {
-                let moved = self.remember(&order.secret, said, wait, 0);
-                let lost = next.lost && !order.lost;
-                Ok(Outcome { moved: moved || next != *order, lost })
+            Ok(Stepped { said, wait, renewal }) => {
+                let said = self.remember(
+                    &order.secret,
+                    Memory {
+                        said,
+                        again: Instant::now() + wait,
+                        failures: 0,
+                        removing: false,
+                        renewal: renewal.or(asked),
+                        seen,
+                    },
+                );
+                Ok(Outcome { moved: moved || said, drift })
             }
             Err(error) => {
-                let outcome = self.trouble(&order.secret, &error, figures);
-                Ok(Outcome { moved: outcome.moved || next != *order, ..outcome })
+                let outcome = self.trouble(&order.secret, zone, &error, figures);
+                Ok(Outcome { moved: moved || outcome.moved, drift })
             }
         }
     }
 
     /// The issuer's view of an order.
-    fn stored(&self, order: &Order, zone: &Zone) -> Option<certificate::Order> {
-        let secret = self.secret(&order.secret)?;
+    fn stored(&self, order: &Order, secret: &Secret, zone: &Zone) -> certificate::Order {
         let predecessor = order.replaces.as_deref().and_then(|name| self.secret(name));
-        Some(certificate::Order {
+        certificate::Order {
             id: format!("{NAME}/{}", order.uid),
             serial: order.serial,
             names: order.names.iter().filter_map(|name| Name::parse(name).ok()).collect(),
@@ -248,71 +329,86 @@ impl Orders {
                 ChallengeKind::Dns01 => ProofKind::Dns,
                 ChallengeKind::Http01 => ProofKind::Http,
             },
-            key: entry(&secret, TLS_KEY).and_then(|pem| PrivateKey::from_pem(&pem).ok()),
+            key: entry(secret, TLS_KEY).and_then(|pem| PrivateKey::from_pem(&pem).ok()),
             handle: order.handle.clone(),
-            held: entry(&secret, TLS_CERT),
+            held: entry(secret, TLS_CERT),
             replaces: predecessor.and_then(|secret| entry(&secret, TLS_CERT)),
-        })
+        }
     }
 
     fn secret(&self, name: &str) -> Option<Arc<Secret>> {
         let ahead = lock(&self.ahead).get(name).cloned();
-        ahead.or_else(|| lock(&self.kept).all().into_iter().find(|secret| secret.name_any() == name))
+        ahead.or_else(|| lock(&self.secrets).get(name).cloned())
     }
 
     /// One question, or two where the second needs nobody else.
+    #[expect(clippy::too_many_arguments, reason = "all of it is what a step is made of")]
     async fn step(
         &self,
         issuer: &dyn CertificateIssuer,
         stored: &mut certificate::Order,
         next: &mut Order,
         can_tell: bool,
+        asked: Option<Instant>,
         world: &World,
         figures: &Figures,
-    ) -> Result<(Option<(Reason, String)>, Duration), ProviderError> {
+    ) -> Result<Stepped, ProviderError> {
         if next.handle.is_none() {
             next.handle = Some(issuer.request(stored).await?);
-            return Ok((None, Duration::ZERO));
+            return Ok(Stepped::after(Duration::ZERO));
         }
         if can_tell {
             issuer.proofs_served(stored).await?;
             next.told = true;
-            return Ok((None, Duration::ZERO));
+            return Ok(Stepped::after(Duration::ZERO));
         }
         match issuer.look(stored).await? {
             Look::Pending { proofs, waits_for, again_in } => {
-                next.proofs = proofs.iter().map(|proof| noted(&proof.what)).collect();
+                // Those that it no longer names have been put in place, and are to be taken back in the end.
+                next.proofs.extend(proofs.iter().map(|proof| noted(&proof.what)));
                 next.proofs.sort();
+                next.proofs.dedup();
                 let missed = proofs.iter().find_map(|proof| proof.problem.clone());
                 let why = missed.map_or(waits_for.clone(), |missed| format!("{waits_for}: {missed}"));
-                Ok((Some((Reason::Progressing, why)), again_in))
+                Ok(Stepped { said: Some((Reason::Progressing, why)), ..Stepped::after(again_in) })
             }
             Look::Issued(found) => {
                 if let Material::Chain(chain) = &found.material {
                     stored.held = Some(chain.clone());
                 }
-                let renewal = issuer.renewal(stored).await?;
-                let (renew_at, wait) = match renewal {
-                    Renewal::ByIssuer => (None, self.settings.sweep),
-                    Renewal::ByOrder { at, ask_again_in, .. } => {
-                        (Some(seconds(at)), ask_again_in.min(self.settings.sweep))
-                    }
-                };
                 if next.issued.is_none() {
                     figures.issued(world.now.as_second() - next.begun);
                 }
-                next.issued = Some(Issued {
+                let before = next.issued.take().filter(|before| before.serial == found.serial);
+                let is_new = before.is_none();
+                // What is issued is issued, whether or not it can be known when to renew it.
+                let issued = next.issued.insert(Issued {
                     issuer: found.issuer,
                     serial: found.serial,
                     not_before: seconds(found.not_before),
                     not_after: seconds(found.not_after),
-                    renew_at,
+                    renew_at: before.and_then(|before| before.renew_at),
                     arn: match found.material {
                         Material::Arn(arn) => Some(arn),
                         Material::Chain(_) => None,
                     },
                 });
-                Ok((None, spread(wait)))
+                let sweep = spread(self.settings.sweep);
+                let now = Instant::now();
+                if let Some(at) = asked.filter(|at| !is_new && *at > now) {
+                    return Ok(Stepped::after(sweep.min(at - now)));
+                }
+                match issuer.renewal(stored).await? {
+                    Renewal::ByIssuer => {
+                        issued.renew_at = None;
+                        Ok(Stepped::after(sweep))
+                    }
+                    Renewal::ByOrder { at, ask_again_in, .. } => {
+                        issued.renew_at = Some(seconds(at));
+                        let renewal = Some(now + ask_again_in);
+                        Ok(Stepped { renewal, ..Stepped::after(sweep.min(ask_again_in)) })
+                    }
+                }
             }
             Look::Failed { reason, remedy } => {
                 figures.failed(Role::Issuer);
@@ -322,40 +418,39 @@ impl Orders {
                 let message = format!("{reason}: {remedy}");
                 let times = next.failed_before.saturating_add(1);
                 next.failed = Some(Failure { message, at: world.now.as_second(), times });
-                Ok((None, self.settings.sweep))
+                Ok(Stepped::after(self.settings.sweep))
             }
             Look::Gone => {
                 if next.issued.is_some() {
                     next.lost = true;
                 } else {
-                    // The issuer forgot what it was asked for: ask anew.
-                    next.handle = None;
-                    next.proofs.clear();
-                    next.told = false;
+                    let message = "the issuer knows nothing of the order any more; it is asked again";
+                    let times = next.failed_before.saturating_add(1);
+                    next.failed =
+                        Some(Failure { message: message.to_owned(), at: world.now.as_second(), times });
                 }
-                Ok((None, Duration::from_secs(1)))
+                Ok(Stepped::after(Duration::from_secs(1)))
             }
         }
     }
 
-    /// Remembers what became of an order, and its certificate.
-    async fn save(&self, before: &Order, next: &Order, held: Option<&str>) -> Result<(), Error> {
+    /// Remembers what became of an order, and its certificate; gives the version of its Secret.
+    async fn save(&self, before: &Order, next: &Order, held: Option<&str>) -> Result<Option<String>, Error> {
         let mut patch = json!({"metadata": {"annotations": {ANNOTATION: serde_json::to_string(next).unwrap_or_default()}}});
-        if next.issued != before.issued
-            && let Some(chain) = held
-        {
+        if let Some(chain) = held {
             patch["data"] = json!({TLS_CERT: ByteString(chain.as_bytes().to_vec())});
         }
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         match self.api().patch(&before.secret, &params, &Patch::Merge(&patch)).await {
             Ok(written) => {
+                let version = written.resource_version();
                 lock(&self.ahead).insert(before.secret.clone(), Arc::new(written));
-                Ok(())
+                Ok(version)
             }
             // Somebody removed it: another one is begun.
             Err(kube::Error::Api(status)) if status.code == 404 => {
                 lock(&self.ahead).remove(&before.secret);
-                Ok(())
+                Ok(None)
             }
             Err(source) => Err(failed(&before.secret, source)),
         }
@@ -373,14 +468,15 @@ impl Orders {
     ) -> Result<Outcome, Error> {
         let rests = lock(&self.memory)
             .get(&order.secret)
-            .is_some_and(|memory| memory.failures > 0 && memory.again > Instant::now());
+            .is_some_and(|memory| memory.removing && memory.again > Instant::now());
         if rests {
             return Ok(Outcome::default());
         }
         // One that was never asked for is known to nobody, but for a call that was cut off: that one is looked for.
         if let Some(zone) = zone
-            && let Some(stored) = self.stored(order, zone)
+            && let Some(secret) = self.secret(&order.secret)
         {
+            let stored = self.stored(order, &secret, zone);
             let given_up = async {
                 let issuer = self.suppliers.0.issuer(zone).await?;
                 let by = issuer.in_use(&stored).await?;
@@ -390,7 +486,11 @@ impl Orders {
                 issuer.remove(&stored).await
             };
             if let Err(error) = given_up.await {
-                return Ok(self.trouble(&order.secret, &error, figures));
+                let outcome = self.trouble(&order.secret, zone, &error, figures);
+                if let Some(memory) = lock(&self.memory).get_mut(&order.secret) {
+                    memory.removing = true;
+                }
+                return Ok(outcome);
             }
         }
         match self.api().delete(&order.secret, &DeleteParams::default()).await {
@@ -399,10 +499,13 @@ impl Orders {
             Err(source) => return Err(failed(&order.secret, source)),
         }
         lock(&self.ahead).remove(&order.secret);
-        Ok(Outcome { moved: true, lost: false })
+        Ok(Outcome { moved: true, drift: None })
     }
 
-    fn trouble(&self, key: &str, error: &ProviderError, figures: &Figures) -> Outcome {
+    fn trouble(&self, key: &str, zone: &Zone, error: &ProviderError, figures: &Figures) -> Outcome {
+        if error.retry() == Retry::OnChange {
+            self.suppliers.0.forget(zone);
+        }
         if !matches!(error, ProviderError::InUse { .. }) {
             figures.failed(Role::Issuer);
         }
@@ -412,14 +515,18 @@ impl Orders {
             Retry::After(wait) => spread(wait),
             Retry::OnChange => spread(ON_CHANGE),
         };
-        let moved = self.remember(key, Some(said(error)), wait, failures);
-        Outcome { moved, lost: false }
+        let said = Some(said(error));
+        let again = Instant::now() + wait;
+        let moved =
+            self.remember(key, Memory { said, again, failures, removing: false, renewal: None, seen: None });
+        Outcome { moved, drift: None }
     }
 
-    fn remember(&self, secret: &str, said: Option<(Reason, String)>, wait: Duration, failures: u32) -> bool {
+    /// True if something is said that was not.
+    fn remember(&self, key: &str, next: Memory) -> bool {
         let mut memory = lock(&self.memory);
-        let moved = memory.get(secret).is_none_or(|before| before.said != said) && said.is_some();
-        memory.insert(secret.to_owned(), Memory { said, again: Instant::now() + wait, failures });
+        let moved = memory.get(key).is_none_or(|before| before.said != next.said) && next.said.is_some();
+        memory.insert(key.to_owned(), next);
         moved
     }
 }
@@ -429,8 +536,8 @@ impl Orders {
 pub(super) struct Outcome {
     /// Whether something is known that was not.
     pub(super) moved: bool,
-    /// Whether its certificate turned out to be lost.
-    pub(super) lost: bool,
+    /// What somebody did to its certificate.
+    pub(super) drift: Option<&'static str>,
 }
 
 /// Whose an order is.
@@ -461,12 +568,9 @@ fn version(secret: &Secret) -> u64 {
     secret.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 
-/// What the Secrets of orders begin with.
-const PREFIX: &str = "hostname-";
-
 /// The Secret of an order: the same whoever begins it.
 fn secret_name(uid: &str, serial: u32) -> String {
-    format!("{PREFIX}{uid}-{serial}")
+    format!("hostname-{uid}-{serial}")
 }
 
 fn seconds(time: SystemTime) -> i64 {

@@ -1,25 +1,23 @@
 //! One look at everything, and what follows from it: whatever can be done now is done for all requests at once.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use causeway_api::{
-    ClaimOwner, DomainClaim, DomainClaimSpec, GatewayHostnameRequest, HostnameZone,
+    ClaimOwner, DnsProviderKind, DomainClaim, DomainClaimSpec, GatewayHostnameRequest, HostnameZone,
     conditions::{self, ConditionType, Reason, Status},
     names,
 };
 use causeway_base::lock::lock;
 use causeway_translate::hostname::{
-    self, Case, Picture, World, ZoneKey, claim_name, listeners::COMPONENT, status::status,
+    self, Case, Picture, World, claim_name, listeners::COMPONENT, status::status,
 };
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Resource as _, ResourceExt as _,
-    api::{DeleteParams, DynamicObject, PostParams, Preconditions},
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
 };
+use serde_json::json;
 
 use super::{
     Controller, FIELD_MANAGER, grants, local,
@@ -34,8 +32,8 @@ use crate::framework::{
     error::Error,
     events::{Note, Severity},
     kinds::{
-        CONFIG_MAP, DOMAIN_CLAIM, GATEWAY, GATEWAY_HOSTNAME_REQUEST, HOSTNAME_ZONE, HTTP_ROUTE, LISTENER_SET,
-        LOAD_BALANCER_CONFIGURATION, TRAFFIC_POLICY,
+        CONFIG_MAP, DEPLOYMENT, DOMAIN_CLAIM, GATEWAY, GATEWAY_HOSTNAME_REQUEST, HOSTNAME_ZONE, HTTP_ROUTE,
+        LISTENER_SET, LOAD_BALANCER_CONFIGURATION, SERVICE, TRAFFIC_POLICY,
     },
     overseer::Failed,
 };
@@ -60,12 +58,12 @@ impl<'a> Pass<'a> {
         Self { controller, children }
     }
 
-    fn world(&self, broken: &BTreeMap<ZoneKey, (Reason, String)>) -> World {
+    fn world(&self) -> World {
         let controller = self.controller;
         let mut world = lock(&controller.readings).world(self.children, &controller.settings);
         world.orders = controller.orders.observe(self.children);
         world.records = controller.records.told();
-        world.broken_zones.clone_from(broken);
+        world.broken_zones = controller.records.broken();
         world
     }
 
@@ -81,16 +79,18 @@ impl<'a> Pass<'a> {
         }
         let mut failures = Vec::new();
         self.notice_zones();
-        let mut world = self.world(&BTreeMap::new());
+        let mut world = self.world();
         let picture = hostname::picture(&world);
         probe::answers(&mut world, &picture).await;
         self.hold_requests(&picture, &mut failures).await;
-        self.claim(&picture, &mut failures).await;
+        self.hold_zones(&world, &picture, &mut failures).await;
+        self.claim(&world, &picture, &mut failures).await;
         let mut moved = self.certify(&world, &picture, &mut failures).await;
         // What a namespace holds is said before anybody can be served, and taken back before anybody else can hold it.
         failures.extend(grants::write(&controller.applier, &picture.grants, self.children).await.err());
         self.serve(&picture, &mut failures).await;
-        let round = controller.records.carry(&picture, &controller.figures).await;
+        let zones = hostname::known_zones(&world);
+        let round = controller.records.carry(&picture, zones, &controller.figures).await;
         moved |= round.moved;
         moved |= self.retire(&world, &picture, &mut failures).await;
         for (uid, what) in &round.drifted {
@@ -98,16 +98,17 @@ impl<'a> Pass<'a> {
                 self.tell_drift(request, what).await;
             }
         }
+        self.tidy_server(&picture, &mut failures).await;
         // What is said is what is known by now.
         let world =
-            if moved { self.world(&round.broken) } else { World { broken_zones: round.broken, ..world } };
+            if moved { self.world() } else { World { broken_zones: controller.records.broken(), ..world } };
         let picture = if moved { hostname::picture(&world) } else { picture };
         self.tell(&world, &picture, &mut failures).await;
         self.count(&world, &picture);
         let again = if moved {
             Some(Duration::ZERO)
         } else {
-            [round.again, controller.orders.again()].into_iter().flatten().min()
+            [round.again, controller.orders.again(&picture, &world)].into_iter().flatten().min()
         };
         match failures.into_iter().max_by_key(Error::retry) {
             Some(error) => Err(Failed { error, again }),
@@ -138,16 +139,81 @@ impl<'a> Pass<'a> {
         failures.extend(results.into_iter().filter_map(Result::err));
     }
 
+    /// A zone stays for as long as something rests on it: it says how that is cleared up.
+    async fn hold_zones(&self, world: &World, picture: &Picture, failures: &mut Vec<Error>) {
+        let finalizer = &self.controller.zone_finalizer;
+        for (name, zone) in &world.zones {
+            let is_used = picture.zones_in_use.contains(name);
+            let is_leaving = zone.metadata.deletion_timestamp.is_some();
+            let result = match (is_leaving, finalizer.is_on(zone)) {
+                (false, false) if is_used => finalizer.add(zone).await.map(drop),
+                (true, true) if !is_used => finalizer.remove(zone).await,
+                _ => Ok(()),
+            };
+            failures.extend(result.err());
+        }
+    }
+
     /// Takes the names that are free.
-    async fn claim(&self, picture: &Picture, failures: &mut Vec<Error>) {
-        let finalizer = &self.controller.finalizer;
-        let claiming = picture.cases.values().filter(|case| {
-            !case.claim.is_empty() && case.request.as_deref().is_some_and(|request| finalizer.is_on(request))
-        });
+    async fn claim(&self, world: &World, picture: &Picture, failures: &mut Vec<Error>) {
+        let controller = self.controller;
+        let is_held = |case: &&Case| {
+            let zone = case.zone.as_ref().and_then(|zone| zone.key.name.as_ref());
+            let zone_stays = zone.is_none_or(|zone| {
+                world.zones.get(zone).is_some_and(|zone| controller.zone_finalizer.is_on(zone))
+            });
+            let request = case.request.as_deref();
+            zone_stays && request.is_some_and(|request| controller.finalizer.is_on(request))
+        };
+        let claiming = picture.cases.values().filter(|case| !case.claim.is_empty()).filter(is_held);
         let wanted = claiming.flat_map(|case| case.claim.iter().map(move |name| (case, name)));
         let results: Vec<Result<(), Error>> =
             bounded(wanted.map(|(case, name)| self.make_claim(case, name).boxed())).await;
         failures.extend(results.into_iter().filter_map(Result::err));
+        let undated = world.claims.values().filter(|claim| {
+            let dated = claim.status.as_ref().is_some_and(|status| status.claimed_at.is_some());
+            !dated && claim.metadata.deletion_timestamp.is_none()
+        });
+        let results: Vec<Result<(), Error>> = bounded(undated.map(|claim| self.date(claim).boxed())).await;
+        failures.extend(results.into_iter().filter_map(Result::err));
+    }
+
+    /// Says since when a name is held.
+    async fn date(&self, claim: &DomainClaim) -> Result<(), Error> {
+        let api = Api::<DomainClaim>::all(self.controller.client.clone());
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        // The uid keeps it off another one of this name.
+        let patch = json!({
+            "metadata": {"uid": claim.uid()},
+            "status": {"claimedAt": claim.metadata.creation_timestamp},
+        });
+        match api.patch_status(&claim.name_any(), &params, &Patch::Merge(&patch)).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            Err(source) => Err(objects("DomainClaim", &claim.name_any(), source)),
+        }
+    }
+
+    /// Removes our own DNS server once no record is asked for.
+    async fn tidy_server(&self, picture: &Picture, failures: &mut Vec<Error>) {
+        let edge = &self.controller.settings.world.edge_namespace;
+        let mut publications = picture.cases.values().flat_map(|case| &case.publications);
+        let is_wanted = publications.any(|one| one.zone.dns.provider == DnsProviderKind::Local);
+        let map = self.children.get(CONFIG_MAP, edge, local::SERVER);
+        if is_wanted || map.is_some_and(|map| !local::is_empty(&map)) {
+            return;
+        }
+        // The zones last: without them nobody knows what the server would have to serve.
+        for kind in [DEPLOYMENT, SERVICE, CONFIG_MAP] {
+            let found = self.children.get(kind, edge, local::SERVER).filter(|found| self.is_ours(found));
+            let Some(found) = found else { continue };
+            let result = self.controller.applier.delete(kind, &found).await;
+            failures.extend(result.err().map(|source| Error::Objects {
+                failed: 1,
+                total: 1,
+                source: Box::new(source),
+            }));
+        }
     }
 
     async fn make_claim(&self, case: &Case, name: &hostname::Hostname) -> Result<(), Error> {
@@ -220,13 +286,9 @@ impl<'a> Pass<'a> {
             match result {
                 Ok(outcome) => {
                     moved |= outcome.moved;
-                    if let Some(request) = case.request.as_deref().filter(|_| outcome.lost) {
+                    if let Some((request, what)) = case.request.as_deref().zip(outcome.drift) {
                         self.controller.figures.drifted();
-                        self.tell_drift(
-                            request,
-                            "its certificate was removed or revoked; another one is asked for",
-                        )
-                        .await;
+                        self.tell_drift(request, what).await;
                     }
                 }
                 Err(error) => failures.push(error),
@@ -382,6 +444,12 @@ impl<'a> Pass<'a> {
         let generation = zone.metadata.generation.unwrap_or_default();
         let broken = world.broken_zones.iter().find(|(key, _)| key.name.as_deref() == Some(&name));
         let (status, reason, message) = match broken {
+            _ if zone.metadata.deletion_timestamp.is_some() => {
+                let held = picture.zones.get(&name).copied().unwrap_or_default();
+                let message =
+                    format!("it goes when the {held} hostnames that are held in it have been given up");
+                (Status::False, Reason::DeletionInProgress, message)
+            }
             Some((_, (reason, why))) => (Status::False, *reason, why.clone()),
             None => {
                 (Status::True, Reason::Ready, format!("names below {} can be asked for", zone.spec.domain))

@@ -1,7 +1,9 @@
-//! What is in DNS: what was asked for last, what became of it, and when to ask again. All changes of a zone go together.
+//! What is in DNS: what was asked for last, what became of it, and when to ask again. All changes of a zone go together, and no
+//! zone waits for another one.
 
 use std::{collections::BTreeMap, sync::Mutex, time::Duration};
 
+use causeway_api::conditions::Reason;
 use causeway_base::{
     backoff::{Backoff, spread},
     lock::lock,
@@ -14,6 +16,7 @@ use causeway_translate::hostname::{
     Hostname, Picture, Want, Zone, ZoneKey,
     world::{Progress, Told},
 };
+use futures::future::join_all;
 use tokio::time::Instant;
 
 use super::{
@@ -37,7 +40,19 @@ pub(super) struct Records {
     suppliers: SuppliersRef,
     sweep: Duration,
     known: Mutex<BTreeMap<Key, Known>>,
-    zones: Mutex<BTreeMap<String, ProviderZone>>,
+    zones: Mutex<BTreeMap<ZoneKey, Standing>>,
+}
+
+/// How a zone stands at its providers.
+struct Standing {
+    /// What it was then.
+    zone: Zone,
+    /// As its provider has it.
+    there: Option<ProviderZone>,
+    /// What is wrong with it as a whole.
+    broken: Option<(Reason, String)>,
+    /// When that is to be looked at again though nobody asks for anything.
+    again: Instant,
 }
 
 struct Known {
@@ -67,8 +82,13 @@ pub(super) struct Round {
     pub(super) drifted: Vec<(String, String)>,
     /// When the next change is due.
     pub(super) again: Option<Duration>,
-    /// What is wrong with zones as a whole.
-    pub(super) broken: BTreeMap<ZoneKey, (causeway_api::conditions::Reason, String)>,
+}
+
+impl Round {
+    fn join(&mut self, other: Self) {
+        self.moved |= other.moved;
+        self.drifted.extend(other.drifted);
+    }
 }
 
 impl Records {
@@ -88,9 +108,17 @@ impl Records {
         }
     }
 
-    /// Asks for everything of a picture that is new, not settled or has not been looked at for long; forgets the rest.
-    pub(super) async fn carry(&self, picture: &Picture, figures: &Figures) -> Round {
-        let mut zones: BTreeMap<ZoneKey, (Zone, Vec<Due>)> = BTreeMap::new();
+    /// What is wrong with zones as a whole.
+    pub(super) fn broken(&self) -> BTreeMap<ZoneKey, (Reason, String)> {
+        let zones = lock(&self.zones);
+        zones.iter().filter_map(|(key, standing)| Some((key.clone(), standing.broken.clone()?))).collect()
+    }
+
+    /// Asks for everything of a picture that is new, not settled or has not been looked at for long; forgets the rest. Zones
+    /// that nobody asks anything of are looked at, too.
+    pub(super) async fn carry(&self, picture: &Picture, zones: Vec<Zone>, figures: &Figures) -> Round {
+        let mut work: BTreeMap<ZoneKey, (Zone, Vec<Due>)> =
+            zones.into_iter().map(|zone| (zone.key.clone(), (zone, Vec::new()))).collect();
         let mut wanted: Vec<Key> = Vec::new();
         for case in picture.cases.values() {
             for publication in &case.publications {
@@ -99,20 +127,25 @@ impl Records {
                 let object = case.at.to_string();
                 let object = if object.len() > LONGEST_OBJECT { case.uid.clone() } else { object };
                 let before = publication.served_before.then(|| wish(&publication.want)).flatten();
-                if let Some(due) = self.due(key, object, &publication.want, before) {
-                    let entry = zones.entry(publication.zone.key.clone());
-                    entry.or_insert_with(|| (publication.zone.clone(), Vec::new())).1.push(due);
-                }
+                let entry = work.entry(publication.zone.key.clone());
+                let (_, all) = entry.or_insert_with(|| (publication.zone.clone(), Vec::new()));
+                all.extend(self.due(key, object, &publication.want, before));
             }
         }
         wanted.sort();
         // A name that nobody speaks of any more is left as it is, and not remembered.
         lock(&self.known).retain(|key, _| wanted.binary_search(key).is_ok());
+        // A zone that was changed is looked at anew.
+        lock(&self.zones)
+            .retain(|key, standing| work.get(key).is_some_and(|(zone, _)| *zone == standing.zone));
+        let rounds = work.into_values().map(|(zone, due)| self.carry_zone(zone, due, figures));
         let mut round = Round::default();
-        for (key, (zone, due)) in zones {
-            self.carry_zone(&key, &zone, due, figures, &mut round).await;
+        for one in join_all(rounds).await {
+            round.join(one);
         }
-        let next = lock(&self.known).values().map(|known| known.again).min();
+        let records = lock(&self.known).values().map(|known| known.again).min();
+        let zones = lock(&self.zones).values().map(|standing| standing.again).min();
+        let next = [records, zones].into_iter().flatten().min();
         round.again = next.map(|at| at.saturating_duration_since(Instant::now()));
         round
     }
@@ -132,22 +165,31 @@ impl Records {
         Some(Due { key, object, want: want.clone(), settled, is_sweep })
     }
 
-    async fn carry_zone(
-        &self,
-        key: &ZoneKey,
-        zone: &Zone,
-        due: Vec<Due>,
-        figures: &Figures,
-        round: &mut Round,
-    ) {
-        let provider = match self.suppliers.0.dns(zone).await {
+    async fn carry_zone(&self, zone: Zone, due: Vec<Due>, figures: &Figures) -> Round {
+        let mut round = Round::default();
+        let is_quiet = due.is_empty();
+        if is_quiet
+            && lock(&self.zones).get(&zone.key).is_some_and(|standing| standing.again > Instant::now())
+        {
+            return round;
+        }
+        let provider = match self.suppliers.0.dns(&zone).await {
             Ok(provider) => provider,
-            Err(error) => return self.all_failed(key, due, &error, figures, round),
+            Err(error) => {
+                self.all_failed(zone, due, &error, figures, &mut round);
+                return round;
+            }
         };
-        let there = match self.find_zone(&*provider, zone).await {
+        let there = match self.find_zone(&*provider, &zone, is_quiet).await {
             Ok(there) => there,
-            Err(error) => return self.all_failed(key, due, &error, figures, round),
+            Err(error) => {
+                self.all_failed(zone, due, &error, figures, &mut round);
+                return round;
+            }
         };
+        if is_quiet {
+            return round;
+        }
         let mut changes = Vec::with_capacity(due.len());
         let mut asked = Vec::with_capacity(due.len());
         for due in due {
@@ -161,18 +203,18 @@ impl Records {
                     });
                     asked.push(due);
                 }
-                (Err(error), _) => self.remember(due, Err(error), figures, round),
+                (Err(error), _) => self.remember(due, Err(error), figures, &mut round),
                 (Ok(name), None) => {
                     let error = Error::Invalid {
                         what: format!("{name} can't lead to {:?}", due.want),
                         remedy: "the gateway's address must be a name or an address".to_owned(),
                     };
-                    self.remember(due, Err(error), figures, round);
+                    self.remember(due, Err(error), figures, &mut round);
                 }
             }
         }
         if changes.is_empty() {
-            return;
+            return round;
         }
         // What was in place and is not any more was changed by somebody.
         let swept: Vec<Change> = changes
@@ -202,16 +244,32 @@ impl Records {
             }
         }
         let outcomes = provider.apply(&there, &changes).await;
-        for (due, outcome) in asked.into_iter().zip(outcomes) {
-            self.remember(due, outcome, figures, round);
+        if outcomes
+            .iter()
+            .any(|outcome| matches!(outcome, Err(Error::Denied { .. } | Error::ZoneNotFound { .. })))
+        {
+            // Whoever puts that right may do it with other credentials, or another zone.
+            self.suppliers.0.forget(&zone);
+            if let Some(standing) = lock(&self.zones).get_mut(&zone.key) {
+                standing.there = None;
+            }
         }
+        for (due, outcome) in asked.into_iter().zip(outcomes) {
+            self.remember(due, outcome, figures, &mut round);
+        }
+        round
     }
 
-    /// The zone as its provider has it; asked for once, unless the HostnameZone is changed.
-    async fn find_zone(&self, provider: &dyn DnsProvider, zone: &Zone) -> Result<ProviderZone, Error> {
-        let key = format!("{} {} {:?}", zone.key.id, zone.domain, zone.dns);
-        if let Some(known) = lock(&self.zones).get(&key) {
-            return Ok(known.clone());
+    /// The zone as its provider has it; asked for once, unless it is to be known how that stands now.
+    async fn find_zone(
+        &self,
+        provider: &dyn DnsProvider,
+        zone: &Zone,
+        anew: bool,
+    ) -> Result<ProviderZone, Error> {
+        let known = lock(&self.zones).get(&zone.key).and_then(|standing| standing.there.clone());
+        if let Some(known) = known.filter(|_| !anew) {
+            return Ok(known);
         }
         let is_aws = zone.dns.provider == causeway_api::DnsProviderKind::Aws;
         let found = provider.zone(if is_aws { &zone.key.id } else { zone.domain.as_str() }).await?;
@@ -221,14 +279,22 @@ impl Records {
                 remedy: "correct the HostnameZone's zoneId or domain".to_owned(),
             });
         }
-        lock(&self.zones).insert(key, found.clone());
+        let there = Some(found.clone());
+        let again = Instant::now() + spread(self.sweep);
+        let standing = Standing { zone: zone.clone(), there, broken: None, again };
+        lock(&self.zones).insert(zone.key.clone(), standing);
         Ok(found)
     }
 
-    fn all_failed(&self, key: &ZoneKey, due: Vec<Due>, error: &Error, figures: &Figures, round: &mut Round) {
+    fn all_failed(&self, zone: Zone, due: Vec<Due>, error: &Error, figures: &Figures, round: &mut Round) {
         let (reason, message) = said(error);
-        round.broken.insert(key.clone(), (reason, message.clone()));
         figures.failed(Role::Dns);
+        self.suppliers.0.forget(&zone);
+        let broken = Some((reason, message.clone()));
+        let again = Instant::now() + spread(ON_CHANGE).min(self.sweep);
+        round.moved |= lock(&self.zones).get(&zone.key).is_none_or(|before| before.broken != broken);
+        let standing = Standing { there: None, broken, again, zone };
+        lock(&self.zones).insert(standing.zone.key.clone(), standing);
         for due in due {
             self.keep(due, Progress::Failed(reason, message.clone()), Some(error.retry()), round);
         }

@@ -21,6 +21,11 @@ pub trait Suppliers: Send + Sync {
     /// # Errors
     /// When its settings or credentials don't do.
     fn issuer<'a>(&'a self, zone: &'a Zone) -> BoxFuture<'a, Result<Arc<dyn CertificateIssuer>, Error>>;
+
+    /// Told of a zone whose provider or issuer refuses: its credentials may be others the next time.
+    fn forget(&self, zone: &Zone) {
+        let _ = zone;
+    }
 }
 
 /// One of them, shared.

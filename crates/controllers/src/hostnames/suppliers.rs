@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use causeway_api::{DnsProviderKind, IssuerKind, names};
+use causeway_base::lock::lock;
 use causeway_providers::{
     Error, Name, Secret as Text, acme, aws, certificate::CertificateIssuer, dns::DnsProvider, local, rfc2136,
 };
@@ -31,8 +32,51 @@ const ACCOUNT: &str = "account";
 const AUTHORITY_PEM: &str = "ca.pem";
 const AUTHORITY_CERTIFICATE: &str = "ca.crt";
 
-/// What was made of settings and credentials, and when.
-type Made<T> = Mutex<BTreeMap<String, (Instant, Arc<T>)>>;
+/// How long a failure stands for those who ask in the same moment.
+const FAILED: Duration = Duration::from_secs(5);
+
+/// What was made of settings and credentials, by those. Whoever waits for one that is slow to be made holds up nobody else.
+struct Made<T: ?Sized>(std::sync::Mutex<BTreeMap<String, Arc<Slot<T>>>>);
+
+/// One of them, or why there is none, and since when.
+type Slot<T> = Mutex<Option<(Instant, Result<Arc<T>, Error>)>>;
+
+impl<T: ?Sized> Default for Made<T> {
+    fn default() -> Self {
+        Self(std::sync::Mutex::default())
+    }
+}
+
+impl<T: ?Sized> Made<T> {
+    async fn get(
+        &self,
+        key: String,
+        make: impl Future<Output = Result<Arc<T>, Error>>,
+    ) -> Result<Arc<T>, Error> {
+        let slot = {
+            let mut slots = lock(&self.0);
+            // Those of zones that were changed or are gone.
+            slots.retain(|_, slot| {
+                let made = slot.try_lock().ok().and_then(|made| made.as_ref().map(|(at, _)| *at));
+                made.is_none_or(|at| at.elapsed() < FRESH * 2)
+            });
+            Arc::clone(slots.entry(key).or_default())
+        };
+        let mut made = slot.lock().await;
+        if let Some((at, result)) = &*made
+            && at.elapsed() < if result.is_ok() { FRESH } else { FAILED }
+        {
+            return result.clone();
+        }
+        let result = make.await;
+        *made = Some((Instant::now(), result.clone()));
+        result
+    }
+
+    fn forget(&self, key: &str) {
+        lock(&self.0).remove(key);
+    }
+}
 
 /// Makes issuers and providers, and keeps them for a while.
 pub(crate) struct Providers {
@@ -51,8 +95,8 @@ impl Providers {
             settings: settings.clone(),
             image: image.to_owned(),
             instance: Mutex::default(),
-            dns: Mutex::default(),
-            issuers: Mutex::default(),
+            dns: Made::default(),
+            issuers: Made::default(),
         }
     }
 
@@ -261,32 +305,25 @@ async fn make_authority(secrets: &Api<Secret>) -> Result<Secret, Error> {
 
 impl Suppliers for Providers {
     fn dns<'a>(&'a self, zone: &'a Zone) -> BoxFuture<'a, Result<Arc<dyn DnsProvider>, Error>> {
-        async move {
-            let key = format!("{:?}", zone.dns);
-            let mut known = self.dns.lock().await;
-            if let Some((_, provider)) = known.get(&key).filter(|(made, _)| made.elapsed() < FRESH) {
-                return Ok(Arc::clone(provider));
-            }
-            let made = self.make_dns(zone).await?;
-            known.insert(key, (Instant::now(), Arc::clone(&made)));
-            Ok(made)
-        }
-        .boxed()
+        self.dns.get(dns_key(zone), self.make_dns(zone)).boxed()
     }
 
     fn issuer<'a>(&'a self, zone: &'a Zone) -> BoxFuture<'a, Result<Arc<dyn CertificateIssuer>, Error>> {
-        async move {
-            let key = format!("{:?}", zone.certificates);
-            let mut known = self.issuers.lock().await;
-            if let Some((_, issuer)) = known.get(&key).filter(|(made, _)| made.elapsed() < FRESH) {
-                return Ok(Arc::clone(issuer));
-            }
-            let made = self.make_issuer(zone).await?;
-            known.insert(key, (Instant::now(), Arc::clone(&made)));
-            Ok(made)
-        }
-        .boxed()
+        self.issuers.get(issuer_key(zone), self.make_issuer(zone)).boxed()
     }
+
+    fn forget(&self, zone: &Zone) {
+        self.dns.forget(&dns_key(zone));
+        self.issuers.forget(&issuer_key(zone));
+    }
+}
+
+fn dns_key(zone: &Zone) -> String {
+    format!("{:?}", zone.dns)
+}
+
+fn issuer_key(zone: &Zone) -> String {
+    format!("{:?}", zone.certificates)
 }
 
 fn labels() -> serde_json::Value {

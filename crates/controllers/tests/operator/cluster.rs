@@ -48,6 +48,21 @@ impl Running {
         line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
     }
 
+    /// How often a controller of everything has looked.
+    pub fn looks(&self, controller: &str) -> u64 {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
+        let start = format!("causeway_operator_reconciles_total{{controller=\"{controller}\"");
+        let line = text.lines().find(|line| line.starts_with(&start));
+        line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
+    }
+
+    /// Waits for this many more looks.
+    pub async fn looked(&self, controller: &str, more: u64) {
+        let goal = self.looks(controller) + more;
+        eventually("more looks", || async { self.looks(controller) >= goal }).await;
+    }
+
     /// Waits for this many more reconciles.
     pub async fn reconciled(&self, more: u64) {
         let goal = self.reconciles() + more;
@@ -118,9 +133,14 @@ impl Cluster {
 
     /// The same with other settings.
     pub fn configured(&self, change: impl FnOnce(&mut Config)) -> Running {
+        self.configured_with(self.cluster.operator.clone(), change)
+    }
+
+    /// The same, with this client.
+    pub fn configured_with(&self, client: Client, change: impl FnOnce(&mut Config)) -> Running {
         let mut config = Config { leader: None, ..Config::new(names::NAMESPACE, "a") };
         change(&mut config);
-        Self::run(self.cluster.operator.clone(), config)
+        Self::run(client, config)
     }
 
     /// The same for a cluster of OpenShift.

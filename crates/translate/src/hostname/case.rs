@@ -11,7 +11,7 @@ use kube::ResourceExt as _;
 
 use super::claims::Blocked;
 use super::name::Hostname;
-use super::order::{Order, Proof};
+use super::order::{Failure, Order, Proof};
 use super::world::{Member, Progress, World};
 use super::zones::{self, Refusal, Zone, ZoneKey};
 use crate::gateway::kinds::ObjectRef;
@@ -61,6 +61,8 @@ pub struct Case {
     pub addresses: Vec<String>,
     /// What should be in DNS. A name that is not here is left as it is.
     pub publications: Vec<Publication>,
+    /// What is wrong with the records that prove its names, or is waited for.
+    pub proof_trouble: Option<Refusal>,
     /// Whether all its names lead to its gateway.
     pub published: bool,
     /// What is wrong with records.
@@ -99,6 +101,8 @@ pub struct Certificate {
     pub start: Option<u32>,
     /// Why the last one came to nothing.
     pub failed: Option<String>,
+    /// When another one is tried after it, in seconds since 1970.
+    pub rests_until: Option<i64>,
 }
 
 /// A change of DNS.
@@ -212,6 +216,15 @@ impl Case {
         self.is_claimed() && self.certificate.serve.is_some() && self.attached && self.published
     }
 
+    /// The names that are being proven by answers of its gateway.
+    pub(super) fn proofs_by_http(&self) -> impl Iterator<Item = Hostname> {
+        let proofs = self.certificate.pending.iter().flat_map(|order| &order.proofs);
+        proofs.filter_map(|proof| match proof {
+            Proof::Http { host, .. } => Some(Hostname::trusted(host)),
+            Proof::Txt { .. } | Proof::Cname { .. } => None,
+        })
+    }
+
     /// Whether it holds a name in the zone that it asks for it in.
     pub(super) fn holds(&self, zone_id: &str, name: &Hostname) -> bool {
         self.held.iter().any(|held| held.zone.id == zone_id && held.name == *name)
@@ -243,13 +256,14 @@ impl Case {
         let pending = fitting.iter().rev().find(|order| order.is_pending()).filter(newest).copied();
         let failed = fitting.last().filter(newest).and_then(|order| order.failed.as_ref());
         let is_due = serve.is_none_or(|serve| serve.is_due(world.now));
-        let rests = failed.is_some_and(|failed| failed.over_at() > world.now.as_second());
+        let rests_until = failed.map(Failure::over_at).filter(|at| *at > world.now.as_second());
         let next = self.orders.last().map_or(1, |order| order.serial.saturating_add(1));
         self.certificate = Certificate {
-            start: (is_due && pending.is_none() && !rests).then_some(next),
+            start: (is_due && pending.is_none() && rests_until.is_none()).then_some(next),
             serve: serve.cloned(),
             pending: pending.cloned(),
             failed: failed.map(|failed| failed.message.clone()),
+            rests_until,
         };
     }
 
@@ -310,14 +324,10 @@ impl Case {
     /// What should be in DNS for the names that are asked for, and for the proofs of certificates.
     pub(super) fn judge_publication(&mut self, world: &World) {
         let Some(zone) = self.zone.clone().filter(|_| self.is_claimed()) else { return };
-        self.publish_proofs(&zone);
+        self.publish_proofs(&zone, world);
         let Some(member) = self.gateway.as_ref().and_then(|name| world.gateways.get(name)) else { return };
         self.addresses.clone_from(&member.addresses);
-        let by_http = self
-            .certificate
-            .pending
-            .as_ref()
-            .is_some_and(|order| order.proofs.iter().any(|proof| matches!(proof, Proof::Http { .. })));
+        let by_http = self.proofs_by_http().next().is_some();
         let Some(want) = alias(&member.addresses, self.ttl()).filter(|_| self.attached || by_http) else {
             return;
         };
@@ -359,7 +369,7 @@ impl Case {
     }
 
     /// Proofs of the order that is worked on, and those of the one that is served which its issuer looks at again for ever.
-    fn publish_proofs(&mut self, zone: &Zone) {
+    fn publish_proofs(&mut self, zone: &Zone, world: &World) {
         let mut texts: BTreeMap<Hostname, BTreeSet<String>> = BTreeMap::new();
         let mut names: BTreeMap<Hostname, String> = BTreeMap::new();
         let Certificate { serve, pending, .. } = &self.certificate;
@@ -383,8 +393,18 @@ impl Case {
             |name: Hostname, want: Want| Publication { zone: zone.clone(), name, want, served_before: false };
         let texts = texts.into_iter().map(|(name, texts)| publication(name, Want::Texts(texts, PROOF_TTL)));
         let names = names.into_iter().map(|(name, target)| publication(name, Want::Canonical(target, TTL)));
+        let proofs: Vec<Publication> = texts.chain(names).collect();
+        self.proof_trouble = proofs.iter().find_map(|proof| {
+            let (reason, why) = match world.told(&self.uid, &zone.key, &proof.name, &proof.want)? {
+                Progress::Settled => return None,
+                Progress::Pending(why) => (Reason::Progressing, why),
+                Progress::Failed(reason, why) => (*reason, why),
+            };
+            Some((reason, format!("{}: {why}", proof.name)))
+        });
         let old = old.into_iter().map(|name| publication(name, Want::Nothing));
-        self.publications.extend(texts.chain(names).chain(old).collect::<Vec<_>>());
+        let old: Vec<Publication> = old.collect();
+        self.publications.extend(proofs.into_iter().chain(old));
     }
 
     /// What is no longer asked for goes: records first, then listeners, then certificates, and the claims last.

@@ -250,14 +250,20 @@ impl DesiredGateway {
 
     /// Answers to those who look whether names are ours, on the way that is open to everybody.
     pub fn proof_routes(&self, settings: &Settings) -> Vec<Value> {
+        // Somebody's own has a name of its own for the listener.
+        let parent = if self.is_ours {
+            json!({"name": self.name, "sectionName": HTTP})
+        } else {
+            json!({"name": self.name, "port": settings.http_port})
+        };
         let route = |(host, path, _): &(String, String, String)| {
             json!({
                 "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
                 "metadata": self.proof_metadata(host, path, settings),
                 "spec": {
-                    "parentRefs": [{"name": self.name, "sectionName": HTTP}],
+                    "parentRefs": [parent],
                     "hostnames": [host],
-                    "rules": [{"name": "proof", "matches": [{"path": {"type": "Exact", "value": path}}]}],
+                    "rules": [{"matches": [{"path": {"type": "Exact", "value": path}}]}],
                 },
             })
         };

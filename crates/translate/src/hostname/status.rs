@@ -203,11 +203,17 @@ impl Steps<'_> {
                 Reason::PendingValidationRecords,
                 "the issuer has not said yet how to prove the names",
             ),
-            Some(order) => self.waits(
-                order,
-                Reason::ValidationRecordFailed,
-                "what proves the names is being put in place",
-            ),
+            Some(order) => match &self.case.proof_trouble {
+                Some((Reason::Progressing, why)) => {
+                    (Status::False, Reason::ValidationRecordFailed, why.clone())
+                }
+                Some((reason, why)) => (Status::False, *reason, why.clone()),
+                None => self.waits(
+                    order,
+                    Reason::ValidationRecordFailed,
+                    "what proves the names is being put in place",
+                ),
+            },
             None => self.failed_or_waits(Reason::ValidationFailed),
         }
     }

@@ -542,3 +542,56 @@ fn load_balancers_of_aws_are_told_both_ways() {
     let want = Want::Balancer("lb-1.eu-west-1.elb.amazonaws.com".into(), 300);
     assert!(case(&picture, "a/shop").publications.iter().any(|publication| publication.want == want));
 }
+
+#[test]
+fn the_edge_may_answer_for_a_name_while_it_is_proven_there_and_no_longer() {
+    let mut world = world();
+    world.namespaces.insert("causeway-edge".into(), [].into());
+    name(&mut world, "a/shop", "shop.example.com");
+    act(&mut world);
+    let proof = super::order::Proof::Http {
+        host: "shop.example.com".into(),
+        path: "/.well-known/acme-challenge/x".into(),
+        body: "x".into(),
+    };
+    let order = Order {
+        secret: "a-shop-1".into(),
+        at: ObjectRef::new("a", "shop"),
+        uid: "a/shop".into(),
+        serial: 1,
+        names: vec!["shop.example.com".into()],
+        issuer: "local".into(),
+        zone_id: "example.com".into(),
+        handle: Some("x".into()),
+        proofs: vec![proof],
+        ..Order::default()
+    };
+    world.orders = [("a-shop-1".to_owned(), Arc::new(order.clone()))].into();
+    let pending = picture(&world);
+    assert_eq!(pending.grants["causeway-edge"].hostnames, ["shop.example.com"]);
+    assert_eq!(pending.grants["a"].hostnames, ["shop.example.com"]);
+    let issued = Issued { not_after: NOW + 1000, ..Issued::default() };
+    let order = Order { issued: Some(issued), ..order };
+    world.orders = [("a-shop-1".to_owned(), Arc::new(order))].into();
+    assert_eq!(picture(&world).grants["causeway-edge"].hostnames, [""; 0]);
+}
+
+#[test]
+fn a_zone_that_goes_lets_nobody_ask_and_clears_up_what_is_in_it() {
+    let mut world = world();
+    zone(&mut world, "lab", json!({"zoneId": "example.com", "domain": "example.com"}));
+    name(&mut world, "a/shop", "shop.example.com");
+    settle(&mut world);
+    let now = Some(Time(world.now));
+    Arc::make_mut(world.zones.get_mut("lab").unwrap()).metadata.deletion_timestamp = now;
+    name(&mut world, "b/late", "late.example.com");
+    let picture = settle(&mut world);
+    assert_eq!(reason(&picture, "b/late"), Some(Reason::ZoneNotFound));
+    assert!(picture.zones_in_use.contains("lab"));
+    for at in ["a/shop", "b/late"] {
+        delete(&mut world, at);
+    }
+    let picture = settle(&mut world);
+    assert!(world.claims.is_empty() && world.orders.is_empty());
+    assert!(!picture.zones_in_use.contains("lab"));
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use causeway_api::conditions::Reason;
-use causeway_api::{DnsProviderKind, HostnameZone, IssuerKind, ZoneCertificates, ZoneDns};
+use causeway_api::{ChallengeKind, DnsProviderKind, HostnameZone, IssuerKind, ZoneCertificates, ZoneDns};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt as _;
 use kube::core::{Selector, SelectorExt as _};
@@ -128,6 +128,13 @@ fn admits(
     let (name, spec) = (object.name_any(), &object.spec);
     let zone = zone_of(object, world)
         .map_err(|why| (Reason::ZoneNotFound, format!("HostnameZone {name}: {why}")))?;
+    if object.metadata.deletion_timestamp.is_some() {
+        let message = format!(
+            "HostnameZone {name} is being deleted, and goes when nothing is held in it any more: ask for a name in another zone, and \
+             delete this request"
+        );
+        return Err((Reason::ZoneNotFound, message));
+    }
     if !selects(spec.namespace_selector.as_ref(), namespace, world) {
         let message = format!(
             "HostnameZone {name} is not for namespace {namespace}: ask the platform team to let its namespaceSelector choose it"
@@ -147,6 +154,15 @@ fn admits(
             );
             return Err((Reason::NotGranted, message));
         }
+    }
+    let certificates = &zone.certificates;
+    let by_http = certificates.issuer == IssuerKind::Acme && certificates.challenge == ChallengeKind::Http01;
+    if by_http && world.settings.http_port.is_none() {
+        let message = format!(
+            "HostnameZone {name} wants names proven by HTTP-01, and gateways have no port for HTTP: ask the platform team for \
+             challenge DNS-01 (spec.certificates.challenge)"
+        );
+        return Err((Reason::InvalidSpec, message));
     }
     Ok(zone)
 }

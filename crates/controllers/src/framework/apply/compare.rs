@@ -53,7 +53,22 @@ fn covers(live: &Value, wanted: &Value) -> bool {
 }
 
 fn covers_object(live: &Map<String, Value>, wanted: &Map<String, Value>) -> bool {
-    wanted.iter().all(|(key, wanted)| live.get(key).is_some_and(|live| covers(live, wanted)))
+    wanted.iter().all(|(key, wanted)| {
+        live.get(key).is_some_and(|live| match (live, wanted) {
+            (Value::Array(live), Value::Array(wanted)) if NAMED_LISTS.contains(&key.as_str()) => {
+                covers_by_name(live, wanted)
+            }
+            (live, wanted) => covers(live, wanted),
+        })
+    })
+}
+
+/// Lists whose items are told apart by their names: an apply leaves what others have in them, and the order in which they came.
+const NAMED_LISTS: &[&str] = &["listeners"];
+
+fn covers_by_name(live: &[Value], wanted: &[Value]) -> bool {
+    let of_name = |name: &Value| live.iter().find(|item| item["name"] == *name);
+    wanted.iter().all(|wanted| of_name(&wanted["name"]).is_some_and(|live| covers(live, wanted)))
 }
 
 fn absorb(hash: &mut u64, value: &Value) {
@@ -108,6 +123,22 @@ mod tests {
             (json!({"l": [{"a": 1}, {"a": 2}]}), json!({"l": [{"a": 1}]}), false),
             (json!({"l": [2, 1]}), json!({"l": [1, 2]}), false),
             (json!({"a": "1"}), json!({"a": 1}), false),
+            // As an API server keeps them: in the order in which they came, with those of others.
+            (
+                json!({"listeners": [{"name": "b"}, {"name": "a", "port": 1}, {"name": "theirs"}]}),
+                json!({"listeners": [{"name": "a"}, {"name": "b"}]}),
+                true,
+            ),
+            (
+                json!({"listeners": [{"name": "a"}]}),
+                json!({"listeners": [{"name": "a"}, {"name": "b"}]}),
+                false,
+            ),
+            (
+                json!({"listeners": [{"name": "a", "port": 1}]}),
+                json!({"listeners": [{"name": "a", "port": 2}]}),
+                false,
+            ),
         ] {
             assert_eq!(covers(&live, &wanted), covered, "{live} covers {wanted}");
         }

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -138,6 +138,12 @@ pub struct Supply {
     /// Certificates that were signed, by order: none is asked for twice.
     pub signed: Arc<Mutex<Signed>>,
     pub applies: Arc<AtomicUsize>,
+    /// What the issuer says to whatever it is asked, if it does not do it.
+    pub issuer_refuses: Arc<Mutex<Option<Error>>>,
+    /// Whether no issuer can be had.
+    pub issuers_missing: Arc<AtomicBool>,
+    /// What DNS says to whatever it is asked for, if it does not do it.
+    pub dns_refuses: Arc<Mutex<Option<Error>>>,
 }
 
 impl Supply {
@@ -150,6 +156,9 @@ impl Supply {
             fuse: Fuse::default(),
             signed: Arc::default(),
             applies: Arc::default(),
+            issuer_refuses: Arc::default(),
+            issuers_missing: Arc::default(),
+            dns_refuses: Arc::default(),
         }
     }
 }
@@ -161,6 +170,10 @@ impl Suppliers for Supply {
     }
 
     fn issuer<'a>(&'a self, _: &'a Zone) -> BoxFuture<'a, Result<Arc<dyn CertificateIssuer>, Error>> {
+        if self.issuers_missing.load(Ordering::SeqCst) {
+            let error = Error::Unavailable { at: "the issuer".into(), source: Arc::new(std::fmt::Error) };
+            return std::future::ready(Err(error)).boxed();
+        }
         let authority =
             Authority::from_pem(&causeway_providers::Secret::new(self.authority.clone())).unwrap();
         let issuer = Watched { inner: Issuer::new(authority, self.lifetime), supply: self.clone() };
@@ -192,6 +205,9 @@ impl DnsProvider for Watched<Dns<Memory>> {
         changes: &'a [Change],
     ) -> BoxFuture<'a, Vec<Result<Progress, Error>>> {
         self.supply.applies.fetch_add(1, Ordering::SeqCst);
+        if let Some(error) = self.supply.dns_refuses.lock().unwrap().clone() {
+            return std::future::ready(changes.iter().map(|_| Err(error.clone())).collect()).boxed();
+        }
         self.supply.fuse.through(self.inner.apply(zone, changes)).boxed()
     }
 
@@ -214,6 +230,9 @@ impl CertificateIssuer for Watched<Issuer> {
     }
 
     fn request<'a>(&'a self, order: &'a certificate::Order) -> BoxFuture<'a, Result<String, Error>> {
+        if let Some(error) = self.supply.issuer_refuses.lock().unwrap().clone() {
+            return std::future::ready(Err(error)).boxed();
+        }
         self.supply.fuse.through(self.inner.request(order)).boxed()
     }
 

@@ -1,0 +1,148 @@
+//! The operator is killed after its peers have done something and before it hears of it: in the end all is as if nobody had been.
+
+use std::net::SocketAddr;
+
+use causeway_testkit::{
+    eventually,
+    moto::Moto,
+    name_server::{NameServer, Software},
+    pebble::Pebble,
+};
+use futures::{StreamExt as _, stream};
+use serde_json::json;
+
+use super::{
+    peers::{Toll, balance, counted, names_of},
+    scene::Scene,
+};
+
+/// Lives at a time.
+const AT_ONCE: usize = 4;
+/// The answers after which there is a kill. All of them, for who has the time; else every one of the first, and some of the rest.
+fn blows(last: usize) -> Vec<usize> {
+    let step = if std::env::var_os("CAUSEWAY_EVERY_KILL").is_some() { 1 } else { 7 };
+    (1..=last).filter(|number| *number <= 3 || number % step == 0).collect()
+}
+
+/// A part of a life, in which the operator is killed by one of these; whether it was.
+async fn part(scene: &Scene, tolls: &[&Toll], blows_at: usize, ends: impl AsyncFn() -> bool) -> bool {
+    let operator = scene.usual_operator(|_| {});
+    tolls.iter().for_each(|toll| toll.arm(blows_at));
+    let blown = futures::future::select_all(tolls.iter().map(|toll| Box::pin(toll.blown.notified())));
+    let killed = tokio::select! {
+        _ = blown => true,
+        () = eventually("the end", || async { ends().await }) => false,
+    };
+    tolls.iter().for_each(|toll| toll.arm(0));
+    operator.kill().await;
+    if killed {
+        let operator = scene.usual_operator(|_| {});
+        eventually("the end, after a kill", || async { ends().await }).await;
+        operator.stop().await;
+    }
+    killed
+}
+
+async fn serves(scene: &Scene, hostname: &str) -> bool {
+    let request = scene.requests("shop").get("shop").await.unwrap();
+    let generation = request.metadata.generation;
+    let Some(status) = request.status else { return false };
+    let is_ready = status
+        .conditions
+        .iter()
+        .any(|one| one.type_ == "Ready" && one.status == "True" && one.observed_generation == generation);
+    is_ready && status.hostnames == [hostname]
+}
+
+/// Creates, changes and deletes a request; whether any of it was disturbed.
+async fn life(
+    scene: &Scene,
+    tolls: &[&Toll],
+    blows_at: usize,
+    (zone, domain): (&str, &str),
+    names: impl AsyncFn() -> Vec<String>,
+    certificates: impl AsyncFn() -> usize,
+) -> bool {
+    let (one, two) = (format!("one.{domain}"), format!("two.{domain}"));
+    let has = async |name: &str| {
+        let names = names().await;
+        let others = names.iter().filter(|there| !there.starts_with('_') && *there != name).count();
+        names.iter().any(|there| there == name) && others == 0
+    };
+    scene.namespace("shop").await;
+    scene.ask_for("shop", "shop", json!({"zoneId": zone, "hostname": one})).await;
+    let mut killed =
+        part(scene, tolls, blows_at, async || serves(scene, &one).await && has(&one).await).await;
+    assert_eq!((scene.claims().await.len(), scene.orders().await.len(), certificates().await), (1, 1, 1));
+    scene.change("shop", "shop", json!({"hostname": two})).await;
+    killed |= part(scene, tolls, blows_at, async || {
+        serves(scene, &two).await
+            && scene.claims().await.len() == 1
+            && scene.orders().await.len() == 1
+            && has(&two).await
+            && certificates().await == 1
+    })
+    .await;
+    scene.delete("shop", "shop").await;
+    killed |= part(scene, tolls, blows_at, async || {
+        scene.requests("shop").get_opt("shop").await.unwrap().is_none()
+            && scene.claims().await.is_empty()
+            && scene.orders().await.is_empty()
+            && scene.gateways().await.is_empty()
+            && names().await.is_empty()
+            && certificates().await == 0
+    })
+    .await;
+    killed
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_by_updates_and_certificates_by_acme_survive_kills() {
+    let lives = stream::iter(blows(60)).map(async |blows_at| {
+        let Some(server) = NameServer::start(Software::Knot, "lab.test", "") else { return false };
+        let Some(pebble) = Pebble::start(server.address, false) else { return false };
+        let directory = pebble.directory();
+        let port = directory.trim_start_matches("https://localhost:").trim_end_matches("/dir");
+        let authority = Toll::before(SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap()))).await;
+        let names = Toll::before(server.address).await;
+        let scene = Scene::new().await;
+        let directory = format!("https://localhost:{}/dir", authority.address.port());
+        scene.acme_zone(names.address, &pebble, &directory, "DNS-01").await;
+        let tolls = [&authority, &names];
+        let count = async || scene.orders().await.len();
+        life(&scene, &tolls, blows_at, ("lab.test", "lab.test"), async || names_of(&server), count).await
+    });
+    let killed = lives.buffer_unordered(AT_ONCE).collect::<Vec<bool>>().await;
+    println!("{} lives, {} with a kill", killed.len(), killed.iter().filter(|killed| **killed).count());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_and_certificates_of_aws_survive_kills() {
+    let Some(moto) = Moto::start(1) else { return };
+    let lives = stream::iter(blows(40)).map(async |blows_at| {
+        let toll = Toll::before(moto.endpoint().trim_start_matches("http://").parse().unwrap()).await;
+        let scene = Scene::new().await;
+        scene.aws_classes().await;
+        let domain = format!("lab{blows_at}.test");
+        let endpoint = format!("http://{}", toll.address);
+        let zone = scene.aws_zone(&moto, &endpoint, &domain, &format!("key{blows_at}")).await;
+        let balancers = tokio::spawn(balance(scene.client()));
+        let names = async || {
+            let script = format!(
+                "for r in route53.list_resource_record_sets(HostedZoneId='{zone}')['ResourceRecordSets']:\n\
+                 \x20 print(r['Name'].rstrip('.'))"
+            );
+            let mut names: Vec<String> = moto.python(&script).lines().map(ToOwned::to_owned).collect();
+            names.retain(|name| *name != domain);
+            names.sort();
+            names.dedup();
+            names
+        };
+        let certificates = async || counted(&moto, &zone, &domain).1;
+        let killed = life(&scene, &[&toll], blows_at, (&zone, &domain), names, certificates).await;
+        balancers.abort();
+        killed
+    });
+    let killed = lives.buffer_unordered(AT_ONCE).collect::<Vec<bool>>().await;
+    println!("{} lives, {} with a kill", killed.len(), killed.iter().filter(|killed| **killed).count());
+}
