@@ -1,6 +1,10 @@
 //! What is in DNS: what was asked for last, what became of it, and when to ask again. All changes of a zone go together.
 
-use std::{collections::BTreeMap, sync::Mutex, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use causeway_base::{
     backoff::{Backoff, spread},
@@ -207,6 +211,16 @@ impl Records {
         }
     }
 
+    /// Who writes the records of a zone, and the zone as he has it.
+    ///
+    /// # Errors
+    /// When the provider can't be had, or does not know the zone.
+    pub(super) async fn provider(&self, zone: &Zone) -> Result<(Arc<dyn DnsProvider>, ProviderZone), Error> {
+        let provider = self.suppliers.0.dns(zone).await?;
+        let there = self.find_zone(&*provider, zone).await?;
+        Ok((provider, there))
+    }
+
     /// The zone as its provider has it; asked for once, unless the HostnameZone is changed.
     async fn find_zone(&self, provider: &dyn DnsProvider, zone: &Zone) -> Result<ProviderZone, Error> {
         let key = format!("{} {} {:?}", zone.key.id, zone.domain, zone.dns);
@@ -269,7 +283,7 @@ impl Records {
 }
 
 /// A wish in the provider's words; none where it makes no sense there.
-fn wish(want: &Want) -> Option<Wanted> {
+pub(super) fn wish(want: &Want) -> Option<Wanted> {
     Some(match want {
         Want::Nothing => Wanted::Nothing,
         Want::Addresses(addresses, ttl) => Wanted::Addresses { addresses: addresses.clone(), ttl: *ttl },
