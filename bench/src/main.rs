@@ -12,6 +12,7 @@ mod dhcp;
 mod dns;
 mod etcd;
 mod fleet;
+mod hostnames;
 mod http;
 mod http2;
 mod intercept;
@@ -87,6 +88,8 @@ enum Command {
     Dns(dns::Args),
     /// Measures what many ProxyServers cost a real cluster.
     Fleet(fleet::Args),
+    /// Measures what many requests for hostnames cost.
+    Hostnames(hostnames::Args),
     /// Measures our gateway beside NGINX, HAProxy, Envoy and Traefik.
     Http(http::Args),
     /// Measures intercepts: what they cost requests, and the ways between laptop and cluster.
@@ -147,6 +150,7 @@ async fn main() -> anyhow::Result<()> {
         Some(Command::Echo) => return dns::echo(),
         Some(Command::Fleet(args)) => return fleet::run(args),
         Some(Command::Hold(args)) => return crowd::hold(args).await,
+        Some(Command::Hostnames(args)) => return hostnames::run(args).await,
         Some(Command::Http(args)) => return http::run(args),
         Some(Command::HttpBackend(args)) => return http::serve(args),
         Some(Command::HttpLoad(args)) => return http::load(args),

@@ -5,6 +5,8 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::rules::rule;
+
 /// What a `GatewayHostnameRequest` asks for.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
@@ -39,6 +41,9 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = rule("!self.allowNamesBelow || self.hostname.startsWith('*.') || (has(self.additionalHostnames) && self.additionalHostnames.exists(h, h.startsWith('*.')))", ".allowNamesBelow", "is for wildcards, and this asks for none: leave it out, or ask for one, for example *.apps.example.com")
+)]
 pub struct GatewayHostnameRequestSpec {
     /// The DNS provider's id of the zone that the hostname is in.
     #[schemars(length(max = 128))]

@@ -36,6 +36,11 @@ pub struct HostnameGrantSpec {
     #[serde(default)]
     #[schemars(schema_with = "granted_hostnames")]
     pub zones: Vec<String>,
+    /// In the gateways' namespace only: the namespaces that hold a name, and whose own grant says which. To all others admission
+    /// refuses every name in the zones, also before they have a grant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "holders")]
+    pub holders: Vec<String>,
 }
 
 /// What was observed of a `HostnameGrant`.
@@ -56,4 +61,14 @@ fn granted_hostnames(generator: &mut schemars::SchemaGenerator) -> schemars::Sch
     let mut schema = crate::schema::server_name_set(generator);
     schema.insert("maxItems".to_owned(), 4096.into());
     schema
+}
+
+/// Namespaces. Like the names compared by patterns, and there may be as many as a cluster has.
+fn holders(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "array",
+        "maxItems": 16384,
+        "x-kubernetes-list-type": "atomic",
+        "items": {"type": "string", "minLength": 1, "maxLength": 63},
+    })
 }

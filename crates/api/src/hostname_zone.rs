@@ -6,7 +6,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::rules::required;
+use crate::rules::{required, rule};
 
 /// A zone and its rules.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -35,6 +35,10 @@ use crate::rules::required;
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = rule("!has(self.patterns) || self.patterns.all(p, p == self.domain || p.endsWith('.' + self.domain))", ".patterns", "must all end with domain: no other name is in this zone"),
+    validation = rule("self.certificates.issuer != 'aws' || !has(self.gatewayClass) || self.gatewayClass != 'causeway'", ".gatewayClass", "can't be causeway with issuer aws, whose keys never leave the cloud: write a class of AWS load balancers, for example aws-alb, or another issuer")
+)]
 pub struct HostnameZoneSpec {
     /// The DNS provider's id of the zone, as requests name it.
     #[schemars(length(max = 128))]
@@ -88,6 +92,8 @@ pub struct ZoneDns {
     /// For rfc2136: the zone's primary server, with a port where that is not 53.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 261))]
+    #[x_kube(validation = Rule::new("self.matches('^[^/@\\\\s]+$')")
+        .message("must be the primary server's name or address, with a port where that is not 53, for example 192.0.2.53, ns1.example.com:5353 or [2001:db8::53]:53"))]
     pub server: Option<String>,
     /// For aws: the region of the API's endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -117,10 +123,14 @@ pub struct ZoneCertificates {
     /// For acme: the URL of the directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 2048))]
+    #[x_kube(validation = Rule::new("self.startsWith('https://')")
+        .message("must be the https:// URL of an ACME directory, for example https://acme-v02.api.letsencrypt.org/directory"))]
     pub directory: Option<String>,
     /// For acme: where the issuer writes to when something is wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 3, max = 254))]
+    #[x_kube(validation = Rule::new("self.matches('^[^@\\\\s:]+@[^@\\\\s]+$')")
+        .message("must be an address of mail alone, for example platform@example.com"))]
     pub email: Option<String>,
     /// For acme: how names are proved.
     #[serde(default)]
@@ -190,10 +200,17 @@ pub struct HostnameZoneStatus {
 }
 
 fn name_patterns(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let part = "([-a-z0-9]|[{]namespace[}])+";
     schemars::json_schema!({
         "type": "array",
         "maxItems": 64,
         "x-kubernetes-list-type": "set",
-        "items": { "type": "string", "minLength": 1, "maxLength": 253, "pattern": "^([*][.])?([-a-z0-9]|[{]namespace[}])+([.]([-a-z0-9]|[{]namespace[}])+)*$" },
+        "items": {
+            "type": "string", "minLength": 1, "maxLength": 253,
+            "x-kubernetes-validations": [{
+                "rule": format!("self.matches('^([*][.])?{part}([.]{part})*$')"),
+                "message": "must be a lower-case DNS name, where {namespace} stands for the namespace that asks, and a wildcard only as its whole first label, for example shop.example.com or *.{namespace}.example.com",
+            }],
+        },
     })
 }

@@ -170,12 +170,12 @@ pub(crate) fn wildcard_hostname_set(generator: &mut SchemaGenerator) -> Schema {
 /// A name as people write it, a wildcard too. Its normal form is made, and checked, where it is used: no pattern can tell whether
 /// an international name is one.
 pub(crate) fn written_hostname(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "string",
-        "minLength": 1,
-        "maxLength": 254,
-        "pattern": "^([*][.])?[^.*/:@\\s]+([.][^.*/:@\\s]+)+[.]?$",
-    })
+    text(
+        254,
+        "self.matches('^([*][.])?[^.*/:@\\\\s]+([.][^.*/:@\\\\s]+)+[.]?$') && !isIP(self)",
+        "must be a DNS name of at least two labels, a wildcard only as its whole first label, without scheme, port or path, for \
+         example shop.example.com or *.apps.example.com",
+    )
 }
 
 /// Such names without repeats.

@@ -12,6 +12,7 @@ mod orders;
 mod pass;
 mod probe;
 mod records;
+mod rehearsal;
 mod settings;
 mod status;
 mod suppliers;
@@ -55,6 +56,8 @@ pub(crate) struct Controller {
     records: Records,
     /// The version of our own DNS server's zones that was seen last.
     zones_version: std::sync::Mutex<Option<String>>,
+    /// The plan that was said last, where nothing is done.
+    said: std::sync::Mutex<Vec<String>>,
     requests: Writer<GatewayHostnameRequestStatus>,
     zones: Writer<HostnameZoneStatus>,
     finalizer: Finalizer<GatewayHostnameRequest>,
@@ -82,6 +85,7 @@ impl Controller {
             orders: Orders::new(client.clone(), suppliers.clone(), settings.clone()),
             records: Records::new(suppliers, settings.sweep),
             zones_version: std::sync::Mutex::default(),
+            said: std::sync::Mutex::default(),
             requests: Writer::new(client.clone(), FIELD_MANAGER),
             zones: Writer::new(client.clone(), FIELD_MANAGER),
             finalizer: Finalizer::new(client.clone(), names::FINALIZER_HOSTNAME),

@@ -114,6 +114,12 @@ fn grants(world: &World, cases: &BTreeMap<String, Case>) -> BTreeMap<String, Hos
             hostnames: own.iter().map(ToString::to_string).collect(),
             except: except.into_iter().collect(),
             zones: zones.clone(),
+            // A namespace that came a moment ago has no grant yet, and is not among these.
+            holders: if *namespace == world.settings.edge_namespace {
+                held.keys().map(|holder| (*holder).to_owned()).collect()
+            } else {
+                Vec::new()
+            },
         }
     };
     world.namespaces.keys().map(|namespace| (namespace.clone(), grant(namespace))).collect()

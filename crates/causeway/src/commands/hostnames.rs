@@ -114,7 +114,11 @@ impl Row {
                 .iter()
                 .map(|record| format!("{} {}", record.type_, record.value))
                 .collect(),
-            why: condition.map(|condition| format!("{}: {}", condition.reason, condition.message)),
+            why: if status.conditions.is_empty() {
+                Some("no operator has looked at it yet".to_owned())
+            } else {
+                condition.map(|condition| format!("{}: {}", condition.reason, condition.message))
+            },
         }
     }
 

@@ -1,7 +1,7 @@
 //! `causeway operator`: the controllers against a Kubernetes cluster, with leader election, metrics and health.
 
 mod directory;
-mod hostnames;
+pub(super) mod hostnames;
 mod metrics;
 mod pod_template;
 mod workstations;

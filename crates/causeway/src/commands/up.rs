@@ -25,6 +25,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::operator::hostnames::HostnameArgs;
 use crate::parts::answer::FormatArg;
 use crate::parts::container_runtime::ContainerRuntimeArg;
 use crate::parts::data_dir::{self, DataDirArg};
@@ -69,6 +70,8 @@ pub(crate) struct Args {
     no_operator: bool,
     #[command(flatten)]
     grants: GrantsArg,
+    #[command(flatten)]
+    hostnames: HostnameArgs,
     /// How to print what runs and where.
     #[command(flatten)]
     format: FormatArg,
@@ -169,6 +172,9 @@ fn start_operator(
     config.intercepts.entry = Entry::ClusterIP;
     config.intercepts.carrier_replicas = 1;
     config.intercepts.routed = node::networks();
+    config.hostnames = args.hostnames.clone().settings(names::NAMESPACE);
+    // Whoever is on this machine may try any name.
+    config.hostnames.world.any_domain = true;
     if !may_listen_low() {
         let ports = &mut config.hostnames.world;
         (ports.https_port, ports.http_port, config.hostnames.dns_port) = (8443, Some(8080), 8053);

@@ -10,6 +10,7 @@ mod drain;
 mod gateway_changes;
 mod gateway_load;
 mod gateways;
+mod hostnames;
 mod infra;
 mod intercepts;
 mod laptop;

@@ -38,6 +38,11 @@ pub fn cluster() -> Option<&'static TestCluster> {
                 let said = kubectl.run(&logs).stdout;
                 if said.contains("does not know proxyservers: apply") { Ok(()) } else { Err(said) }
             });
+            // And nobody's routes are held up meanwhile.
+            let route = "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\n\
+                         metadata: {name: anybodys, namespace: default}\nspec: {hostnames: [shop.example.com]}\n";
+            kubectl.apply(route).ok();
+            kubectl.ok(&["delete", "httproute", "anybodys", "-n", "default"]);
             kubectl.ok(&["apply", "--server-side", "-f", deploy("crds").to_str().unwrap()]);
             let since = Instant::now();
             let rollout = [

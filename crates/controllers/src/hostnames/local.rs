@@ -3,10 +3,12 @@
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv6Addr, SocketAddr},
+    sync::Mutex,
     time::Duration,
 };
 
 use causeway_api::names;
+use causeway_base::lock::lock;
 use causeway_ir::{
     Name as PlanName, Pattern,
     dns::{DnsPlan, Record, View, Zone as PlanZone},
@@ -18,10 +20,10 @@ use causeway_providers::{
 };
 use causeway_translate::hostname::listeners::COMPONENT;
 use futures::{FutureExt as _, future::BoxFuture};
-use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{DynamicObject, Patch, PatchParams, PostParams},
+    api::{DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use tokio::{net::UdpSocket, time::timeout};
@@ -38,6 +40,8 @@ pub(super) const SERVER: &str = "hostnames-dns";
 const PLAN: &str = "plan.json";
 /// What the entries with zones begin with.
 const ZONE: &str = "zone.";
+/// Of the server's pods: the version of a zone that they were told of.
+const ZONES: &str = "causeway.dev/zones";
 /// Where the server listens, in its pod.
 const POD_PORT: u16 = 8053;
 /// The name in each zone that tells which version of it is served.
@@ -51,11 +55,19 @@ pub(super) struct ConfigMapShelf {
     namespace: String,
     image: String,
     port: u16,
+    /// The version that the server's pods were told of last.
+    nudged: Mutex<Option<String>>,
 }
 
 impl ConfigMapShelf {
     pub(super) fn new(client: Client, namespace: &str, image: &str, port: u16) -> Self {
-        Self { client, namespace: namespace.to_owned(), image: image.to_owned(), port }
+        Self {
+            client,
+            namespace: namespace.to_owned(),
+            image: image.to_owned(),
+            port,
+            nudged: Mutex::default(),
+        }
     }
 
     fn maps(&self) -> Api<ConfigMap> {
@@ -111,6 +123,7 @@ impl ConfigMapShelf {
         match ask(SocketAddr::new(address, self.port), &name).await {
             Some(answer) if answer == version(stored) => Ok(Progress::Settled),
             Some(_) => {
+                self.nudge(&version(stored).to_string()).await?;
                 Ok(Progress::Pending { waits_for: "our own DNS server has an older version".to_owned() })
             }
             None => {
@@ -119,6 +132,26 @@ impl ConfigMapShelf {
                 Ok(Progress::Pending { waits_for: "our own DNS server does not answer yet".to_owned() })
             }
         }
+    }
+
+    /// A kubelet brings a changed ConfigMap to its pods only when it looks at them again, which may take more than a minute: a pod
+    /// that is changed itself is looked at now.
+    async fn nudge(&self, version: &str) -> Result<(), Error> {
+        if lock(&self.nudged).as_deref() == Some(version) {
+            return Ok(());
+        }
+        let pods = Api::<Pod>::namespaced(self.client.clone(), &self.namespace);
+        let ours = ListParams::default().labels(&format!("{}={SERVER}", names::LABEL_APP));
+        for pod in pods.list_metadata(&ours).await.map_err(unavailable)? {
+            let patch = json!({"metadata": {"annotations": {ZONES: version}}});
+            match pods.patch_metadata(&pod.name_any(), &PatchParams::default(), &Patch::Merge(&patch)).await {
+                Ok(_) => {}
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                Err(error) => return Err(unavailable(error)),
+            }
+        }
+        *lock(&self.nudged) = Some(version.to_owned());
+        Ok(())
     }
 
     async fn make_server(&self) -> Result<(), Error> {

@@ -23,7 +23,7 @@ use super::{
     Controller, FIELD_MANAGER, grants, local,
     metrics::Standing,
     orders::Outcome,
-    probe,
+    probe, rehearsal,
     status::{no_notes, notes},
 };
 use crate::framework::{
@@ -77,6 +77,9 @@ impl<'a> Pass<'a> {
         {
             return Ok(None);
         }
+        if controller.settings.dry_run {
+            return Ok(Some(self.rehearse().await));
+        }
         let mut failures = Vec::new();
         self.notice_zones();
         let mut world = self.world();
@@ -114,6 +117,25 @@ impl<'a> Pass<'a> {
             Some(error) => Err(Failed { error, again }),
             None => Ok(again),
         }
+    }
+
+    /// Says what would be done, if that is another plan than the one before.
+    async fn rehearse(&self) -> Duration {
+        let controller = self.controller;
+        let plan = rehearsal::plan(&self.world(&BTreeMap::new()), &controller.records).await;
+        let is_new = {
+            let mut said = lock(&controller.said);
+            let is_new = *said != plan;
+            said.clone_from(&plan);
+            is_new
+        };
+        if is_new {
+            tracing::info!(lines = plan.len(), "a dry run for hostnames: this would be done, and nothing is");
+            for line in plan {
+                tracing::info!("plan: {line}");
+            }
+        }
+        controller.settings.sweep
     }
 
     /// The zones of our own DNS server are an object: whoever changes it is noticed at once.

@@ -1,7 +1,11 @@
 //! What is in DNS: what was asked for last, what became of it, and when to ask again. All changes of a zone go together, and no
 //! zone waits for another one.
 
-use std::{collections::BTreeMap, sync::Mutex, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use causeway_api::conditions::Reason;
 use causeway_base::{
@@ -260,6 +264,16 @@ impl Records {
         round
     }
 
+    /// Who writes the records of a zone, and the zone as he has it.
+    ///
+    /// # Errors
+    /// When the provider can't be had, or does not know the zone.
+    pub(super) async fn provider(&self, zone: &Zone) -> Result<(Arc<dyn DnsProvider>, ProviderZone), Error> {
+        let provider = self.suppliers.0.dns(zone).await?;
+        let there = self.find_zone(&*provider, zone, false).await?;
+        Ok((provider, there))
+    }
+
     /// The zone as its provider has it; asked for once, unless it is to be known how that stands now.
     async fn find_zone(
         &self,
@@ -335,7 +349,7 @@ impl Records {
 }
 
 /// A wish in the provider's words; none where it makes no sense there.
-fn wish(want: &Want) -> Option<Wanted> {
+pub(super) fn wish(want: &Want) -> Option<Wanted> {
     Some(match want {
         Want::Nothing => Wanted::Nothing,
         Want::Addresses(addresses, ttl) => Wanted::Addresses { addresses: addresses.clone(), ttl: *ttl },

@@ -56,6 +56,8 @@ pub struct Settings {
     pub sweep: Duration,
     /// How long a certificate of our own authority is good for.
     pub local_lifetime: Duration,
+    /// Whether what would be done is only said.
+    pub dry_run: bool,
     /// The port of our own DNS server's Service.
     pub dns_port: u16,
     /// Others than the usual issuers and DNS providers.
@@ -71,6 +73,7 @@ impl Default for Settings {
             namespace: names::NAMESPACE.to_owned(),
             sweep: Duration::from_mins(10),
             local_lifetime: causeway_providers::local::Issuer::LIFETIME,
+            dry_run: false,
             dns_port: 53,
             suppliers: None,
             now: Timestamp::now,

@@ -179,6 +179,29 @@ fn reason(picture: &Picture, at: &str) -> Option<Reason> {
 }
 
 #[test]
+fn the_grant_of_the_gateways_namespace_lists_who_holds_anything() {
+    let mut world = world();
+    world.namespaces.insert("causeway-edge".into(), BTreeMap::new());
+    assert!(picture(&world).grants.is_empty(), "where nobody uses hostnames, nobody is restrained");
+    name(&mut world, "a/shop", "shop.example.com");
+    name(&mut world, "b/shop", "shop.example.com");
+    let picture = settle(&mut world);
+    assert_eq!(picture.grants["causeway-edge"].holders, ["a"]);
+    assert_eq!(picture.grants["causeway-edge"].zones, ["example.com"]);
+    assert_eq!(picture.grants["a"].holders, [""; 0]);
+}
+
+#[test]
+fn without_zones_and_domains_nobody_may_ask_unless_that_is_said() {
+    let mut world = world();
+    world.settings.any_domain = false;
+    name(&mut world, "a/shop", "shop.example.com");
+    let picture = settle(&mut world);
+    assert_eq!(reason(&picture, "a/shop"), Some(Reason::ZoneNotFound));
+    assert!(picture.grants.is_empty(), "who asks for what he can't have restrains nobody");
+}
+
+#[test]
 fn a_request_becomes_a_claim_a_certificate_a_listener_and_records() {
     let mut world = world();
     name(&mut world, "a/shop", "Shop.Example.com.");

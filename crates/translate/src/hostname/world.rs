@@ -26,8 +26,11 @@ pub struct Settings {
     pub dns: ZoneDns,
     /// Where there is no HostnameZone: who issues certificates.
     pub certificates: ZoneCertificates,
-    /// Where there is no HostnameZone: the domains that may be asked for. None: any, if our own DNS server has them.
+    /// Where there is no HostnameZone: the domains that may be asked for.
     pub domains: Vec<String>,
+    /// Where there is neither: any domain may be asked for, if our own DNS server has it. Who asks for a name then says in which
+    /// domain names must be held, for all namespaces, so this is for one machine.
+    pub any_domain: bool,
     /// Certificates on a gateway.
     pub most_certificates: usize,
     /// Rules of routes on a gateway.
@@ -48,6 +51,7 @@ impl Default for Settings {
             dns: ZoneDns::default(),
             certificates: ZoneCertificates::default(),
             domains: Vec::new(),
+            any_domain: true,
             most_certificates: 20,
             most_rules: 100,
             most_listeners: 64,

@@ -194,7 +194,7 @@ fn of_settings(zone_id: &str, names: &[Hostname], world: &World) -> Result<Zone,
     let allowed: Vec<Hostname> =
         settings.domains.iter().filter_map(|domain| Hostname::parse_domain(domain).ok()).collect();
     let domain = if settings.domains.is_empty() {
-        if settings.dns.provider != DnsProviderKind::Local {
+        if settings.dns.provider != DnsProviderKind::Local || !settings.any_domain {
             let message = "there is no HostnameZone, and the operator was given no domains (--hostname-domain): ask the platform \
                            team for a zone";
             return Err((Reason::ZoneNotFound, message.to_owned()));
