@@ -122,7 +122,7 @@ impl<'a> Pass<'a> {
     /// Says what would be done, if that is another plan than the one before.
     async fn rehearse(&self) -> Duration {
         let controller = self.controller;
-        let plan = rehearsal::plan(&self.world(&BTreeMap::new()), &controller.records).await;
+        let plan = rehearsal::plan(&self.world(), &controller.records).await;
         let is_new = {
             let mut said = lock(&controller.said);
             let is_new = *said != plan;

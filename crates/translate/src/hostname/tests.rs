@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::order::{Issued, Order};
+use super::order::{Issued, Order, Proof};
 use super::world::{Listening, Member, Progress, Told};
 use super::*;
 use crate::gateway::kinds::ObjectRef;
@@ -572,7 +572,7 @@ fn the_edge_may_answer_for_a_name_while_it_is_proven_there_and_no_longer() {
     world.namespaces.insert("causeway-edge".into(), [].into());
     name(&mut world, "a/shop", "shop.example.com");
     act(&mut world);
-    let proof = super::order::Proof::Http {
+    let proof = Proof::Http {
         host: "shop.example.com".into(),
         path: "/.well-known/acme-challenge/x".into(),
         body: "x".into(),
