@@ -24,7 +24,7 @@ fn served(name: &str, address: &str, port: &str) -> String {
 #[test]
 fn a_certificate_is_renewed_twice_under_load_without_a_failed_request() {
     let name = "shop.apps.test";
-    let world = World::published(&["--certificate-lifetime", "30s"], name);
+    let world = World::published(&["--certificate-lifetime", "60s"], name);
     let (address, port) = world.place();
     let authority = world.authority();
     let (ends, asked, failed) = (AtomicBool::new(false), AtomicUsize::new(0), Mutex::new(Vec::new()));

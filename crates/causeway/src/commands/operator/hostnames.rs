@@ -39,7 +39,8 @@ pub(crate) struct HostnameArgs {
     /// Without a HostnameZone: the region of AWS.
     #[arg(long, env = "AWS_REGION", value_name = "REGION")]
     aws_region: Option<String>,
-    /// How long a certificate of our own authority is good for; it is renewed after two thirds of that.
+    /// How long a certificate of our own authority is good for; it is renewed after half of that, or two thirds
+    /// where that is more than ten days.
     #[arg(long, env = "CAUSEWAY_CERTIFICATE_LIFETIME", default_value = "168h", value_parser = lifetime, value_name = "TIME")]
     certificate_lifetime: Duration,
     /// Say what would be done for hostnames, and do nothing: no claim, no certificate, no gateway, no record. The plan is logged,
