@@ -10,7 +10,7 @@ use anyhow::Context as _;
 const DIRECTORIES: &[&str] = &["deploy/crds", "crates/apiserver/crds"];
 
 /// Every generated file, by its path in the repository.
-pub(crate) fn files() -> anyhow::Result<BTreeMap<String, String>> {
+pub(crate) fn files(root: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     let mut files = BTreeMap::new();
     for crd in causeway_api::crds() {
         files.insert(
@@ -18,6 +18,8 @@ pub(crate) fn files() -> anyhow::Result<BTreeMap<String, String>> {
             crate::crds::to_yaml(&crd)?,
         );
     }
+    let of_chart = crate::chart::files(root, &files)?;
+    files.extend(of_chart);
     let mut names = Vec::new();
     for crd in crate::gateway::crds().into_iter().chain([crate::multus::crd()?]) {
         let name = format!("{}.json", crate::crds::file_name(&crd));

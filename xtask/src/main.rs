@@ -2,6 +2,7 @@
 
 #![warn(unreachable_pub)]
 
+mod chart;
 mod cluster;
 mod conformance;
 mod crds;
@@ -19,7 +20,7 @@ use anyhow::Context as _;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  crds             write the generated definitions: deploy/crds/*.yaml, crates/apiserver/crds/*.json
+  crds             write what is generated: deploy/crds, the manifests of deploy/chart, crates/apiserver/crds
   check-generated  fail if one of them is stale
   deps             fail if a crate depends on one that it must not see
   image            build the container image, as an archive: `cargo xtask image --help` says how
@@ -48,14 +49,14 @@ fn main() -> ExitCode {
 }
 
 fn write_generated() -> anyhow::Result<()> {
-    for path in generated::write(&root(), &generated::files()?)? {
+    for path in generated::write(&root(), &generated::files(&root())?)? {
         println!("{path}");
     }
     Ok(())
 }
 
 fn check_generated() -> anyhow::Result<()> {
-    let stale = generated::stale(&root(), &generated::files()?)?;
+    let stale = generated::stale(&root(), &generated::files(&root())?)?;
     anyhow::ensure!(
         stale.is_empty(),
         "generated files are stale, run `cargo xtask crds`:\n  {}",
