@@ -17,6 +17,9 @@ use serde_json::{Value, json};
 pub use document::Document;
 pub use values::{set, with_files};
 
+/// The label with the namespace of the installation that an object is part of.
+pub const INSTALLED_IN: &str = "causeway.dev/installed-in";
+
 /// The files of the chart, as `cargo xtask crds` has listed them.
 const FILES: &[(&str, &str)] = &include!("files.in");
 

@@ -5,6 +5,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/part-of: causeway
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+causeway.dev/installed-in: {{ .Release.Namespace }}
 {{- with .Values.labels }}
 {{ toYaml . }}
 {{- end }}
