@@ -15,6 +15,7 @@ use crate::parts::installation::Piece;
 use crate::parts::refusal;
 
 const SECTION: &str = "Kubernetes";
+const NAMESPACE: &str = "the namespace";
 const RIGHTS: &str = "your rights";
 /// The oldest that the definitions and what the operator uses are accepted by.
 const OLDEST: (u32, u32) = (1, 31);
@@ -47,11 +48,11 @@ pub(super) async fn namespace(client: &Client, name: &str) -> Vec<Line> {
     let found = match api.get_opt(name).await {
         Ok(found) => found,
         Err(error) => {
-            return vec![Line::unseen(SECTION, &format!("namespace {name} can't be looked at"), &error)];
+            return vec![Line::unseen(NAMESPACE, &format!("namespace {name} can't be looked at"), &error)];
         }
     };
     let Some(found) = found else {
-        return vec![Line::ok(SECTION, format!("namespace {name} is not there yet"))];
+        return vec![Line::ok(NAMESPACE, format!("namespace {name} is not there yet"))];
     };
     if found.metadata.deletion_timestamp.is_some() {
         let conditions = found.status.iter().flat_map(|status| status.conditions.iter().flatten());
@@ -62,20 +63,20 @@ pub(super) async fn namespace(client: &Client, name: &str) -> Vec<Line> {
         let what =
             format!("namespace {name} is being deleted, and nothing can be made in it: {}", why.join("; "));
         return vec![Line::fail(
-            SECTION,
+            NAMESPACE,
             what,
             "wait until it is gone; if it stays, `causeway uninstall --force --all --yes`",
         )];
     }
     match found.labels().get("pod-security.kubernetes.io/enforce").map(String::as_str) {
         Some(level) => {
-            vec![Line::ok(SECTION, format!("namespace {name} enforces Pod Security level {level}"))]
+            vec![Line::ok(NAMESPACE, format!("namespace {name} enforces Pod Security level {level}"))]
         }
         None => {
             let cure = format!(
                 "kubectl label namespace {name} pod-security.kubernetes.io/enforce=restricted: the operator's pods pass it"
             );
-            vec![Line::warn(SECTION, format!("namespace {name} enforces no Pod Security level"), cure)]
+            vec![Line::warn(NAMESPACE, format!("namespace {name} enforces no Pod Security level"), cure)]
         }
     }
 }

@@ -1,11 +1,14 @@
 //! Objects of the chart → the cluster, and back to what was there before.
 
+use std::time::Duration;
+
 use anyhow::{Context, bail};
 use causeway_api::names;
+use causeway_base::Backoff;
 use causeway_chart::Document;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::commands::check::Line;
 use crate::parts::installation::{self, Piece};
@@ -58,7 +61,7 @@ impl Applied {
         for document in documents {
             let piece = Piece::of(document);
             let before = piece.get(client).await?;
-            let revision = before.as_ref().and_then(ResourceExt::resource_version);
+            let content = before.as_ref().map(content);
             // Noted before it is written: an answer that is lost may have been a yes.
             self.done.push((piece.clone(), before, false));
             let patch = Patch::Apply(&document.object);
@@ -66,7 +69,7 @@ impl Applied {
             let after = after.map_err(|error| anyhow::anyhow!("{}", refusal::words(&error)));
             let after = after.with_context(|| format!("can't apply {piece}"))?;
             if let Some(last) = self.done.last_mut() {
-                last.2 = after.resource_version() != revision;
+                last.2 = content.as_ref() != Some(&self::content(&after));
             }
         }
         Ok(())
@@ -94,19 +97,40 @@ impl Applied {
     }
 }
 
+/// Between two tries, when somebody has changed an object meanwhile: those that have a status are changed all the time.
+const RETRY: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+const TRIES: usize = 10;
+
 async fn restore(client: &Client, piece: &Piece, before: &DynamicObject) -> anyhow::Result<()> {
-    let Some(now) = piece.get(client).await? else { return Ok(()) };
-    if now.resource_version() == before.resource_version() {
-        return Ok(());
-    }
     let mut wanted = before.clone();
-    wanted.metadata.resource_version = now.resource_version();
     if let Value::Object(fields) = &mut wanted.data {
         fields.remove("status");
     }
-    let put = piece.api(client).replace(&piece.name, &PostParams::default(), &wanted).await;
-    put.map_err(|error| anyhow::anyhow!("can't put {piece} back: {}", refusal::words(&error)))?;
-    Ok(())
+    let mut retries = RETRY.retries();
+    for _ in 0..TRIES {
+        let Some(now) = piece.get(client).await? else { return Ok(()) };
+        if content(&now) == content(before) {
+            return Ok(());
+        }
+        wanted.metadata.resource_version = now.resource_version();
+        match piece.api(client).replace(&piece.name, &PostParams::default(), &wanted).await {
+            Ok(_) => return Ok(()),
+            Err(error) if refusal::is_conflict(&error) => tokio::time::sleep(retries.next_delay()).await,
+            Err(error) => bail!("can't put {piece} back: {}", refusal::words(&error)),
+        }
+    }
+    bail!("can't put {piece} back: somebody changes it all the time")
+}
+
+/// What people decide of an object: not its status, nor what the API server counts.
+fn content(object: &DynamicObject) -> Value {
+    let mut content = object.data.clone();
+    if let Value::Object(fields) = &mut content {
+        fields.remove("status");
+        fields.insert("labels".to_owned(), json!(object.metadata.labels));
+        fields.insert("annotations".to_owned(), json!(object.metadata.annotations));
+    }
+    content
 }
 
 /// Removes what an earlier `install` made and the values no longer ask for. Namespaces stay: others may have put something there.
@@ -129,8 +153,6 @@ pub(super) async fn prune(client: &Client, namespace: &str, wanted: &[Piece]) ->
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
