@@ -68,7 +68,7 @@ pub(crate) async fn before_install(client: &Client, namespace: &str, pieces: &[P
     }
     let definitions = definitions::Known::read(client).await;
     lines.extend(definitions::lines(&definitions, namespace, true));
-    lines.extend(definitions::ownership(&definitions));
+    lines.extend(definitions::ownership(client, &definitions).await);
     lines.extend(definitions::needed(&definitions, pieces));
     lines.extend(ground::namespace(client, namespace).await);
     lines.extend(others::lines(client, namespace).await);

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use causeway_api::names;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde::Serialize;
@@ -68,8 +69,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The revision of the one that is there, which must not be newer, nor another tool's.
-async fn there(client: &Client, definition: &CustomResourceDefinition) -> anyhow::Result<Option<String>> {
+/// What is there, which must not be newer.
+async fn there(client: &Client, definition: &CustomResourceDefinition) -> anyhow::Result<Option<ObjectMeta>> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let name = definition.name_any();
     let found = match api.get_metadata_opt(&name).await {
@@ -87,7 +88,7 @@ async fn there(client: &Client, definition: &CustomResourceDefinition) -> anyhow
     if found.metadata.deletion_timestamp.is_some() {
         bail!("{name} is being deleted: see `causeway check`; nothing was changed");
     }
-    Ok(found.metadata.resource_version)
+    Ok(Some(found.metadata))
 }
 
 /// What was done.

@@ -50,8 +50,14 @@ impl Bed {
         let cluster = cluster()?;
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let kubectl = cluster.kubectl("");
-        let before = inventory(&kubectl);
-        Some(Self { cluster, kubectl, files: tempfile::tempdir().unwrap(), before, _turn: turn })
+        let files = tempfile::tempdir().unwrap();
+        let mut bed = Self { cluster, kubectl, files, before: BTreeSet::new(), _turn: turn };
+        // A test that failed has left it.
+        if bed.kubectl.run(&["get", "namespace", NAMESPACE]).code == Some(0) {
+            bed.causeway(&["uninstall", "--all", "--crds", "--yes"]);
+        }
+        bed.before = inventory(&bed.kubectl);
+        Some(bed)
     }
 
     /// This program, with the administrator's kubeconfig.

@@ -68,24 +68,15 @@ fn whoever_removed_the_operator_first_gets_rid_of_the_rest() {
     let Some(bed) = Bed::new() else { return };
     bed.install();
     let kubectl = bed.cluster.namespace("alone");
-    let workstation = json!({
-        "apiVersion": "causeway.dev/v1alpha1", "kind": "Workstation",
-        "metadata": {"name": "ada", "finalizers": ["causeway.dev/workstation"]},
-        "spec": {"publicKey": "00".repeat(32)},
+    let held = json!({
+        "apiVersion": "causeway.dev/v1alpha1", "kind": "GatewayParameters",
+        "metadata": {"name": "held", "finalizers": ["causeway.dev/routes"]}, "spec": {},
     });
-    let taken = kubectl.apply(&workstation.to_string());
-    if taken.code != Some(0) {
-        // Its key is checked; a policy has a finalizer as well.
-        let policy = json!({
-            "apiVersion": "causeway.dev/v1alpha1", "kind": "GatewayParameters",
-            "metadata": {"name": "held", "finalizers": ["causeway.dev/routes"]}, "spec": {},
-        });
-        kubectl.apply(&policy.to_string()).ok();
-    }
+    kubectl.apply(&held.to_string()).ok();
     let refused = bed.causeway(&["uninstall", "--all", "--force", "--yes"]).fails();
     assert!(refused.contains("an operator is at work"), "{refused}");
     bed.kubectl.ok(&["delete", "namespace", NAMESPACE, "--timeout=120s"]);
-    kubectl.run(&["delete", "workstations,gatewayparameters", "--all", "--wait=false"]);
+    kubectl.ok(&["delete", "gatewayparameters", "--all", "--wait=false"]);
     let said = bed.causeway(&["check"]).stdout;
     assert!(
         said.contains("there is no operator") && said.contains("no operator runs that would let go"),

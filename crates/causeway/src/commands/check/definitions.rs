@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use causeway_api::names;
+use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
@@ -145,20 +146,23 @@ fn trouble(ours: &CustomResourceDefinition, there: &CustomResourceDefinition) ->
     Some((what, "use the version of Causeway that knows it".to_owned()))
 }
 
-/// Before an installation: those that another tool looks after are not ours to write.
-pub(super) fn ownership(known: &Known) -> Vec<Line> {
-    let theirs = known.own().into_iter().find_map(|(_, there)| {
-        let there = there?;
-        let release = there.annotations().get(HELM_NAME)?;
-        let namespace = there.annotations().get(HELM_NAMESPACE).map_or("", String::as_str);
-        Some(Line::fail(
-            SECTION,
-            format!("{} belongs to the Helm release {release} in namespace {namespace}", there.name_any()),
-            format!(
-                "helm upgrade {release} --namespace {namespace}; or install with --set crds.enabled=false"
-            ),
-        ))
-    });
+/// Before an installation: those that another tool looks after are not ours to write. What a release left behind that is gone is.
+pub(super) async fn ownership(client: &Client, known: &Known) -> Vec<Line> {
+    if let Some((name, release, namespace)) = release(known) {
+        let kept: Api<Secret> = Api::namespaced(client.clone(), &namespace);
+        let of_release = ListParams::default().labels(&format!("owner=helm,name={release}"));
+        // Who may not look is told so by the rest; the release may well be there.
+        let is_gone = kept.list_metadata(&of_release).await.is_ok_and(|list| list.items.is_empty());
+        if !is_gone {
+            return vec![Line::fail(
+                SECTION,
+                format!("{name} belongs to the Helm release {release} in namespace {namespace}"),
+                format!(
+                    "helm upgrade {release} --namespace {namespace}; or install with --set crds.enabled=false"
+                ),
+            )];
+        }
+    }
     let by_olm = known.own().into_iter().find_map(|(_, there)| {
         let there = there?;
         there.labels().contains_key("olm.managed").then(|| {
@@ -166,7 +170,16 @@ pub(super) fn ownership(known: &Known) -> Vec<Line> {
             Line::fail(SECTION, what, "change the Subscription instead")
         })
     });
-    theirs.into_iter().chain(by_olm).collect()
+    by_olm.into_iter().collect()
+}
+
+/// A definition, the Helm release that it is part of, and where that is.
+fn release(known: &Known) -> Option<(String, String, String)> {
+    known.own().into_iter().find_map(|(_, there)| {
+        let there = there?;
+        let release = there.annotations().get(HELM_NAME)?.clone();
+        Some((there.name_any(), release, there.annotations().get(HELM_NAMESPACE)?.clone()))
+    })
 }
 
 /// Before an installation: kinds of others that the values ask for objects of.
@@ -240,7 +253,8 @@ mod tests {
             assert!(format!("{failed:?}").contains(says), "{failed:?}");
         }
         let theirs = with(json!({"metadata": {"annotations": {HELM_NAME: "edge", HELM_NAMESPACE: "net"}}}));
-        assert!(format!("{:?}", ownership(&theirs)).contains("helm upgrade edge --namespace net"));
+        let (name, of, namespace) = release(&theirs).unwrap();
+        assert_eq!((&*name, &*of, &*namespace), ("infras.causeway.dev", "edge", "net"));
     }
 
     #[test]

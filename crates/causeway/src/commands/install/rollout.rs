@@ -10,7 +10,7 @@ use kube::{Client, ResourceExt};
 
 use crate::parts::installation::{OPERATOR, OPERATOR_LABEL};
 use crate::parts::progress::Detail;
-use crate::parts::{pod_trouble, refusal};
+use crate::parts::{operator_lease, pod_trouble, refusal};
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(500);
@@ -29,11 +29,16 @@ pub(super) async fn ready(
             Ok(None) => bail!("somebody has deleted the operator's Deployment"),
             Err(error) => bail!("can't look at the operator: {}", refusal::words(&error)),
         };
-        let how = state(&operator);
-        if how.is_none() {
-            return Ok(());
-        }
-        let how = how.unwrap_or_default();
+        let is_wanted = operator.spec.as_ref().and_then(|spec| spec.replicas) != Some(0);
+        let how = match state(&operator) {
+            Some(how) => how,
+            // The old leader has given the lease up, and a new one has to take it.
+            None if is_wanted => match operator_lease::trouble(client, namespace).await {
+                Some(trouble) => trouble,
+                None => return Ok(()),
+            },
+            None => return Ok(()),
+        };
         detail.say(&how);
         if let Some(why) = trouble(client, namespace, &operator).await {
             bail!("the operator does not start: {why}");
