@@ -53,15 +53,20 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     for (definition, before) in definitions.iter().zip(before) {
         let api: Api<CustomResourceDefinition> = Api::all(client.clone());
         let name = definition.name_any();
+        let mut wanted = definition.clone();
+        if let Some(before) = &before {
+            // Those of the installation that it is part of stay.
+            let mut labels = before.labels.clone().unwrap_or_default();
+            labels.extend(definition.labels().clone());
+            wanted.metadata.labels = Some(labels);
+        }
         let apply = PatchParams::apply(names::INSTALLER).force();
-        let after = api.patch(&name, &apply, &Patch::Apply(definition)).await;
+        let after = api.patch(&name, &apply, &Patch::Apply(&wanted)).await;
         let after =
             after.map_err(|error| anyhow::anyhow!("can't apply {name}: {}", refusal::words(&error)))?;
         match before {
             None => done.created += 1,
-            Some(revision) if Some(&revision) == after.metadata.resource_version.as_ref() => {
-                done.unchanged += 1
-            }
+            Some(before) if before.resource_version == after.metadata.resource_version => done.unchanged += 1,
             Some(_) => done.changed += 1,
         }
     }

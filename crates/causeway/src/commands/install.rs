@@ -23,6 +23,7 @@ use crate::parts::installation::{self, Piece};
 use crate::parts::output::Output;
 use crate::parts::paint::Paint;
 use crate::parts::progress::Progress;
+use crate::parts::refusal;
 use apply::Applied;
 
 #[derive(Debug, clap::Args)]
@@ -148,9 +149,12 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// Whether the namespace is there and was made by others, who go on deciding about it.
 async fn is_somebody_elses(client: &Client, name: &str) -> anyhow::Result<bool> {
     let api: Api<Namespace> = Api::all(client.clone());
-    let found =
-        api.get_opt(name).await.map_err(|error| anyhow::anyhow!(crate::parts::refusal::words(&error)));
-    let found = found.with_context(|| format!("can't look at namespace {name}"))?;
+    let found = match api.get_opt(name).await {
+        Ok(found) => found,
+        // The check says all that is missing, and not only this.
+        Err(error) if refusal::is_forbidden(&error) => None,
+        Err(error) => bail!("can't look at namespace {name}: {}", refusal::words(&error)),
+    };
     Ok(found.is_some_and(|found| {
         found.labels().get(names::LABEL_PART_OF).map(String::as_str) != Some(names::PART_OF)
             && name != names::NAMESPACE
