@@ -111,10 +111,12 @@ const FENCES: &[Fence] = &[
     ),
     fence("causeway-apiserver", &["causeway-api", "causeway-journal"], &[]),
     fence("causeway-node", &["causeway-containers", "causeway-ir", "causeway-translate"], &["bollard"]),
+    // Text alone; who applies it has a client.
+    fence("causeway-chart", &[], IO),
     fence(TESTKIT, &["causeway-apiserver"], &[]),
     // Measures the program from outside; the ends of links also without a cluster, and a thousand laptops in one process.
     fence("causeway-bench", &["causeway-link", "causeway-netstack", "causeway-stowaway"], KUBERNETES),
-    fence(CHORES, &["causeway-api"], &["tokio"]),
+    fence(CHORES, &["causeway-api", "causeway-chart"], &["tokio"]),
 ];
 
 /// What every crate may use.

@@ -12,8 +12,8 @@ pub(crate) struct Generated {
     pub files: BTreeMap<String, String>,
 }
 
-/// What is made from code.
-pub(crate) fn from_code() -> anyhow::Result<Generated> {
+/// What is made from code and from the chart.
+pub(crate) fn from_code(root: &Path) -> anyhow::Result<Generated> {
     let mut files = BTreeMap::new();
     for crd in causeway_api::crds() {
         files.insert(
@@ -21,6 +21,8 @@ pub(crate) fn from_code() -> anyhow::Result<Generated> {
             crate::crds::to_yaml(&crd)?,
         );
     }
+    let of_chart = crate::chart::files(root, &files)?;
+    files.extend(of_chart);
     let multus = crate::multus::crd()?;
     let path = format!("crates/apiserver/crds/{}.json", crate::crds::file_name(&multus));
     files.insert(path, crate::crds::to_json(&multus)?);

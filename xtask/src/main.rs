@@ -2,6 +2,7 @@
 
 #![warn(unreachable_pub)]
 
+mod chart;
 mod cluster;
 mod conformance;
 mod crds;
@@ -21,8 +22,8 @@ use generated::Generated;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  crds             write the definitions that are made from code: deploy/crds/*.yaml, crates/apiserver/crds/*.json
-  gateway-api      write those of the Gateway API, from its Go module: crates/apiserver/gateway-api/*
+  crds             write what is made from code and from deploy/chart: deploy/crds, the manifests, crates/apiserver/crds
+  gateway-api      write the definitions of the Gateway API, from its Go module: crates/apiserver/gateway-api/*
   check-generated  fail if one of them is stale
   deps             fail if a crate depends on one that it must not see
   image            build the container image, as an archive: `cargo xtask image --help` says how
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
         "cluster" => return cluster::main(arguments.collect()),
         "conformance" => conformance::main(arguments.collect(), &root()),
         "image" => image::main(arguments.collect(), &root()),
-        "crds" => generated::from_code().and_then(|generated| write_generated(&generated)),
+        "crds" => generated::from_code(&root()).and_then(|generated| write_generated(&generated)),
         "gateway-api" => generated::from_gateway_api().and_then(|generated| write_generated(&generated)),
         "check-generated" => check_generated(),
         "deps" => check_deps(),
@@ -60,7 +61,7 @@ fn write_generated(generated: &Generated) -> anyhow::Result<()> {
 
 fn check_generated() -> anyhow::Result<()> {
     let by = [
-        ("cargo xtask crds", generated::from_code()?),
+        ("cargo xtask crds", generated::from_code(&root())?),
         ("cargo xtask gateway-api", generated::from_gateway_api()?),
     ];
     for (command, generated) in by {

@@ -112,7 +112,15 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         AddressClaim::crd(),
     ];
     all.iter_mut().for_each(structural);
+    all.iter_mut().for_each(labelled);
     all
+}
+
+/// Whose definition it is and of which version, so that a newer one is known as such.
+fn labelled(crd: &mut CustomResourceDefinition) {
+    let labels = [(names::LABEL_PART_OF, names::PART_OF), (names::LABEL_VERSION, env!("CARGO_PKG_VERSION"))];
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    crd.metadata.labels.get_or_insert_default().extend(labels);
 }
 
 #[cfg(test)]

@@ -10,6 +10,19 @@ pub const API_VERSION: &str = "causeway.dev/v1alpha1";
 /// `kubectl get causeway` lists every kind.
 pub const CATEGORY: &str = "causeway";
 
+/// Standard label: what an object belongs to. All that an installation consists of has it, and nothing that the operator makes.
+pub const LABEL_PART_OF: &str = "app.kubernetes.io/part-of";
+/// Value of [`LABEL_PART_OF`].
+pub const PART_OF: &str = "causeway";
+/// Standard label: the version that wrote an object of an installation.
+pub const LABEL_VERSION: &str = "app.kubernetes.io/version";
+/// Standard label: the name of an installation.
+pub const LABEL_INSTANCE: &str = "app.kubernetes.io/instance";
+/// Standard label: what an object of an installation is for.
+pub const LABEL_PART: &str = "app.kubernetes.io/component";
+/// Value of [`LABEL_MANAGED_BY`] on objects that `causeway install` made.
+pub const INSTALLER: &str = "causeway-install";
+
 /// Name of the object that a child was made for.
 pub const LABEL_OWNER_NAME: &str = "causeway.dev/owner-name";
 /// Namespace of the object that a child was made for, where that is another one than the child's.

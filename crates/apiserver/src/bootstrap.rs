@@ -27,6 +27,9 @@ const SOURCE: &str = "causeway.dev/source-hash";
 const OPERATOR: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/operator.yaml"));
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+/// What is in there for its pods alone.
+const OF_PODS: [&str; 5] = ["Deployment", "PodDisruptionBudget", "Service", "NetworkPolicy", "ConfigMap"];
+
 
 pub(crate) async fn run(server: &Arc<Server>) -> Result<(), String> {
     let operator = operator()?;
@@ -89,7 +92,10 @@ fn operator() -> Result<Vec<Value>, String> {
     let objects: Vec<Value> = documents.collect::<Result<_, _>>().map_err(|e| e.to_string())?;
     // The roles of people are among this server's own.
     let is_for_people = |object: &Value| object::name(object).starts_with("causeway:aggregate-to-");
-    let is_left_out = |object: &Value| object["kind"] == "Deployment" || is_for_people(object);
+    let is_left_out = |object: &Value| {
+        let kind = object["kind"].as_str().unwrap_or_default();
+        OF_PODS.contains(&kind) || is_for_people(object)
+    };
     Ok(objects.into_iter().filter(|object| !is_left_out(object)).collect())
 }
 

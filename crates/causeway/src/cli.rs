@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    carrier, clean, completions, connect, connections, demo, dhcp, disconnect, dns, doctor, down, echo,
-    engine, env, files, gateway, hostnames, infra, intercept, intercepts, leases, leave, logs, operator,
-    proxy, routes, run, status, stowaway, trust, tunnel, uninstall, up, version, xds,
+    carrier, check, clean, completions, connect, connections, crds, demo, dhcp, disconnect, dns, doctor,
+    down, echo, engine, env, files, gateway, hostnames, infra, install, intercept, intercepts, leases, leave,
+    logs, operator, proxy, routes, run, status, stowaway, trust, tunnel, uninstall, up, version, xds,
 };
 
 /// The subcommand that is the shim of a pod's process. The node starts it, so it is not in the help.
@@ -96,6 +96,12 @@ pub(crate) enum Command {
     /// Carry the packets of a container.
     #[command(name = RUN_BESIDE, hide = true)]
     RunBeside(run::beside::Args),
+    /// Find out whether a cluster can take Causeway, and whether what is installed is as it should be; each line with its cure.
+    Check(check::Args),
+    /// Install Causeway into a cluster, or bring what is installed to this version and these values.
+    Install(Box<install::Args>),
+    /// Print the definitions of Causeway's kinds, or apply them.
+    Crds(crds::Args),
     /// Take Causeway out of a cluster: everything is put back first, then the operator goes.
     Uninstall(uninstall::Args),
     /// Show what objects and demos that are gone have left on this machine, and remove it.
@@ -149,6 +155,9 @@ impl Command {
             Self::Files(args) => files::run(args).await,
             Self::ConnectionDaemon(args) => connect::daemon::run(args).await,
             Self::RunBeside(args) => run::beside::run(args).await,
+            Self::Check(args) => check::run(args).await,
+            Self::Install(args) => Box::pin(install::run(*args)).await,
+            Self::Crds(args) => crds::run(args).await,
             Self::Uninstall(args) => uninstall::run(args).await,
             Self::Clean(args) => clean::run(args).await,
             Self::Demo(args) => demo::run(args).await,

@@ -1,10 +1,12 @@
 //! One module per command: its arguments and what it does.
 
 pub(crate) mod carrier;
+pub(crate) mod check;
 pub(crate) mod clean;
 pub(crate) mod completions;
 pub(crate) mod connect;
 pub(crate) mod connections;
+pub(crate) mod crds;
 pub(crate) mod demo;
 pub(crate) mod dhcp;
 pub(crate) mod disconnect;
@@ -18,6 +20,7 @@ pub(crate) mod files;
 pub(crate) mod gateway;
 pub(crate) mod hostnames;
 pub(crate) mod infra;
+pub(crate) mod install;
 pub(crate) mod intercept;
 pub(crate) mod intercepts;
 pub(crate) mod leases;

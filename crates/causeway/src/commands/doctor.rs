@@ -16,7 +16,7 @@ mod vantage;
 use std::process::ExitCode;
 
 use causeway_api::{
-    ContainerNetwork, ContainerNetworkTunnelProxy, GatewayHostnameRequest, Infra, ProxyServer,
+    ContainerNetwork, ContainerNetworkTunnelProxy, GatewayHostnameRequest, Infra, ProxyServer, names,
 };
 use kube::{Client, CustomResourceExt, Resource};
 
@@ -114,7 +114,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         Target::Infra(name) => ("Infra", name, Box::pin(infra::examine(&examination, name)).await?),
     };
-    if let Some(trouble) = operator_lease::trouble(&examination.client).await {
+    if let Some(trouble) = operator_lease::trouble(&examination.client, names::NAMESPACE).await {
         // What all else in the cluster depends on comes first.
         let cure =
             "start it again, or see what it logs; until then edits of specs change nothing in the status";

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use causeway_api::ContainerNetworkTunnelProxy;
+use causeway_api::{ContainerNetworkTunnelProxy, names};
 use causeway_translate::gateway::CONTROLLER_NAME;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -46,8 +46,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         let resource = ApiResource {
             group: crd.spec.group.clone(),
-            version: causeway_api::names::VERSION.to_owned(),
-            api_version: causeway_api::names::API_VERSION.to_owned(),
+            version: names::VERSION.to_owned(),
+            api_version: names::API_VERSION.to_owned(),
             kind: names.kind.clone(),
             plural: names.plural.clone(),
         };
@@ -87,7 +87,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     resources.extend(gateways(&client, args.namespace.as_deref()).await);
     add_figures(&client, &mut resources).await;
     let waiting = resources.iter().filter(|row| !row.is_ready()).count();
-    let operator = operator_lease::trouble(&client).await;
+    let operator = operator_lease::trouble(&client, names::NAMESPACE).await;
     let status = Status {
         ready: waiting == 0 && operator.is_none() && unread.is_empty(),
         operator,

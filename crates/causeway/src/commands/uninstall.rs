@@ -1,8 +1,10 @@
 //! `causeway uninstall`: takes Causeway out of a cluster in an order in which nothing is left behind. First everything that was
 //! changed for somebody is put back, while the operator is there to do it: intercepts, then developers' machines, then, if that is
-//! asked for, all other objects. Then the operator goes, and at last the definitions.
+//! asked for, all other objects. Then the operator goes, what it made, the definitions, and at last the namespaces; each is
+//! waited for, so that nothing is left that is being deleted.
 
-mod installed;
+mod force;
+mod rest;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -17,6 +19,7 @@ use serde::Serialize;
 
 use crate::parts::answer::{Answer, FormatArg};
 use crate::parts::cluster::ClusterArgs;
+use crate::parts::installation::{self, Piece};
 use crate::parts::paint::Paint;
 use crate::parts::progress::Progress;
 use crate::parts::{operator_lease, refusal};
@@ -32,6 +35,9 @@ const MADE: [&str; 5] = ["GatewayPlan", "Supply", "AddressClaim", "DomainClaim",
 pub(crate) struct Args {
     #[command(flatten)]
     cluster: ClusterArgs,
+    /// Namespace of the operator.
+    #[arg(long, short, env = "CAUSEWAY_NAMESPACE", default_value = names::NAMESPACE, value_name = "NAMESPACE")]
+    namespace: String,
     /// Do it; without, what would be done is shown.
     #[arg(long)]
     yes: bool,
@@ -42,6 +48,9 @@ pub(crate) struct Args {
     /// Remove the definitions of the kinds, too.
     #[arg(long, requires = "all")]
     crds: bool,
+    /// Where no operator is there any more: let go of what waits for one, and say what nobody has put back.
+    #[arg(long, requires = "all")]
+    force: bool,
     /// How long to wait for what has to be put back.
     #[arg(long, default_value_t = 300, value_name = "SECONDS")]
     timeout: u64,
@@ -74,26 +83,45 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             if others.len() > 5 { ", …" } else { "" }
         );
     }
-    let operator = installed::find(&client).await?;
+    let gateways = rest::gateways(&client).await?;
+    if !gateways.is_empty() && !args.all {
+        bail!(
+            "there are Gateways of class {}, which nobody would look after any more: {}; delete them first, or go on with --all",
+            names::GATEWAY_CLASS,
+            gateways.join(", ")
+        );
+    }
+    let operator = installation::find(&client, &args.namespace).await?;
     let mut done = Uninstalled {
         done: args.yes,
         objects: there.iter().map(|(kind, object)| name_of(kind, object)).collect(),
         operator: operator.iter().map(ToString::to_string).collect(),
         definitions: if args.crds {
-            kinds.iter().map(|kind| kind.plural.clone()).collect()
+            causeway_api::crds().iter().map(ResourceExt::name_any).collect()
         } else {
             Vec::new()
         },
+        left: gateways
+            .iter()
+            .map(|name| format!("Gateway {name}: without what carried its traffic"))
+            .collect(),
     };
     if !args.yes {
         args.format.print(&done)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if let (false, Some(trouble)) = (there.is_empty(), operator_lease::trouble(&client).await) {
-        bail!("{trouble}: nobody would put back what was changed; start the operator first");
-    }
     let progress = Progress::new(!args.format.is_json());
     let deadline = Instant::now() + Duration::from_secs(args.timeout);
+    if args.force {
+        force::nobody_works(&client, &args.namespace, &operator).await?;
+        done.left.extend(force::let_go(&client, &kinds).await?);
+    } else if let (false, Some(trouble)) =
+        (there.is_empty(), operator_lease::trouble(&client, &args.namespace).await)
+    {
+        bail!(
+            "{trouble}: nobody would put back what was changed; start the operator first, or let go of it all with --force --all"
+        );
+    }
     for kind in &kinds {
         if there.iter().any(|(of, _)| of.kind == kind.kind) {
             let what = format!("putting back what {} changed", kind.plural);
@@ -105,23 +133,75 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
                 .await?;
         }
     }
-    progress
-        .wait("removing what was made for them", async |_| {
-            made_is_gone(&client, deadline).await?;
-            Ok::<_, anyhow::Error>(((), String::new()))
-        })
-        .await?;
-    for object in &operator {
-        object.delete(&client).await?;
+    if !args.force {
+        progress
+            .wait("removing what was made for them", async |_| {
+                made_is_gone(&client, deadline).await?;
+                Ok::<_, anyhow::Error>(((), String::new()))
+            })
+            .await?;
     }
-    for name in &done.definitions {
-        installed::delete_definition(&client, &format!("{name}.{}", names::GROUP)).await?;
-    }
+    remove_installation(&client, &args, &operator, deadline, &progress).await?;
     if operator.is_empty() {
         done.operator.push("none: on one machine it goes with `causeway down`".to_owned());
     }
     args.format.print(&done)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The operator, what it made and nobody owns, the definitions, and the namespaces.
+async fn remove_installation(
+    client: &Client,
+    args: &Args,
+    operator: &[Piece],
+    deadline: Instant,
+    progress: &Progress,
+) -> anyhow::Result<()> {
+    let (namespaces, rest): (Vec<&Piece>, Vec<&Piece>) =
+        operator.iter().partition(|piece| piece.kind() == "Namespace");
+    let releases = rest::helm_releases(client, &args.namespace).await?;
+    progress
+        .wait("removing the operator", async |_| {
+            for (index, piece) in rest.iter().enumerate() {
+                piece.delete(client).await?;
+                // It would make again what is removed next.
+                if piece.kind() == "Deployment"
+                    && rest.get(index + 1).is_none_or(|next| next.kind() != "Deployment")
+                {
+                    rest::operator_is_gone(client, &args.namespace, deadline).await?;
+                }
+            }
+            if !operator.is_empty() {
+                if args.all {
+                    rest::sweep(client).await?;
+                }
+                rest::remove_class(client).await?;
+                for release in &releases {
+                    release.delete(client).await?;
+                }
+            }
+            Ok::<_, anyhow::Error>(((), String::new()))
+        })
+        .await?;
+    if args.crds {
+        progress
+            .wait("removing the definitions", async |_| {
+                rest::remove_definitions(client, args.force, deadline).await?;
+                Ok::<_, anyhow::Error>(((), String::new()))
+            })
+            .await?;
+    }
+    progress
+        .wait("removing namespaces", async |_| {
+            for piece in &namespaces {
+                piece.delete(client).await?;
+            }
+            for piece in &namespaces {
+                rest::namespace_is_gone(client, piece, deadline).await?;
+            }
+            Ok::<_, anyhow::Error>(((), String::new()))
+        })
+        .await
 }
 
 /// Causeway's kinds that people make objects of.
@@ -164,7 +244,10 @@ async fn remove_all(client: &Client, kind: &ApiResource, deadline: Instant) -> a
         }
         if Instant::now() >= deadline {
             let stuck: Vec<String> = left.iter().map(|object| why(kind, object)).collect();
-            bail!("not put back in time, and nothing else was removed: {}", stuck.join("; "));
+            bail!(
+                "not put back in time, and nothing else was removed: {}; where no operator is there any more, --force lets go of it",
+                stuck.join("; ")
+            );
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -227,17 +310,27 @@ struct Uninstalled {
     objects: Vec<String>,
     operator: Vec<String>,
     definitions: Vec<String>,
+    /// What stays, and how.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left: Vec<String>,
 }
 
 impl Answer for Uninstalled {
     fn text(&self, _: Paint) -> String {
-        let parts =
-            [("object", &self.objects), ("operator", &self.operator), ("definition", &self.definitions)];
+        let parts = [
+            ("object", &self.objects),
+            ("operator", &self.operator),
+            ("definition", &self.definitions),
+            ("left", &self.left),
+        ];
         let rows = parts
             .into_iter()
             .flat_map(|(title, items)| items.iter().map(move |item| format!("{title:<12} {item}")));
-        let end =
-            if self.done { "removed; nothing is left" } else { "this would be removed; do it with --yes" };
+        let end = match (self.done, self.left.is_empty()) {
+            (false, _) => "this would be removed; do it with --yes",
+            (true, true) => "removed; nothing is left",
+            (true, false) => "removed, but for what is left",
+        };
         rows.chain([end.to_owned()]).collect::<Vec<_>>().join("\n")
     }
 }

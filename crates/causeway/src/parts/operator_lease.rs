@@ -11,13 +11,12 @@ use kube::{Api, Client};
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Why nobody keeps the status of objects true; none if somebody does, or if it can't be known.
-pub(crate) async fn trouble(client: &Client) -> Option<String> {
-    let api: Api<Lease> = Api::namespaced(client.clone(), names::NAMESPACE);
+pub(crate) async fn trouble(client: &Client, namespace: &str) -> Option<String> {
+    let api: Api<Lease> = Api::namespaced(client.clone(), namespace);
     let lease = api.get_opt(names::LEADER_LEASE).await.ok()??;
     let why = lapsed(&lease, Timestamp::now())?;
     Some(format!(
-        "no operator is at work: {why}; see `kubectl -n {} get pods` and what the operator logs",
-        names::NAMESPACE
+        "no operator is at work: {why}; see `kubectl -n {namespace} get pods` and what the operator logs"
     ))
 }
 

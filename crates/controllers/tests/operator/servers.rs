@@ -1,6 +1,6 @@
 //! DNSServers and DHCPServers: what the operator makes of them, and what it says.
 
-use causeway_api::{DHCPServer, DNSServer, conditions};
+use causeway_api::{DHCPServer, DNSServer, conditions, names};
 use causeway_testkit::eventually;
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -234,7 +234,9 @@ async fn on_openshift_the_pods_account_may_choose_its_user_and_no_other_may() {
     })
     .await;
     let file = std::fs::read_to_string(causeway_testkit::deploy("operator-openshift.yaml")).unwrap();
-    for object in file.split("\n---\n").map(|text| serde_saphyr::from_str::<Value>(text).unwrap()) {
+    let objects = file.split("\n---\n").map(|text| serde_saphyr::from_str::<Value>(text).unwrap());
+    let part = |object: &Value| object["metadata"]["labels"][names::LABEL_PART] == "openshift";
+    for object in objects.filter(part) {
         let params = PostParams::default();
         let client = cluster.client.clone();
         if object["kind"] == "ClusterRole" {

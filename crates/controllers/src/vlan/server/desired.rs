@@ -11,8 +11,8 @@ use k8s_openapi::{
         core::v1::{
             ConfigMap, Container, PersistentVolumeClaim, PersistentVolumeClaimSpec,
             PersistentVolumeClaimVolumeSource, Pod, PodSecurityContext, PodSpec, PodTemplateSpec,
-            SecurityContext, Service, ServiceAccount, ServicePort, ServiceSpec, Volume,
-            VolumeResourceRequirements,
+            SecurityContext, Service, ServiceAccount, ServicePort, ServiceSpec, TopologySpreadConstraint,
+            Volume, VolumeResourceRequirements,
         },
         networking::v1::{NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPort, NetworkPolicySpec},
         policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec},
@@ -326,6 +326,7 @@ impl<'a, K: Server> Subject<'a, K> {
             dns_policy: Some("Default".to_owned()),
             termination_grace_period_seconds: Some(TERMINATION_SECONDS),
             security_context: Some(security),
+            topology_spread_constraints: Some(vec![self.spread()]),
             volumes: Some(volumes),
             containers: vec![self.container(index, address)],
             ..PodSpec::default()
@@ -410,6 +411,20 @@ impl<'a, K: Server> Subject<'a, K> {
                 ingress: Some(vec![NetworkPolicyIngressRule { ports: Some(ports), from: None }]),
                 egress: None,
             }),
+        }
+    }
+
+    /// On nodes of their own as far as there are some: a drained node is still counted as one to be used.
+    fn spread(&self) -> TopologySpreadConstraint {
+        TopologySpreadConstraint {
+            max_skew: 1,
+            topology_key: "kubernetes.io/hostname".to_owned(),
+            when_unsatisfiable: "ScheduleAnyway".to_owned(),
+            label_selector: Some(LabelSelector {
+                match_labels: Some(self.selector()),
+                ..LabelSelector::default()
+            }),
+            ..TopologySpreadConstraint::default()
         }
     }
 

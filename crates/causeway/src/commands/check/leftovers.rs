@@ -1,0 +1,95 @@
+//! Half an uninstall: what waits for an operator that is gone, and what refuses requests for want of it.
+
+use causeway_api::names;
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{Api, ApiResource, DynamicObject, ListParams};
+use kube::{Client, ResourceExt};
+
+use super::Line;
+use super::definitions::Known;
+use crate::parts::installation::OPERATOR;
+
+const SECTION: &str = "leftovers";
+/// How many objects are named.
+const NAMED: usize = 5;
+
+pub(super) async fn lines(client: &Client, namespace: &str, known: &Known) -> Vec<Line> {
+    let mut lines = Vec::new();
+    lines.extend(policies_without_kinds(client, known).await);
+    lines.extend(waiting(client, namespace).await);
+    if lines.is_empty() {
+        lines.push(Line::ok(SECTION, "nothing is left of an earlier installation"));
+    }
+    lines
+}
+
+/// A policy whose parameters are of a kind that is gone refuses all that it looks at.
+async fn policies_without_kinds(client: &Client, known: &Known) -> Vec<Line> {
+    let api: Api<ValidatingAdmissionPolicy> = Api::all(client.clone());
+    let Ok(policies) = api.list(&ListParams::default()).await else { return Vec::new() };
+    let mut lines = Vec::new();
+    for policy in policies {
+        let of = policy
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.param_kind.as_ref())
+            .and_then(|kind| kind.kind.as_deref());
+        let ours = causeway_api::crds().into_iter().find(|crd| Some(crd.spec.names.kind.as_str()) == of);
+        let Some(crd) = ours.filter(|_| policy.name_any().starts_with("causeway")) else { continue };
+        if known.is_seen() && known.get(&crd.name_any()).is_none() {
+            let what = format!(
+                "the admission policy {} asks for {}, which the cluster does not know: it refuses every change of routes",
+                policy.name_any(),
+                crd.spec.names.kind
+            );
+            let cure = format!(
+                "causeway crds --apply, or kubectl delete validatingadmissionpolicy {}",
+                policy.name_any()
+            );
+            lines.push(Line::fail(SECTION, what, cure));
+        }
+    }
+    lines
+}
+
+/// Objects that are being deleted while nobody is there who would let them go.
+async fn waiting(client: &Client, namespace: &str) -> Vec<Line> {
+    let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
+    let runs =
+        |one: &Deployment| one.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0) > 0;
+    match api.get_opt(OPERATOR).await {
+        Ok(operator) if operator.as_ref().is_some_and(runs) => return Vec::new(),
+        Ok(_) => {}
+        Err(error) => return vec![Line::unseen(SECTION, "the operator can't be looked at", &error)],
+    }
+    let mut stuck = Vec::new();
+    for crd in causeway_api::crds() {
+        let resource = ApiResource {
+            group: crd.spec.group.clone(),
+            version: names::VERSION.to_owned(),
+            api_version: names::API_VERSION.to_owned(),
+            kind: crd.spec.names.kind.clone(),
+            plural: crd.spec.names.plural.clone(),
+        };
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        let Ok(list) = api.list_metadata(&ListParams::default()).await else { continue };
+        let held = list.items.into_iter().filter(|one| one.metadata.deletion_timestamp.is_some());
+        stuck.extend(held.map(|one| {
+            format!("{} {}/{}", resource.kind, one.namespace().unwrap_or_default(), one.name_any())
+        }));
+    }
+    if stuck.is_empty() {
+        return Vec::new();
+    }
+    let more = stuck.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    stuck.truncate(NAMED);
+    let what =
+        format!("no operator runs that would let go of what is being deleted: {}{more}", stuck.join(", "));
+    vec![Line::fail(
+        SECTION,
+        what,
+        "start the operator and it cleans up; or let go with `causeway uninstall --force --all --yes`",
+    )]
+}

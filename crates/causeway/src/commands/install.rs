@@ -1,0 +1,196 @@
+//! `causeway install`: the chart that this program was built with, rendered, looked over against the cluster, applied, and waited
+//! for. What can't work is said before anything is changed; what fails later is taken back.
+
+mod apply;
+mod rollout;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use causeway_api::names;
+use causeway_chart::{Chart, Document, Release};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client, ResourceExt};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::check::{self, Checklist, Line};
+use crate::parts::answer::{Answer, FormatArg};
+use crate::parts::cluster::ClusterArgs;
+use crate::parts::installation::{self, Piece};
+use crate::parts::output::Output;
+use crate::parts::paint::Paint;
+use crate::parts::progress::Progress;
+use crate::parts::refusal;
+use apply::Applied;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// Namespace of the operator; it is made if it is not there.
+    #[arg(long, short, env = "CAUSEWAY_NAMESPACE", default_value = names::NAMESPACE, value_name = "NAMESPACE")]
+    namespace: String,
+    /// Values of the chart, a file in YAML; may be given several times, a later one over an earlier one.
+    #[arg(long, short = 'f', value_name = "FILE")]
+    values: Vec<PathBuf>,
+    /// A value of the chart, as for Helm: image.tag=1.2.3; may be given several times.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    single: Vec<String>,
+    /// For OpenShift, like --set openshift=true.
+    #[arg(long)]
+    openshift: bool,
+    /// Print what would be applied, and change nothing. No cluster is needed.
+    #[arg(long)]
+    dry_run: bool,
+    /// How long to wait until the operator is ready; what was applied is taken back then.
+    #[arg(long, default_value_t = 180, value_name = "SECONDS")]
+    timeout: u64,
+    #[command(flatten)]
+    format: FormatArg,
+}
+
+impl Args {
+    fn overrides(&self) -> anyhow::Result<Value> {
+        let read = |path: &PathBuf| {
+            let name = path.display().to_string();
+            let text = std::fs::read_to_string(path).with_context(|| format!("can't read {name}"))?;
+            anyhow::Ok((name, text))
+        };
+        let files = self.values.iter().map(read).collect::<anyhow::Result<Vec<_>>>()?;
+        let mut values = causeway_chart::with_files(&files)?;
+        for single in &self.single {
+            causeway_chart::set(&mut values, single)?;
+        }
+        if self.openshift {
+            values["openshift"] = json!(true);
+        }
+        Ok(values)
+    }
+
+    fn render(&self, overrides: &Value) -> anyhow::Result<Vec<Document>> {
+        let release = Release {
+            name: installation::NAME.to_owned(),
+            namespace: self.namespace.clone(),
+            service: names::INSTALLER.to_owned(),
+        };
+        Ok(Chart::own().render(&release, overrides)?)
+    }
+}
+
+pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut overrides = args.overrides()?;
+    let says_of_namespace = overrides["namespace"]["create"].is_boolean();
+    if !says_of_namespace {
+        overrides["namespace"]["create"] = json!(true);
+    }
+    if args.dry_run {
+        return print(&args, &args.render(&overrides)?);
+    }
+    // Before a cluster is asked: values that the chart does not take are wrong on every cluster.
+    args.render(&overrides)?;
+    let client = args.cluster.client().await?;
+    if !says_of_namespace && is_somebody_elses(&client, &args.namespace).await? {
+        overrides["namespace"]["create"] = json!(false);
+    }
+    let documents = args.render(&overrides)?;
+    let pieces: Vec<Piece> = documents.iter().map(Piece::of).collect();
+    let progress = Progress::new(!args.format.is_json());
+    let mut lines = check::before_install(&client, &args.namespace, &pieces).await;
+    if !lines.iter().any(Line::is_failed) {
+        lines.extend(apply::refusals(&client, &documents).await?);
+    }
+    if lines.iter().any(Line::is_failed) {
+        args.format.print(&Checklist::new(lines))?;
+        bail!("nothing was changed");
+    }
+    let start = Instant::now();
+    let deadline = start + Duration::from_secs(args.timeout);
+    let mut applied = Applied::default();
+    let outcome = async {
+        progress
+            .wait("applying", async |_| {
+                applied.all(&client, &documents).await?;
+                anyhow::Ok(((), format!("{} objects are applied", documents.len())))
+            })
+            .await?;
+        progress
+            .wait("waiting for the operator", async |detail| {
+                rollout::ready(&client, &args.namespace, deadline, &detail).await?;
+                anyhow::Ok(((), "the operator is ready".to_owned()))
+            })
+            .await
+    }
+    .await;
+    if let Err(error) = outcome {
+        let back = applied.take_back(&client).await;
+        let back = match back {
+            Ok(()) => "what was applied is taken back".to_owned(),
+            Err(left) => format!("taking back what was applied failed, too ({left:#}): see `causeway check`"),
+        };
+        return Err(error.context(back));
+    }
+    // Only now: before, it may have been needed again.
+    let pruned = apply::prune(&client, &args.namespace, &pieces).await?;
+    let installed = Installed {
+        version: env!("CARGO_PKG_VERSION"),
+        namespace: args.namespace,
+        created: applied.created(),
+        changed: applied.changed(),
+        removed: pruned.iter().map(ToString::to_string).collect(),
+        seconds: start.elapsed().as_secs_f64(),
+    };
+    args.format.print(&installed)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the namespace is there and was made by others, who go on deciding about it.
+async fn is_somebody_elses(client: &Client, name: &str) -> anyhow::Result<bool> {
+    let api: Api<Namespace> = Api::all(client.clone());
+    let found = match api.get_opt(name).await {
+        Ok(found) => found,
+        // The check says all that is missing, and not only this.
+        Err(error) if refusal::is_forbidden(&error) => None,
+        Err(error) => bail!("can't look at namespace {name}: {}", refusal::words(&error)),
+    };
+    Ok(found.is_some_and(|found| {
+        found.labels().get(names::LABEL_PART_OF).map(String::as_str) != Some(names::PART_OF)
+            && name != names::NAMESPACE
+    }))
+}
+
+fn print(args: &Args, documents: &[Document]) -> anyhow::Result<ExitCode> {
+    if args.format.is_json() {
+        let items: Vec<&Value> = documents.iter().map(|document| &document.object).collect();
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+        Output::Stdout.line(serde_json::to_string_pretty(&list)?);
+    } else {
+        let texts: Vec<&str> = documents.iter().map(|document| document.text.as_str()).collect();
+        Output::Stdout.line(texts.join("\n---\n"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What was done.
+#[derive(Debug, Serialize)]
+struct Installed {
+    version: &'static str,
+    namespace: String,
+    created: usize,
+    changed: usize,
+    /// What the values no longer ask for.
+    removed: Vec<String>,
+    seconds: f64,
+}
+
+impl Answer for Installed {
+    fn text(&self, _: Paint) -> String {
+        let Self { version, namespace, created, changed, removed, seconds } = self;
+        let removed: String = removed.iter().map(|piece| format!("\nremoved {piece}")).collect();
+        format!(
+            "Causeway {version} is in namespace {namespace}, after {seconds:.1} s: {created} objects made, {changed} changed{removed}"
+        )
+    }
+}

@@ -1,0 +1,199 @@
+//! What an installation consists of in a cluster: all that is labelled as part of Causeway, whatever values it was made with,
+//! and what has one of the chart's names, which is how older ones are known.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use anyhow::{Context, bail};
+use causeway_api::names;
+use causeway_chart::{Chart, Document, INSTALLED_IN, Release};
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PartialObjectMeta,
+};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+
+use super::refusal;
+
+/// The usual name of an installation.
+pub(crate) const NAME: &str = "causeway";
+/// The operator's Deployment.
+pub(crate) const OPERATOR: &str = "causeway-operator";
+/// The label that says it of pods and Deployments, also in older installations.
+pub(crate) const OPERATOR_LABEL: &str = "app=causeway-operator";
+
+/// An object of an installation.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Piece {
+    /// Group, version and kind.
+    gvk: (String, String, String),
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
+}
+
+impl fmt::Display for Piece {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{} {namespace}/{}", self.kind(), self.name),
+            None => write!(f, "{} {}", self.kind(), self.name),
+        }
+    }
+}
+
+impl Piece {
+    pub(crate) fn of(document: &Document) -> Self {
+        let version = document.object["apiVersion"].as_str().unwrap_or_default();
+        Self::named(version, document.kind(), document.namespace(), document.name())
+    }
+
+    /// Any other object.
+    pub(crate) fn named(api_version: &str, kind: &str, namespace: Option<&str>, name: &str) -> Self {
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        Self {
+            gvk: (group.to_owned(), version.to_owned(), kind.to_owned()),
+            namespace: namespace.map(ToOwned::to_owned),
+            name: name.to_owned(),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> &str {
+        &self.gvk.2
+    }
+
+    pub(crate) fn resource(&self) -> ApiResource {
+        let (group, version, kind) = &self.gvk;
+        ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+    }
+
+    pub(crate) fn api(&self, client: &Client) -> Api<DynamicObject> {
+        match &self.namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.resource()),
+            None => Api::all_with(client.clone(), &self.resource()),
+        }
+    }
+
+    /// It, or none where it or its kind is not there.
+    pub(crate) async fn get(&self, client: &Client) -> anyhow::Result<Option<DynamicObject>> {
+        match self.api(client).get_opt(&self.name).await {
+            Ok(found) => Ok(found),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => bail!("can't look for {self}: {}", refusal::words(&error)),
+        }
+    }
+
+    pub(crate) async fn delete(&self, client: &Client) -> anyhow::Result<()> {
+        match self.api(client).delete(&self.name, &DeleteParams::background()).await {
+            Ok(_) => Ok(()),
+            Err(error) if is_missing(&error) => Ok(()),
+            Err(error) => bail!("can't delete {self}: {}", refusal::words(&error)),
+        }
+    }
+
+    /// The order in which an installation is taken apart: who runs goes first, what refuses requests before what it asks, and
+    /// namespaces at last.
+    fn order(&self) -> u8 {
+        match self.kind() {
+            "Deployment" => 0,
+            "ValidatingAdmissionPolicyBinding" => 1,
+            "ValidatingAdmissionPolicy" => 2,
+            "Namespace" => 9,
+            _ => 5,
+        }
+    }
+}
+
+pub(crate) fn is_missing(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(answer) if answer.code == 404)
+}
+
+/// What an installation could consist of with any values, without definitions.
+fn pieces_of_chart(namespace: &str) -> anyhow::Result<Vec<Piece>> {
+    let release = Release {
+        name: NAME.to_owned(),
+        namespace: namespace.to_owned(),
+        service: names::INSTALLER.to_owned(),
+    };
+    let on = json!({"enabled": true});
+    let all = json!({
+        "namespace": {"create": true}, "openshift": true, "crds": {"enabled": false}, "networkPolicy": on,
+        "podTemplate": {"labels": {"a": "b"}}, "replicas": 2,
+        "metrics": {"service": on, "serviceMonitor": on, "rules": on, "dashboard": on},
+    });
+    let documents = Chart::own().render(&release, &all).context("the chart can't be rendered")?;
+    Ok(documents.iter().map(Piece::of).collect())
+}
+
+/// Those that are there, in the order in which they are to be deleted. Definitions are not among them.
+pub(crate) async fn find(client: &Client, namespace: &str) -> anyhow::Result<Vec<Piece>> {
+    let known = pieces_of_chart(namespace)?;
+    let mut found: BTreeSet<Piece> = BTreeSet::new();
+    let mut kinds: Vec<&Piece> = Vec::new();
+    for piece in &known {
+        if !kinds.iter().any(|kind| kind.gvk == piece.gvk) {
+            kinds.push(piece);
+        }
+        // A namespace that somebody else has made and named is not ours because something of ours is in it.
+        if piece.kind() == "Namespace" && ![names::NAMESPACE, names::EDGE_NAMESPACE].contains(&&*piece.name) {
+            continue;
+        }
+        match piece.api(client).get_metadata_opt(&piece.name).await {
+            Ok(Some(_)) => {
+                found.insert(piece.clone());
+            }
+            Ok(None) => {}
+            Err(error) if is_missing(&error) => {}
+            Err(error) => bail!("can't look for {piece}: {}", refusal::words(&error)),
+        }
+    }
+    for kind in kinds {
+        for object in labelled(client, kind, namespace).await? {
+            let piece =
+                Piece { gvk: kind.gvk.clone(), namespace: object.namespace(), name: object.name_any() };
+            found.insert(piece);
+        }
+    }
+    let mut found: Vec<Piece> = found.into_iter().collect();
+    found.sort_by_key(Piece::order);
+    Ok(found)
+}
+
+/// Those of a kind that say of themselves that they are part of the installation in this namespace.
+async fn labelled(
+    client: &Client,
+    kind: &Piece,
+    namespace: &str,
+) -> anyhow::Result<Vec<PartialObjectMeta<DynamicObject>>> {
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind.resource());
+    let ours = format!("{}={},{INSTALLED_IN}={namespace}", names::LABEL_PART_OF, names::PART_OF);
+    let ours = ListParams::default().labels(&ours);
+    match api.list_metadata(&ours).await {
+        Ok(list) => Ok(list.items),
+        Err(error) if is_missing(&error) => Ok(Vec::new()),
+        Err(error) => bail!("can't list {}: {}", kind.resource().plural, refusal::words(&error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_of_it_is_known_and_who_runs_goes_first() {
+        let mut all = pieces_of_chart("causeway-system").unwrap();
+        all.sort_by_key(Piece::order);
+        let names: Vec<String> = all.iter().map(ToString::to_string).collect();
+        for name in [
+            "Namespace causeway-system",
+            "Namespace causeway-edge",
+            "ClusterRole causeway-stowaway",
+            "ClusterRole causeway:aggregate-to-edit",
+            "RoleBinding causeway-system/causeway-operator-connect",
+            "PrometheusRule causeway-system/causeway",
+            "ClusterRoleBinding causeway-operator-openshift",
+        ] {
+            assert!(names.iter().any(|one| one == name), "{name}: {names:?}");
+        }
+        assert_eq!(names[0], "Deployment causeway-system/causeway-operator");
+        assert!(names.last().unwrap().starts_with("Namespace "), "{names:?}");
+    }
+}

@@ -1,0 +1,123 @@
+//! `causeway check` on faults that were made: each is named, and gone when it is mended.
+
+use std::fs;
+
+use causeway_testkit::blocking::eventually;
+use serde_json::json;
+
+use crate::bed::{Bed, IMAGE, NAMESPACE, PATIENCE};
+
+/// Waits until a check says it.
+fn says(bed: &Bed, args: &[&str], words: &str) {
+    eventually(&format!("check says {words:?}"), PATIENCE, || {
+        let ran = bed.causeway(&[&["check"], args].concat());
+        if ran.stdout.contains(words) { Ok(()) } else { Err(ran.to_string()) }
+    });
+}
+
+fn is_well(bed: &Bed) {
+    eventually("all is well again", PATIENCE, || {
+        let ran = bed.causeway(&["check"]);
+        if ran.code == Some(0) { Ok(()) } else { Err(ran.to_string()) }
+    });
+}
+
+#[test]
+fn each_fault_is_named() {
+    let Some(bed) = Bed::new() else { return };
+    let admin = &bed.kubectl;
+    let kubectl = bed.cluster.kubectl(NAMESPACE);
+    bed.install();
+    is_well(&bed);
+    let operator = "deployment/causeway-operator";
+
+    // A definition that is missing, and what refuses routes for want of it.
+    admin.ok(&["delete", "crd", "hostnamegrants.causeway.dev", "--timeout=60s"]);
+    says(&bed, &[], "there is no hostnamegrants.causeway.dev");
+    says(&bed, &[], "it refuses every change of routes");
+    bed.causeway(&["crds", "--apply"]).ok();
+    is_well(&bed);
+
+    // One of a newer version: it is not written over.
+    let label = |version: &str| {
+        let version = format!("app.kubernetes.io/version={version}");
+        admin.ok(&["label", "--overwrite", "crd", "infras.causeway.dev", &version]);
+    };
+    label("99.0.0");
+    says(&bed, &[], "infras.causeway.dev is of version 99.0.0, newer than this program");
+    assert!(bed.causeway(&["crds", "--apply"]).fails().contains("nothing was changed"));
+    assert!(bed.causeway(&["install"]).stdout.contains("newer than this program"));
+    label("0.0.1");
+    says(&bed, &[], "1 definitions are older than this program");
+    bed.causeway(&["crds", "--apply"]).ok();
+
+    // One that waits for an object that nobody lets go of, without an operator.
+    kubectl.ok(&["scale", operator, "--replicas=0"]);
+    says(&bed, &[], "it is scaled to 0");
+    let held = json!({
+        "apiVersion": "causeway.dev/v1alpha1", "kind": "GatewayParameters",
+        "metadata": {"name": "held", "namespace": "default", "finalizers": ["example.com/held"]}, "spec": {},
+    });
+    admin.apply(&held.to_string()).ok();
+    admin.ok(&["delete", "crd", "gatewayparameters.causeway.dev", "--wait=false"]);
+    says(&bed, &[], "gatewayparameters.causeway.dev is being deleted");
+    says(&bed, &[], "would let go of what is being deleted: GatewayParameters default/held");
+    let let_go = r#"{"metadata": {"finalizers": null}}"#;
+    admin.ok(&["patch", "gatewayparameters/held", "-n", "default", "--type=merge", "-p", let_go]);
+    admin.ok(&["wait", "--for=delete", "crd/gatewayparameters.causeway.dev", "--timeout=60s"]);
+    bed.causeway(&["crds", "--apply"]).ok();
+    kubectl.ok(&["scale", operator, "--replicas=2"]);
+    is_well(&bed);
+
+    // An image that can't be had, of the operator and by its label of another version.
+    kubectl.ok(&["set", "image", operator, "operator=nowhere.invalid/causeway:1"]);
+    says(&bed, &[], "its image nowhere.invalid/causeway:1 can't be had");
+    kubectl.ok(&["set", "image", operator, &format!("operator={IMAGE}")]);
+    kubectl.ok(&["rollout", "status", operator, "--timeout=90s"]);
+    kubectl.ok(&["label", "--overwrite", operator, "app.kubernetes.io/version=0.0.1"]);
+    says(&bed, &[], "it is of version 0.0.1, older than this program");
+    kubectl.ok(&["label", "--overwrite", operator, "app.kubernetes.io/version=0.1.0"]);
+
+    // Another installation.
+    let other = bed.cluster.namespace("other");
+    other.ok(&["create", "deployment", "causeway-operator", &format!("--image={IMAGE}"), "--replicas=0"]);
+    other.ok(&["label", operator, "--overwrite", "app=causeway-operator"]);
+    says(&bed, &[], "there is another installation in namespace other");
+    assert!(bed.causeway(&["install"]).stdout.contains("there is another installation in namespace other"));
+    admin.ok(&["delete", "namespace", "other", "--timeout=60s"]);
+
+    // A namespace that goes and does not get there.
+    let going = bed.cluster.namespace("going");
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held", "finalizers": ["example.com/held"]},
+    });
+    going.apply(&map.to_string()).ok();
+    admin.ok(&["delete", "namespace", "going", "--wait=false"]);
+    says(&bed, &["--namespace", "going"], "namespace going is being deleted, and nothing can be made in it");
+    going.ok(&["patch", "configmap/held", "--type=merge", "-p", let_go]);
+    admin.ok(&["wait", "--for=delete", "namespace/going", "--timeout=60s"]);
+
+    // Somebody who may not.
+    let weak = bed.cluster.namespace("weak");
+    weak.ok(&["create", "serviceaccount", "ann"]);
+    let token = weak.ok(&["create", "token", "ann"]);
+    let text = fs::read_to_string(bed.cluster.kubeconfig()).unwrap();
+    let server = text.split("server: \"").nth(1).unwrap().split('"').next().unwrap();
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+        "clusters": [{"name": "x", "cluster": {"server": server, "insecure-skip-tls-verify": true}}],
+        "users": [{"name": "x", "user": {"token": token.trim()}}],
+    });
+    let kubeconfig = bed.files.path().join("weak");
+    fs::write(&kubeconfig, config.to_string()).unwrap();
+    let refused = bed.causeway_as(kubeconfig.clone(), &["install", "--namespace", "weak"]);
+    assert_ne!(refused.code, Some(0), "{refused}");
+    assert!(refused.stdout.contains("you may not create"), "{refused}");
+    let seen = bed.causeway_as(kubeconfig, &["check"]);
+    assert!(seen.stdout.contains("definitions can't be listed"), "{seen}");
+    admin.ok(&["delete", "namespace", "weak", "--timeout=60s"]);
+
+    is_well(&bed);
+    bed.uninstall();
+}
