@@ -110,7 +110,7 @@ impl<'a> Pass<'a> {
         let again = if moved {
             Some(Duration::ZERO)
         } else {
-            [round.again, controller.orders.again()].into_iter().flatten().min()
+            [round.again, controller.orders.again(), renewal(&world, &picture)].into_iter().flatten().min()
         };
         match failures.into_iter().max_by_key(Error::retry) {
             Some(error) => Err(Failed { error, again }),
@@ -434,6 +434,14 @@ impl<'a> Pass<'a> {
         let expiry = served.filter_map(|order| order.issued.as_ref()).map(|issued| issued.not_after);
         figures.certificates(pending.max().unwrap_or(0), expiry.min().unwrap_or(0));
     }
+}
+
+/// When the next certificate is due; of those that are due already something is under way.
+fn renewal(world: &World, picture: &Picture) -> Option<Duration> {
+    let served = picture.cases.values().filter_map(|case| case.certificate.serve.as_ref());
+    let due = served.filter_map(|order| order.issued.as_ref()?.renew_at);
+    let left = due.filter_map(|at| u64::try_from(at - world.now.as_second()).ok());
+    left.filter(|seconds| *seconds > 0).min().map(Duration::from_secs)
 }
 
 fn standing(case: &Case) -> Standing {
