@@ -30,7 +30,6 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 /// What is in there for its pods alone.
 const OF_PODS: [&str; 5] = ["Deployment", "PodDisruptionBudget", "Service", "NetworkPolicy", "ConfigMap"];
 
-
 pub(crate) async fn run(server: &Arc<Server>) -> Result<(), String> {
     let operator = operator()?;
     let (namespaces, operator): (Vec<Value>, Vec<Value>) =
