@@ -11,6 +11,7 @@ mod template;
 mod values;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -132,7 +133,8 @@ impl Chart {
             template::FILES: files,
         });
         let mut documents = Vec::new();
-        for path in templates.keys().filter(|path| path.ends_with(".yaml")) {
+        let is_yaml = |path: &&&str| Path::new(path).extension().is_some_and(|end| end == "yaml");
+        for path in templates.keys().filter(is_yaml) {
             let text = program.run(path, &root)?;
             let found = document::split(&text)
                 .map_err(|message| Error::Yaml { file: (*path).to_owned(), message })?;

@@ -132,10 +132,12 @@ pub(super) async fn sweep(client: &Client) -> anyhow::Result<()> {
 pub(super) async fn remove_class(client: &Client) -> anyhow::Result<()> {
     let gateways = gateways(client).await?;
     for class in classes(client).await? {
-        // Nobody but the operator has ever written to it.
+        // Nobody but the operator has ever written to it; what it creates without applying is from somebody unknown.
         let writers = class.metadata.managed_fields.iter().flatten().filter_map(|one| one.manager.as_deref());
         let is_made = class.name_any() == names::GATEWAY_CLASS
-            && writers.into_iter().all(|writer| writer.starts_with(names::FIELD_MANAGER));
+            && writers
+                .into_iter()
+                .all(|writer| writer.starts_with(names::FIELD_MANAGER) || writer == "unknown");
         if !is_made || !gateways.is_empty() {
             continue;
         }
