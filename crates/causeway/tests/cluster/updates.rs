@@ -1,5 +1,7 @@
 //! What a new operator and new images do to proxies that carry traffic.
 
+use std::collections::BTreeSet;
+
 use causeway_testkit::Spawned;
 use causeway_testkit::blocking::eventually;
 use causeway_testkit::kubernetes::Image;
@@ -32,9 +34,9 @@ fn upgrade(world: &World, operator: &str, proxies: &str) {
     });
 }
 
-/// Every reason for which pods of any ProxyServer are not up to date, from now on: none is too short to be seen.
+/// Every reason for which pods of ProxyServers are not up to date, from now on, by their names: none is too short to be seen.
 fn reasons(world: &World) -> Spawned {
-    let path = r#"jsonpath={.status.conditions[?(@.type=="UpToDate")].reason}{"\n"}"#;
+    let path = r#"jsonpath={.metadata.name} {.status.conditions[?(@.type=="UpToDate")].reason}{"\n"}"#;
     let mut watch =
         world.kubectl.command(&["get", "proxyservers", "--all-namespaces", "--watch", "-o", path]);
     let directory = tempfile::tempdir().unwrap();
@@ -42,6 +44,19 @@ fn reasons(world: &World) -> Spawned {
     Spawned::start(directory, &mut watch, || {
         std::fs::read_to_string(&log).is_ok_and(|log| log.contains("UpToDate"))
     })
+}
+
+/// Whether one has waited for its turn, or began when the other was done.
+fn is_one_after_the_other(reasons: &str) -> bool {
+    let mut rolling = BTreeSet::new();
+    reasons.lines().filter_map(|line| line.split_once(' ')).all(|(name, reason)| {
+        if reason == "RollingOut" {
+            rolling.insert(name);
+        } else {
+            rolling.remove(name);
+        }
+        rolling.len() < 2
+    }) || reasons.contains("WaitingForTurn")
 }
 
 #[test]
@@ -69,7 +84,8 @@ fn new_versions_under_load_fail_no_request_and_a_wrong_tag_changes_nothing() {
             Err(format!("{pods:?} {}", reasons.log()))
         }
     });
-    assert!(reasons.log().contains("WaitingForTurn"), "one ProxyServer after the other: {}", reasons.log());
+    let reasons = reasons.log();
+    assert!(is_one_after_the_other(&reasons), "one ProxyServer after the other: {reasons}");
     world.wait("proxyserver/other", "UpToDate");
     until(&world, "UpToDate", "True", "UpToDate", "");
     load.stop().check("a new operator and a new image");
