@@ -363,7 +363,8 @@ impl Case {
         self.published = published;
     }
 
-    fn ttl(&self) -> u32 {
+    /// How long resolvers may keep its records, in seconds.
+    pub fn ttl(&self) -> u32 {
         let asked = self.request.as_ref().and_then(|request| request.spec.ttl);
         asked.and_then(|ttl| u32::try_from(ttl).ok()).unwrap_or(TTL)
     }
