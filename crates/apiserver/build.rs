@@ -30,5 +30,6 @@ fn pack(file: &Path, out: &Path) -> io::Result<String> {
     let packed = miniz_oxide::deflate::compress_to_vec(&fs::read(file)?, LEVEL);
     let target = out.join(format!("{stem}.deflate"));
     fs::write(&target, packed)?;
-    Ok(format!("    Foreign {{ name: \"{plural}.{group}\", packed: include_bytes!({target:?}) }},\n"))
+    let target = target.display();
+    Ok(format!("    Foreign {{ name: \"{plural}.{group}\", packed: include_bytes!(r#\"{target}\"#) }},\n"))
 }

@@ -1,6 +1,7 @@
 //! What is made of the Helm chart: the manifests for those who use no Helm, and the list of its files for the program.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -24,11 +25,11 @@ pub(crate) fn files(
     read(&root.join(CHART), "", &mut chart)?;
     let mut list = String::from("[\n");
     for path in chart.keys() {
-        list.push_str(&format!("    ({path:?}, include_str!(\"../../../{CHART}/{path}\")),\n"));
+        writeln!(list, "    ({path:?}, include_str!(\"../../../{CHART}/{path}\")),")?;
     }
     for (path, text) in generated {
         if let Some(name) = path.strip_prefix("deploy/crds/") {
-            list.push_str(&format!("    (\"{CRDS}/{name}\", include_str!(\"../../../{path}\")),\n"));
+            writeln!(list, "    (\"{CRDS}/{name}\", include_str!(\"../../../{path}\")),")?;
             chart.insert(format!("{CRDS}/{name}"), text.clone());
         }
     }

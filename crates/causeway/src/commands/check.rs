@@ -47,7 +47,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     lines.extend(peers::lines(&definitions));
     lines.extend(ground::namespace(&client, &args.namespace).await);
     lines.extend(others::lines(&client, &args.namespace).await);
-    lines.extend(leftovers::lines(&client, &args.namespace, &definitions).await);
+    lines.extend(leftovers::lines(&client, &args.namespace, &definitions, args.pre).await);
     if !args.pre {
         lines.extend(operator::lines(&client, &args.namespace).await);
     }
@@ -73,7 +73,7 @@ pub(crate) async fn before_install(client: &Client, namespace: &str, pieces: &[P
     lines.extend(ground::namespace(client, namespace).await);
     lines.extend(others::lines(client, namespace).await);
     lines.extend(others::manager(client, namespace).await);
-    lines.extend(leftovers::lines(client, namespace, &definitions).await);
+    lines.extend(leftovers::lines(client, namespace, &definitions, true).await);
     lines.extend(ground::rights(client, pieces).await);
     lines
 }

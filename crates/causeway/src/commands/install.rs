@@ -82,18 +82,24 @@ impl Args {
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut overrides = args.overrides()?;
-    let says_of_namespace = overrides["namespace"]["create"].is_boolean();
-    if !says_of_namespace {
+    if !overrides["namespace"]["create"].is_boolean() {
         overrides["namespace"]["create"] = json!(true);
     }
     if args.dry_run {
         return print(&args, &args.render(&overrides)?);
     }
     // Before a cluster is asked: values that the chart does not take are wrong on every cluster.
-    args.render(&overrides)?;
+    let rendered = args.render(&overrides)?;
     let client = args.cluster.client().await?;
-    if !says_of_namespace && is_somebody_elses(&client, &args.namespace).await? {
-        overrides["namespace"]["create"] = json!(false);
+    for document in rendered.iter().filter(|document| document.kind() == "Namespace") {
+        if !is_somebody_elses(&client, document.name(), &args.namespace).await? {
+            continue;
+        }
+        if document.name() == args.namespace {
+            overrides["namespace"]["create"] = json!(false);
+        } else {
+            overrides["hostnames"]["gatewayNamespace"]["create"] = json!(false);
+        }
     }
     let documents = args.render(&overrides)?;
     let pieces: Vec<Piece> = documents.iter().map(Piece::of).collect();
@@ -147,7 +153,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Whether the namespace is there and was made by others, who go on deciding about it.
-async fn is_somebody_elses(client: &Client, name: &str) -> anyhow::Result<bool> {
+async fn is_somebody_elses(client: &Client, name: &str, installation: &str) -> anyhow::Result<bool> {
     let api: Api<Namespace> = Api::all(client.clone());
     let found = match api.get_opt(name).await {
         Ok(found) => found,
@@ -155,10 +161,7 @@ async fn is_somebody_elses(client: &Client, name: &str) -> anyhow::Result<bool> 
         Err(error) if refusal::is_forbidden(&error) => None,
         Err(error) => bail!("can't look at namespace {name}: {}", refusal::words(&error)),
     };
-    Ok(found.is_some_and(|found| {
-        found.labels().get(names::LABEL_PART_OF).map(String::as_str) != Some(names::PART_OF)
-            && name != names::NAMESPACE
-    }))
+    Ok(found.is_some_and(|found| !installation::is_own_namespace(found.labels(), installation)))
 }
 
 fn print(args: &Args, documents: &[Document]) -> anyhow::Result<ExitCode> {
@@ -188,9 +191,10 @@ struct Installed {
 impl Answer for Installed {
     fn text(&self, _: Paint) -> String {
         let Self { version, namespace, created, changed, removed, seconds } = self;
-        let removed: String = removed.iter().map(|piece| format!("\nremoved {piece}")).collect();
-        format!(
-            "Causeway {version} is in namespace {namespace}, after {seconds:.1} s: {created} objects made, {changed} changed{removed}"
-        )
+        let done = format!(
+            "Causeway {version} is in namespace {namespace}, after {seconds:.1} s: {created} objects made, {changed} changed"
+        );
+        let removed = removed.iter().map(|piece| format!("removed {piece}"));
+        [done].into_iter().chain(removed).collect::<Vec<_>>().join("\n")
     }
 }

@@ -6,6 +6,7 @@
 mod force;
 mod rest;
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ use serde::Serialize;
 
 use crate::parts::answer::{Answer, FormatArg};
 use crate::parts::cluster::ClusterArgs;
-use crate::parts::installation::{self, Piece};
+use crate::parts::installation::{self, Found, Piece};
 use crate::parts::paint::Paint;
 use crate::parts::progress::Progress;
 use crate::parts::{operator_lease, refusal};
@@ -60,6 +61,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = args.cluster.client().await?;
+    nobody_else_works(&client, &args).await?;
     let mut kinds = kinds();
     // Infras make others, which would come back.
     kinds.sort_by_key(|kind| {
@@ -91,7 +93,17 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             gateways.join(", ")
         );
     }
-    let operator = installation::find(&client, &args.namespace).await?;
+    let Found { pieces: operator, namespaces_of_others } =
+        installation::find(&client, &args.namespace).await?;
+    for piece in operator.iter().filter(|piece| piece.kind() == "Namespace") {
+        let inside = rest::gateways_in(&client, &piece.name).await?;
+        if !inside.is_empty() {
+            bail!(
+                "there are Gateways in {piece} that are not Causeway's and would go with it: {}; delete them or bring them elsewhere first",
+                inside.join(", ")
+            );
+        }
+    }
     let mut done = Uninstalled {
         done: args.yes,
         objects: there.iter().map(|(kind, object)| name_of(kind, object)).collect(),
@@ -104,6 +116,11 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         left: gateways
             .iter()
             .map(|name| format!("Gateway {name}: without what carried its traffic"))
+            .chain(
+                namespaces_of_others
+                    .iter()
+                    .map(|piece| format!("{piece}: it was not made by `causeway install`")),
+            )
             .collect(),
     };
     if !args.yes {
@@ -113,7 +130,6 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let progress = Progress::new(!args.format.is_json());
     let deadline = Instant::now() + Duration::from_secs(args.timeout);
     if args.force {
-        force::nobody_works(&client, &args.namespace, &operator).await?;
         done.left.extend(force::let_go(&client, &kinds).await?);
     } else if let (false, Some(trouble)) =
         (there.is_empty(), operator_lease::trouble(&client, &args.namespace).await)
@@ -141,7 +157,10 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             })
             .await?;
     }
-    remove_installation(&client, &args, &operator, deadline, &progress).await?;
+    let held = remove_installation(&client, &args, &operator, deadline, &progress).await?;
+    if args.force {
+        done.left.extend(held);
+    }
     if operator.is_empty() {
         done.operator.push("none: on one machine it goes with `causeway down`".to_owned());
     }
@@ -149,14 +168,38 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The operator, what it made and nobody owns, the definitions, and the namespaces.
+/// Refuses while an operator is at work to whom the objects matter and that would not be removed; with force, any.
+async fn nobody_else_works(client: &Client, args: &Args) -> anyhow::Result<()> {
+    let at_work = installation::at_work(client).await?;
+    match trouble_with(&at_work, &args.namespace, args.force) {
+        Some(trouble) => bail!("{trouble}; nothing was changed"),
+        None => Ok(()),
+    }
+}
+
+fn trouble_with(at_work: &BTreeSet<String>, namespace: &str, by_force: bool) -> Option<String> {
+    let elsewhere: Vec<&str> = at_work.iter().map(String::as_str).filter(|one| *one != namespace).collect();
+    match (elsewhere.first(), by_force) {
+        (Some(other), _) => Some(format!(
+            "an operator is at work in namespace {}, for which the objects are, too: if that is the installation you mean, say --namespace {other} and not --force; if it is to stay, scale it to 0 for as long as this takes",
+            elsewhere.join(", ")
+        )),
+        (None, true) if !at_work.is_empty() => Some(format!(
+            "an operator is at work in namespace {namespace}, which puts things back: do it without --force"
+        )),
+        (None, _) => None,
+    }
+}
+
+/// The operator, what it made and nobody owns, the definitions, and the namespaces; what of it somebody holds.
 async fn remove_installation(
     client: &Client,
     args: &Args,
     operator: &[Piece],
     deadline: Instant,
     progress: &Progress,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Vec<String>> {
+    let mut held = Vec::new();
     let (namespaces, rest): (Vec<&Piece>, Vec<&Piece>) =
         operator.iter().partition(|piece| piece.kind() == "Namespace");
     let releases = rest::helm_releases(client, &args.namespace).await?;
@@ -171,9 +214,10 @@ async fn remove_installation(
                     rest::operator_is_gone(client, &args.namespace, deadline).await?;
                 }
             }
-            if !operator.is_empty() {
+            // Whoever removed the operator by hand may have removed all that it was known by.
+            if !operator.is_empty() || args.force {
                 if args.all {
-                    rest::sweep(client).await?;
+                    held = rest::sweep(client).await?;
                 }
                 rest::remove_class(client).await?;
                 for release in &releases {
@@ -201,7 +245,8 @@ async fn remove_installation(
             }
             Ok::<_, anyhow::Error>(((), String::new()))
         })
-        .await
+        .await?;
+    Ok(held)
 }
 
 /// Causeway's kinds that people make objects of.
@@ -231,7 +276,7 @@ async fn objects(client: &Client, kind: &ApiResource) -> anyhow::Result<Vec<Dyna
 
 /// Deletes all objects of a kind, and waits until they are gone, which is when all is put back.
 async fn remove_all(client: &Client, kind: &ApiResource, deadline: Instant) -> anyhow::Result<()> {
-    let mut asked = std::collections::BTreeSet::new();
+    let mut asked = BTreeSet::new();
     loop {
         let left = objects(client, kind).await?;
         if left.is_empty() {
@@ -338,6 +383,24 @@ impl Answer for Uninstalled {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_taken_from_an_operator_that_is_at_work() {
+        let works = |namespaces: &[&str]| namespaces.iter().map(|one| (*one).to_owned()).collect();
+        for (at_work, by_force, says) in [
+            (works(&[]), false, None),
+            (works(&[]), true, None),
+            (works(&["here"]), false, None),
+            (works(&["here"]), true, Some("namespace here, which puts things back")),
+            (works(&["there"]), false, Some("at work in namespace there")),
+            (works(&["here", "there"]), false, Some("say --namespace there")),
+            (works(&["there"]), true, Some("at work in namespace there")),
+        ] {
+            let trouble = trouble_with(&at_work, "here", by_force);
+            assert_eq!(trouble.is_some(), says.is_some(), "{at_work:?} {by_force}: {trouble:?}");
+            assert!(trouble.unwrap_or_default().contains(says.unwrap_or_default()), "{at_work:?} {by_force}");
+        }
+    }
 
     #[test]
     fn what_the_operator_makes_is_not_asked_for() {

@@ -1,12 +1,13 @@
 //! What an installation consists of in a cluster: all that is labelled as part of Causeway, whatever values it was made with,
 //! and what has one of the chart's names, which is how older ones are known.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use anyhow::{Context, bail};
 use causeway_api::names;
 use causeway_chart::{Chart, Document, INSTALLED_IN, Release};
+use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PartialObjectMeta,
 };
@@ -123,26 +124,96 @@ fn pieces_of_chart(namespace: &str) -> anyhow::Result<Vec<Piece>> {
     Ok(documents.iter().map(Piece::of).collect())
 }
 
-/// Those that are there, in the order in which they are to be deleted. Definitions are not among them.
-pub(crate) async fn find(client: &Client, namespace: &str) -> anyhow::Result<Vec<Piece>> {
+/// What is there of an installation.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// In the order in which they are to be deleted. Definitions are not among them.
+    pub(crate) pieces: Vec<Piece>,
+    /// Namespaces that it uses and that nobody has labelled as part of it: they are who made them's.
+    pub(crate) namespaces_of_others: Vec<Piece>,
+}
+
+/// What an object says of whom it belongs to.
+#[derive(Debug, PartialEq, Eq)]
+enum Belongs {
+    Here,
+    Elsewhere,
+    /// It has no label, as older manifests have none.
+    Unsaid,
+}
+
+fn belongs(labels: &BTreeMap<String, String>, namespace: &str) -> Belongs {
+    match labels.get(INSTALLED_IN) {
+        Some(label) if label == namespace => Belongs::Here,
+        Some(_) => Belongs::Elsewhere,
+        None => Belongs::Unsaid,
+    }
+}
+
+/// Whether a namespace was made by the installation in `namespace`, and not only has what it needs.
+pub(crate) fn is_own_namespace(labels: &BTreeMap<String, String>, namespace: &str) -> bool {
+    labels.get(names::LABEL_PART_OF).map(String::as_str) == Some(names::PART_OF)
+        && belongs(labels, namespace) == Belongs::Here
+}
+
+/// Whether a ClusterRoleBinding is for accounts of this namespace.
+fn binds_in(binding: &DynamicObject, namespace: &str) -> bool {
+    let subjects = binding.data["subjects"].as_array().map(Vec::as_slice).unwrap_or_default();
+    subjects.iter().any(|subject| subject["namespace"] == namespace)
+}
+
+/// Whether a piece without a label is another installation's: by whom it, or the binding of its name, is for.
+async fn is_bound_elsewhere(client: &Client, piece: &Piece, namespace: &str) -> anyhow::Result<bool> {
+    if !["ClusterRole", "ClusterRoleBinding"].contains(&piece.kind()) {
+        return Ok(false);
+    }
+    let binding = Piece::named("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", None, &piece.name);
+    Ok(binding.get(client).await?.is_some_and(|binding| !binds_in(&binding, namespace)))
+}
+
+/// Namespaces in which an operator is at work.
+pub(crate) async fn at_work(client: &Client) -> anyhow::Result<BTreeSet<String>> {
+    let api: Api<Deployment> = Api::all(client.clone());
+    let operators = match api.list(&ListParams::default().labels(OPERATOR_LABEL)).await {
+        Ok(operators) => operators.items,
+        Err(error) => bail!("can't look for operators: {}", refusal::words(&error)),
+    };
+    let is_ready =
+        |one: &Deployment| one.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0) > 0;
+    Ok(operators.iter().filter(|one| is_ready(one)).filter_map(ResourceExt::namespace).collect())
+}
+
+/// All that is there of the installation in this namespace, and of no other.
+pub(crate) async fn find(client: &Client, namespace: &str) -> anyhow::Result<Found> {
     let known = pieces_of_chart(namespace)?;
     let mut found: BTreeSet<Piece> = BTreeSet::new();
+    let mut namespaces_of_others = Vec::new();
     let mut kinds: Vec<&Piece> = Vec::new();
     for piece in &known {
         if !kinds.iter().any(|kind| kind.gvk == piece.gvk) {
             kinds.push(piece);
         }
-        // A namespace that somebody else has made and named is not ours because something of ours is in it.
-        if piece.kind() == "Namespace" && ![names::NAMESPACE, names::EDGE_NAMESPACE].contains(&&*piece.name) {
+        let there = match piece.api(client).get_metadata_opt(&piece.name).await {
+            Ok(Some(there)) => there,
+            Ok(None) => continue,
+            Err(error) if is_missing(&error) => continue,
+            Err(error) => bail!("can't look for {piece}: {}", refusal::words(&error)),
+        };
+        let belongs = belongs(there.labels(), namespace);
+        // A namespace that somebody else has made is not ours because something of ours is in it.
+        if piece.kind() == "Namespace" {
+            if belongs != Belongs::Elsewhere && !is_own_namespace(there.labels(), namespace) {
+                namespaces_of_others.push(piece.clone());
+            }
             continue;
         }
-        match piece.api(client).get_metadata_opt(&piece.name).await {
-            Ok(Some(_)) => {
-                found.insert(piece.clone());
-            }
-            Ok(None) => {}
-            Err(error) if is_missing(&error) => {}
-            Err(error) => bail!("can't look for {piece}: {}", refusal::words(&error)),
+        let is_ours = match belongs {
+            Belongs::Here => true,
+            Belongs::Elsewhere => false,
+            Belongs::Unsaid => !is_bound_elsewhere(client, piece, namespace).await?,
+        };
+        if is_ours {
+            found.insert(piece.clone());
         }
     }
     for kind in kinds {
@@ -152,9 +223,13 @@ pub(crate) async fn find(client: &Client, namespace: &str) -> anyhow::Result<Vec
             found.insert(piece);
         }
     }
-    let mut found: Vec<Piece> = found.into_iter().collect();
-    found.sort_by_key(Piece::order);
-    Ok(found)
+    let mut pieces: Vec<Piece> = found.into_iter().collect();
+    pieces.sort_by_key(Piece::order);
+    // Where nothing is installed, nobody uses them: on one machine namespaces are as people made them.
+    if pieces.is_empty() {
+        namespaces_of_others.clear();
+    }
+    Ok(Found { pieces, namespaces_of_others })
 }
 
 /// Those of a kind that say of themselves that they are part of the installation in this namespace.
@@ -176,6 +251,36 @@ async fn labelled(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_others_made_or_have_is_not_of_the_installation() {
+        let labels = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        };
+        let part_of = (names::LABEL_PART_OF, names::PART_OF);
+        for (labels, says, is_own) in [
+            (labels(&[part_of, (INSTALLED_IN, "here")]), Belongs::Here, true),
+            (labels(&[part_of, (INSTALLED_IN, "there")]), Belongs::Elsewhere, false),
+            (labels(&[(INSTALLED_IN, "here")]), Belongs::Here, false),
+            (labels(&[part_of]), Belongs::Unsaid, false),
+            (labels(&[]), Belongs::Unsaid, false),
+        ] {
+            assert_eq!(belongs(&labels, "here"), says, "{labels:?}");
+            assert_eq!(is_own_namespace(&labels, "here"), is_own, "{labels:?}");
+        }
+    }
+
+    #[test]
+    fn a_binding_is_of_the_namespace_of_its_accounts() {
+        let binding: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": "causeway-operator"},
+            "subjects": [{"kind": "ServiceAccount", "name": "causeway-operator", "namespace": "here"}],
+        }))
+        .unwrap();
+        assert!(binds_in(&binding, "here"));
+        assert!(!binds_in(&binding, "there"));
+    }
 
     #[test]
     fn all_of_it_is_known_and_who_runs_goes_first() {

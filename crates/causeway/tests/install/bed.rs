@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -62,10 +62,10 @@ impl Bed {
 
     /// This program, with the administrator's kubeconfig.
     pub fn causeway(&self, args: &[&str]) -> Ran {
-        self.causeway_as(self.cluster.kubeconfig().to_owned(), args)
+        Self::causeway_as(self.cluster.kubeconfig(), args)
     }
 
-    pub fn causeway_as(&self, kubeconfig: PathBuf, args: &[&str]) -> Ran {
+    pub fn causeway_as(kubeconfig: &Path, args: &[&str]) -> Ran {
         finish(Command::new(program()).env("KUBECONFIG", kubeconfig).args(args).stdin(Stdio::null()))
     }
 

@@ -31,11 +31,17 @@ fn each_fault_is_named() {
     is_well(&bed);
     let operator = "deployment/causeway-operator";
 
-    // A definition that is missing, and what refuses routes for want of it.
+    // A definition that is missing, and an older policy that refuses routes for want of it: both are repaired.
     admin.ok(&["delete", "crd", "hostnamegrants.causeway.dev", "--timeout=60s"]);
     says(&bed, &[], "there is no hostnamegrants.causeway.dev");
+    let said = bed.causeway(&["check"]).stdout;
+    assert!(!said.contains("refuses every change of routes"), "today's policy lets them pass: {said}");
+    let closed = r#"{"spec": {"failurePolicy": "Fail"}}"#;
+    let policy = "validatingadmissionpolicy/causeway-hostnames";
+    admin.ok(&["patch", policy, "--type=merge", "-p", closed]);
     says(&bed, &[], "it refuses every change of routes");
-    bed.causeway(&["crds", "--apply"]).ok();
+    bed.install();
+    assert_eq!(admin.value(policy, ".spec.failurePolicy"), "Ignore");
     is_well(&bed);
 
     // One of a newer version: it is not written over.
@@ -111,10 +117,10 @@ fn each_fault_is_named() {
     });
     let kubeconfig = bed.files.path().join("weak");
     fs::write(&kubeconfig, config.to_string()).unwrap();
-    let refused = bed.causeway_as(kubeconfig.clone(), &["install", "--namespace", "weak"]);
+    let refused = Bed::causeway_as(&kubeconfig, &["install", "--namespace", "weak"]);
     assert_ne!(refused.code, Some(0), "{refused}");
     assert!(refused.stdout.contains("you may not create"), "{refused}");
-    let seen = bed.causeway_as(kubeconfig, &["check"]);
+    let seen = Bed::causeway_as(&kubeconfig, &["check"]);
     assert!(seen.stdout.contains("definitions can't be listed"), "{seen}");
     admin.ok(&["delete", "namespace", "weak", "--timeout=60s"]);
 

@@ -58,7 +58,8 @@ fn helm_installs_upgrades_under_load_rolls_back_and_uninstalls() {
     let said = bed.causeway(&["check"]).stdout;
     assert!(said.contains("there is no operator"), "{said}");
     bed.kubectl.ok(&["delete", "httproute,gateway", "--all", "-n", "shop", "--timeout=60s"]);
-    bed.causeway(&["uninstall", "--all", "--crds", "--force", "--yes"]).ok();
-    bed.kubectl.ok(&["delete", "namespace", "shop", "--timeout=120s"]);
+    let done = bed.causeway(&["uninstall", "--all", "--crds", "--force", "--yes"]).ok();
+    assert!(done.contains("Namespace causeway-system: it was not made by"), "{done}");
+    bed.kubectl.ok(&["delete", "namespace", NAMESPACE, "shop", "--timeout=120s"]);
     bed.is_as_before();
 }

@@ -47,6 +47,44 @@ fn a_fresh_cluster_gets_it_and_is_as_it_was_when_it_goes() {
 }
 
 #[test]
+fn what_is_somebody_elses_stays_his() {
+    let Some(bed) = Bed::new() else { return };
+    let admin = &bed.kubectl;
+    let labels = |namespace: &str| admin.value(&format!("namespace/{namespace}"), ".metadata.labels");
+    // Namespaces that are there already, with what somebody has in one of them.
+    let edge = bed.cluster.namespace("causeway-edge");
+    bed.cluster.namespace(NAMESPACE);
+    let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "somebodys"}});
+    edge.apply(&config.to_string()).ok();
+    let before = [NAMESPACE, "causeway-edge"].map(labels);
+    bed.install();
+    assert_eq!([NAMESPACE, "causeway-edge"].map(labels), before);
+
+    // Another namespace than the operator's: nothing of it is touched, with and without force.
+    for force in [&[][..], &["--force"]] {
+        let args = [&["uninstall", "--all", "--yes", "--namespace", "default"], force].concat();
+        let refused = bed.causeway(&args).fails();
+        assert!(refused.contains("an operator is at work in namespace causeway-system"), "{refused}");
+    }
+    let kubectl = bed.cluster.kubectl(NAMESPACE);
+    kubectl.ok(&["scale", OPERATOR, "--replicas=0"]);
+    eventually("no operator is ready", PATIENCE, || {
+        let ready = kubectl.value(OPERATOR, ".status.readyReplicas");
+        if ready.is_empty() { Ok(()) } else { Err(ready) }
+    });
+    let shown = bed.causeway(&["uninstall", "--all", "--namespace", "default"]).ok();
+    assert!(!shown.contains("ClusterRole") && !shown.contains("Namespace causeway"), "{shown}");
+
+    kubectl.ok(&["scale", OPERATOR, "--replicas=2"]);
+    kubectl.ok(&["rollout", "status", OPERATOR, "--timeout=90s"]);
+    let done = bed.causeway(&["uninstall", "--all", "--crds", "--yes"]).ok();
+    assert!(done.contains("Namespace causeway-edge: it was not made by"), "{done}");
+    edge.ok(&["get", "configmap", "somebodys"]);
+    admin.ok(&["delete", "namespace", NAMESPACE, "causeway-edge", "--timeout=120s"]);
+    bed.is_as_before();
+}
+
+#[test]
 fn what_fails_at_first_leaves_nothing() {
     let Some(bed) = Bed::new() else { return };
     for (set, says) in [

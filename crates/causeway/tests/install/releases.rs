@@ -69,5 +69,10 @@ fn the_first_release_is_brought_along_with_its_objects() {
     bed.install();
     let said = bed.causeway(&["check"]).stdout;
     assert!(said.contains("it is of this program's version"), "{said}");
-    bed.uninstall();
+    let said = bed.causeway(&["uninstall", "--all", "--crds", "--yes"]).ok();
+    for namespace in [NAMESPACE, "causeway-edge"] {
+        assert!(said.contains(&format!("Namespace {namespace}: it was not made by")), "{said}");
+    }
+    bed.kubectl.ok(&["delete", "namespace", NAMESPACE, "causeway-edge", "--timeout=120s"]);
+    bed.is_as_before();
 }

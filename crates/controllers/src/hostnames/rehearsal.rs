@@ -19,9 +19,6 @@ use super::{
     status::said,
 };
 
-/// How long records of names that have no gateway yet would be kept, in seconds.
-const TTL: u32 = 300;
-
 /// The plan, a line for each thing that would be done (`+`, `-`, `~`), is as it should be (`=`) or can't be done (`!`).
 pub(super) async fn plan(world: &World, records: &Records) -> Vec<String> {
     let now = hostname::picture(world);
@@ -93,9 +90,23 @@ fn gateways(world: &World, picture: &Picture) -> Vec<String> {
         .collect()
 }
 
+/// What would be done in a zone.
+struct Planned {
+    zone: Zone,
+    changes: Vec<Change>,
+    /// Names that wait for the address of a gateway.
+    later: Vec<(Hostname, String)>,
+}
+
+impl Planned {
+    fn none(zone: &Zone) -> Self {
+        Self { zone: zone.clone(), changes: Vec::new(), later: Vec::new() }
+    }
+}
+
 /// What each zone's provider would write, by its own plan.
 async fn in_dns(world: &World, picture: &Picture, records: &Records) -> Vec<String> {
-    let mut zones: BTreeMap<ZoneKey, (Zone, Vec<Change>, Vec<(Hostname, String)>)> = BTreeMap::new();
+    let mut zones: BTreeMap<ZoneKey, Planned> = BTreeMap::new();
     for case in picture.cases.values() {
         let object = case.at.to_string();
         let mut planned: BTreeSet<&Hostname> = BTreeSet::new();
@@ -103,7 +114,7 @@ async fn in_dns(world: &World, picture: &Picture, records: &Records) -> Vec<Stri
             planned.insert(&publication.name);
             let change = change(&publication.name, &object, wish(&publication.want));
             let entry = zones.entry(publication.zone.key.clone());
-            entry.or_insert_with(|| (publication.zone.clone(), Vec::new(), Vec::new())).1.extend(change);
+            entry.or_insert_with(|| Planned::none(&publication.zone)).changes.extend(change);
         }
         let (Some(zone), Some(gateway)) = (&case.zone, &case.gateway) else { continue };
         let member = world.gateways.get(gateway);
@@ -111,21 +122,20 @@ async fn in_dns(world: &World, picture: &Picture, records: &Records) -> Vec<Stri
         let addresses: BTreeSet<IpAddr> = found.iter().filter_map(|address| address.parse().ok()).collect();
         for name in case.names.iter().filter(|name| !planned.contains(name)) {
             let entry = zones.entry(zone.key.clone());
-            let (_, changes, later) = entry.or_insert_with(|| (zone.clone(), Vec::new(), Vec::new()));
+            let planned = entry.or_insert_with(|| Planned::none(zone));
             if addresses.is_empty() {
-                later.push((name.clone(), gateway.clone()));
+                planned.later.push((name.clone(), gateway.clone()));
             } else {
-                let want = Wanted::Addresses { addresses: addresses.clone(), ttl: TTL };
-                changes.extend(change(name, &object, Some(want)));
+                let want = Wanted::Addresses { addresses: addresses.clone(), ttl: case.ttl() };
+                planned.changes.extend(change(name, &object, Some(want)));
             }
         }
     }
     let mut lines = Vec::new();
-    for (zone, changes, later) in zones.into_values() {
-        let id = zone.key.id.clone();
-        match of_zone(&zone, &changes, &later, records).await {
+    for planned in zones.into_values() {
+        match of_zone(&planned, records).await {
             Ok(said) => lines.extend(said),
-            Err(error) => lines.push(format!("! zone {id}: {}", said(&error).1)),
+            Err(error) => lines.push(format!("! zone {}: {}", planned.zone.key.id, said(&error).1)),
         }
     }
     lines
@@ -136,12 +146,8 @@ fn change(name: &Hostname, object: &str, want: Option<Wanted>) -> Option<Change>
     Some(Change { name, object: object.to_owned(), want: want?, settled: None })
 }
 
-async fn of_zone(
-    zone: &Zone,
-    changes: &[Change],
-    later: &[(Hostname, String)],
-    records: &Records,
-) -> Result<Vec<String>, causeway_providers::Error> {
+async fn of_zone(planned: &Planned, records: &Records) -> Result<Vec<String>, causeway_providers::Error> {
+    let Planned { zone, changes, later } = planned;
     let (provider, there) = records.provider(zone).await?;
     let mut lines: Vec<String> = if changes.is_empty() {
         vec![format!("zone {}", there.domain)]

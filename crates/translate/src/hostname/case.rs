@@ -73,8 +73,8 @@ pub struct Case {
     pub remove_orders: Vec<String>,
     /// Claims to release, by their names.
     pub release: Vec<String>,
-    /// What it waits for on its way out.
-    pub leaving: Option<String>,
+    /// What it waits for on its way out, and what kind of wait that is.
+    pub leaving: Option<(Reason, String)>,
 }
 
 /// A name that is held.
@@ -363,7 +363,8 @@ impl Case {
         self.published = published;
     }
 
-    fn ttl(&self) -> u32 {
+    /// How long resolvers may keep its records, in seconds.
+    pub fn ttl(&self) -> u32 {
         let asked = self.request.as_ref().and_then(|request| request.spec.ttl);
         asked.and_then(|ttl| u32::try_from(ttl).ok()).unwrap_or(TTL)
     }
@@ -421,10 +422,11 @@ impl Case {
         for held in old {
             let Some(zone) = zones::zone_by_key(&held.zone, &held.name, world) else {
                 let zone = held.zone.name.as_deref().unwrap_or(&held.zone.id);
-                self.leave_for(format!(
+                let why = format!(
                     "the record of {} can't be removed, as its HostnameZone {zone} is gone: make it again",
                     held.name
-                ));
+                );
+                self.leave_for(Reason::CleanupFailed, why);
                 continue;
             };
             let told = world.told(&self.uid, &zone.key, &held.name, &Want::Nothing).cloned();
@@ -439,15 +441,17 @@ impl Case {
                 // One that is not ours was never written, or somebody took it over.
                 Some(Progress::Settled | Progress::Failed(Reason::RecordNotOwned, _)) => clear.push(held),
                 Some(Progress::Pending(why)) => {
-                    self.leave_for(format!("the record of {name} is being removed: {why}"));
+                    let why = format!("the record of {name} is being removed: {why}");
+                    self.leave_for(Reason::DeletionInProgress, why);
                 }
                 Some(Progress::Failed(_, why)) => {
-                    self.leave_for(format!(
-                        "the record of {name} in zone {} could not be removed: {why}",
-                        key.id
-                    ));
+                    let why = format!("the record of {name} in zone {} could not be removed: {why}", key.id);
+                    self.leave_for(Reason::CleanupFailed, why);
                 }
-                None => self.leave_for(format!("the record of {name} is being removed")),
+                None => {
+                    let why = format!("the record of {name} is being removed");
+                    self.leave_for(Reason::DeletionInProgress, why);
+                }
             }
         }
         let still_named: BTreeSet<&Hostname> = self.names.iter().collect();
@@ -466,17 +470,20 @@ impl Case {
                 order.names.iter().any(|name| name == held.name.as_str()) && !self.is_kept(order)
             });
             if let Some((gateway, _)) = listens {
-                self.leave_for(format!("Gateway {gateway} still listens for {}", held.name));
+                let why = format!("Gateway {gateway} still listens for {}", held.name);
+                self.leave_for(Reason::DeletionInProgress, why);
             } else if certified {
-                self.leave_for(format!("the certificate of {} is still there", held.name));
+                let why = format!("the certificate of {} is still there", held.name);
+                self.leave_for(Reason::WaitingForCertDetachment, why);
             } else {
                 self.release.push(held.claim);
             }
         }
     }
 
-    fn leave_for(&mut self, why: String) {
-        self.leaving.get_or_insert(why);
+    /// The first thing that is waited for is told.
+    fn leave_for(&mut self, reason: Reason, why: String) {
+        self.leaving.get_or_insert((reason, why));
     }
 
     fn is_kept(&self, order: &Arc<Order>) -> bool {
@@ -506,7 +513,8 @@ impl Case {
             }
             if self.proofs_are_gone(&order, &active, world) {
                 self.remove_orders.push(order.secret.clone());
-                self.leave_for("the certificate is being removed".to_owned());
+                let why = "the certificate is being removed".to_owned();
+                self.leave_for(Reason::WaitingForCertDetachment, why);
             }
         }
     }
@@ -520,9 +528,10 @@ impl Case {
         }
         let Some(zone) = zones::zone_by_key(&order.zone(), &first_name(order), world) else {
             let zone = order.hostname_zone.as_deref().unwrap_or(&order.zone_id);
-            self.leave_for(format!(
+            let why = format!(
                 "the proofs of the certificate can't be removed, as the HostnameZone {zone} is gone: make it again"
-            ));
+            );
+            self.leave_for(Reason::CleanupFailed, why);
             return false;
         };
         let mut gone = true;
@@ -531,11 +540,17 @@ impl Case {
                 Some(Progress::Settled | Progress::Failed(Reason::RecordNotOwned, _)) => {}
                 told => {
                     gone = false;
-                    let why = match told {
-                        Some(Progress::Pending(why) | Progress::Failed(_, why)) => format!(": {why}"),
-                        _ => String::new(),
+                    let removed = format!("the proof {name} of the certificate");
+                    let (reason, why) = match told {
+                        Some(Progress::Failed(_, why)) => {
+                            (Reason::CleanupFailed, format!("{removed} could not be removed: {why}"))
+                        }
+                        Some(Progress::Pending(why)) => {
+                            (Reason::DeletionInProgress, format!("{removed} is being removed: {why}"))
+                        }
+                        _ => (Reason::DeletionInProgress, format!("{removed} is being removed")),
                     };
-                    self.leave_for(format!("the proof {name} of the certificate is being removed{why}"));
+                    self.leave_for(reason, why);
                 }
             }
             let zone = zone.clone();

@@ -46,8 +46,9 @@ pub fn status(
         conditions::set(conditions, kind, status, reason, message, generation, &now);
     };
     if case.is_leaving() {
-        let why = case.leaving.clone().unwrap_or_else(|| "everything that was made is removed".to_owned());
-        let reason = leaving_reason(&why);
+        let (reason, why) = case.leaving.clone().unwrap_or_else(|| {
+            (Reason::DeletionInProgress, "everything that was made is removed".to_owned())
+        });
         set(&mut next.conditions, ConditionType::Deleting, (Status::True, reason, why));
         let ready = (Status::False, Reason::DeletionInProgress, "it is being deleted".to_owned());
         set(&mut next.conditions, ConditionType::Ready, ready);
@@ -145,16 +146,6 @@ fn spec_hash(spec: &impl serde::Serialize) -> String {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     format!("{hash:016x}")
-}
-
-fn leaving_reason(why: &str) -> Reason {
-    if why.contains("could not be removed") || why.contains("can't be removed") {
-        Reason::CleanupFailed
-    } else if why.starts_with("the certificate") {
-        Reason::WaitingForCertDetachment
-    } else {
-        Reason::DeletionInProgress
-    }
 }
 
 struct Steps<'a> {

@@ -249,7 +249,8 @@ fn nothing_goes_before_what_rests_on_it() {
     }
     let before = picture(&world);
     assert!(before.gateways["gw-01"].entries.contains_key(&Hostname::parse("shop.example.com").unwrap()));
-    assert!(case(&before, "a/shop").leaving.as_ref().unwrap().contains("could not be removed"));
+    let (reason, why) = case(&before, "a/shop").leaving.clone().unwrap();
+    assert!(reason == Reason::CleanupFailed && why.contains("could not be removed"), "{reason:?} {why}");
     assert_eq!((world.claims.len(), world.orders.len()), (1, 1));
     for told in world.records.values_mut() {
         told.progress = Progress::Settled;

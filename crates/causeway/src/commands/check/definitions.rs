@@ -91,7 +91,7 @@ pub(super) fn lines(known: &Known, namespace: &str, before: bool) -> Vec<Line> {
         (true, _) => {}
         (false, true) => lines.push(Line::ok(SECTION, format!("{} definitions will be made", missing.len()))),
         (false, false) => {
-            lines.push(Line::fail(SECTION, format!("there is no {}", missing.join(", ")), cure))
+            lines.push(Line::fail(SECTION, format!("there is no {}", missing.join(", ")), cure));
         }
     }
     if !older.is_empty() {

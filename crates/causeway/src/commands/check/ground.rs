@@ -68,17 +68,13 @@ pub(super) async fn namespace(client: &Client, name: &str) -> Vec<Line> {
             "wait until it is gone; if it stays, `causeway uninstall --force --all --yes`",
         )];
     }
-    match found.labels().get("pod-security.kubernetes.io/enforce").map(String::as_str) {
-        Some(level) => {
-            vec![Line::ok(NAMESPACE, format!("namespace {name} enforces Pod Security level {level}"))]
-        }
-        None => {
-            let cure = format!(
-                "kubectl label namespace {name} pod-security.kubernetes.io/enforce=restricted: the operator's pods pass it"
-            );
-            vec![Line::warn(NAMESPACE, format!("namespace {name} enforces no Pod Security level"), cure)]
-        }
+    if let Some(level) = found.labels().get("pod-security.kubernetes.io/enforce") {
+        return vec![Line::ok(NAMESPACE, format!("namespace {name} enforces Pod Security level {level}"))];
     }
+    let cure = format!(
+        "kubectl label namespace {name} pod-security.kubernetes.io/enforce=restricted: the operator's pods pass it"
+    );
+    vec![Line::warn(NAMESPACE, format!("namespace {name} enforces no Pod Security level"), cure)]
 }
 
 /// Whether the asker may create and change these.

@@ -14,9 +14,10 @@ const SECTION: &str = "leftovers";
 /// How many objects are named.
 const NAMED: usize = 5;
 
-pub(super) async fn lines(client: &Client, namespace: &str, known: &Known) -> Vec<Line> {
+/// `before` an installation, which brings definitions and policies along.
+pub(super) async fn lines(client: &Client, namespace: &str, known: &Known, before: bool) -> Vec<Line> {
     let mut lines = Vec::new();
-    lines.extend(policies_without_kinds(client, known).await);
+    lines.extend(policies_without_kinds(client, known, before).await);
     lines.extend(waiting(client, namespace).await);
     if lines.is_empty() {
         lines.push(Line::ok(SECTION, "nothing is left of an earlier installation"));
@@ -24,31 +25,41 @@ pub(super) async fn lines(client: &Client, namespace: &str, known: &Known) -> Ve
     lines
 }
 
-/// A policy whose parameters are of a kind that is gone refuses all that it looks at.
-async fn policies_without_kinds(client: &Client, known: &Known) -> Vec<Line> {
+/// The kind that a policy of ours compares with, if the policy refuses all that it looks at where that kind is gone. Those of the
+/// first release do; later ones let everything pass then.
+fn needs(policy: &ValidatingAdmissionPolicy) -> Option<&str> {
+    let spec = policy.spec.as_ref()?;
+    let is_ours = policy.metadata.name.as_deref().is_some_and(|name| name.starts_with("causeway"));
+    let lets_pass = spec.failure_policy.as_deref() == Some("Ignore");
+    spec.param_kind.as_ref().filter(|_| is_ours && !lets_pass)?.kind.as_deref()
+}
+
+async fn policies_without_kinds(client: &Client, known: &Known, before: bool) -> Vec<Line> {
     let api: Api<ValidatingAdmissionPolicy> = Api::all(client.clone());
     let Ok(policies) = api.list(&ListParams::default()).await else { return Vec::new() };
     let mut lines = Vec::new();
     for policy in policies {
-        let of = policy
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.param_kind.as_ref())
-            .and_then(|kind| kind.kind.as_deref());
-        let ours = causeway_api::crds().into_iter().find(|crd| Some(crd.spec.names.kind.as_str()) == of);
-        let Some(crd) = ours.filter(|_| policy.name_any().starts_with("causeway")) else { continue };
-        if known.is_seen() && known.get(&crd.name_any()).is_none() {
-            let what = format!(
-                "the admission policy {} asks for {}, which the cluster does not know: it refuses every change of routes",
-                policy.name_any(),
-                crd.spec.names.kind
-            );
-            let cure = format!(
-                "causeway crds --apply, or kubectl delete validatingadmissionpolicy {}",
-                policy.name_any()
-            );
-            lines.push(Line::fail(SECTION, what, cure));
+        let Some(kind) = needs(&policy) else { continue };
+        let Some(crd) = causeway_api::crds().into_iter().find(|crd| crd.spec.names.kind == kind) else {
+            continue;
+        };
+        if !known.is_seen() || known.get(&crd.name_any()).is_some() {
+            continue;
         }
+        let name = policy.name_any();
+        let what = format!(
+            "the admission policy {name} asks for {kind}, which the cluster does not know: it refuses every change of routes"
+        );
+        lines.push(if before {
+            Line::warn(
+                SECTION,
+                what,
+                "an installation brings the definition, and a policy that lets them pass",
+            )
+        } else {
+            let cure = format!("causeway crds --apply, or kubectl delete validatingadmissionpolicy {name}");
+            Line::fail(SECTION, what, cure)
+        });
     }
     lines
 }
@@ -92,4 +103,32 @@ async fn waiting(client: &Client, namespace: &str) -> Vec<Line> {
         what,
         "start the operator and it cleans up; or let go with `causeway uninstall --force --all --yes`",
     )]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_a_policy_of_ours_that_fails_closed_refuses_without_its_kind() {
+        for (name, failure_policy, kind) in [
+            ("causeway-hostnames", json!("Ignore"), None),
+            ("causeway-hostnames", json!("Fail"), Some("HostnameGrant")),
+            // What the API server takes it for.
+            ("causeway-hostnames", json!(null), Some("HostnameGrant")),
+            ("somebodys", json!("Fail"), None),
+        ] {
+            let policy = json!({
+                "metadata": {"name": name},
+                "spec": {
+                    "failurePolicy": failure_policy,
+                    "paramKind": {"apiVersion": "causeway.dev/v1alpha1", "kind": "HostnameGrant"},
+                },
+            });
+            let policy = serde_json::from_value(policy).unwrap();
+            assert_eq!(needs(&policy), kind, "{name} {failure_policy}");
+        }
+    }
 }

@@ -80,22 +80,22 @@ impl Checklist {
 
 impl Answer for Checklist {
     fn text(&self, paint: Paint) -> String {
-        let (mut text, mut section) = (String::new(), "");
+        let (mut rows, mut section) = (Vec::new(), "");
         for line in &self.checks {
             if line.section != section {
                 section = line.section;
-                text.push_str(&format!("{section}\n"));
+                rows.push(section.to_owned());
             }
-            let indented = line.text(paint).replace('\n', "\n  ");
-            text.push_str(&format!("  {indented}\n"));
+            rows.push(format!("  {}", line.text(paint).replace('\n', "\n  ")));
         }
         let count = |level| self.checks.iter().filter(|line| line.level == level).count();
         let (failed, warned) = (count(Level::Fail), count(Level::Warn));
-        text + &match (failed, warned) {
+        rows.push(match (failed, warned) {
             (0, 0) => "all is as it should be".to_owned(),
             (0, warned) => format!("nothing fails; {warned} to think about"),
             (failed, _) => format!("{failed} failed: begin with the first"),
-        }
+        });
+        rows.join("\n")
     }
 }
 

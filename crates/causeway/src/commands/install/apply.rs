@@ -136,7 +136,7 @@ fn content(object: &DynamicObject) -> Value {
 /// Removes what an earlier `install` made and the values no longer ask for. Namespaces stay: others may have put something there.
 pub(super) async fn prune(client: &Client, namespace: &str, wanted: &[Piece]) -> anyhow::Result<Vec<Piece>> {
     let mut pruned = Vec::new();
-    for piece in installation::find(client, namespace).await? {
+    for piece in installation::find(client, namespace).await?.pieces {
         if piece.kind() == "Namespace" || wanted.contains(&piece) {
             continue;
         }

@@ -70,8 +70,8 @@ fn state(operator: &Deployment) -> Option<String> {
 /// Why its newest pods don't start.
 async fn trouble(client: &Client, namespace: &str, operator: &Deployment) -> Option<String> {
     let conditions = operator.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let refused = conditions.filter(|one| one.type_ == "ReplicaFailure" && one.status == "True");
-    if let Some(message) = refused.filter_map(|one| one.message.clone()).next() {
+    let mut refused = conditions.filter(|one| one.type_ == "ReplicaFailure" && one.status == "True");
+    if let Some(message) = refused.find_map(|one| one.message.clone()) {
         return Some(message);
     }
     let revision = operator.annotations().get(REVISION)?;

@@ -2,31 +2,12 @@
 
 use anyhow::bail;
 use causeway_api::names;
-use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 
 use super::{delete, name_of, objects};
-use crate::parts::installation::Piece;
 use crate::parts::refusal;
-
-/// Refuses while somebody is at work who puts things back himself.
-pub(super) async fn nobody_works(client: &Client, namespace: &str, operator: &[Piece]) -> anyhow::Result<()> {
-    for piece in operator.iter().filter(|piece| piece.kind() == "Deployment") {
-        let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
-        let found = api.get_opt(&piece.name).await;
-        let found =
-            found.map_err(|error| anyhow::anyhow!("can't look at {piece}: {}", refusal::words(&error)))?;
-        let ready = found.and_then(|found| found.status?.ready_replicas).unwrap_or(0);
-        if ready > 0 {
-            bail!(
-                "an operator is at work in namespace {namespace}, which puts things back: do it without --force"
-            );
-        }
-    }
-    Ok(())
-}
 
 /// Deletes all objects and takes our finalizers from them; what that leaves behind.
 pub(super) async fn let_go(client: &Client, kinds: &[ApiResource]) -> anyhow::Result<Vec<String>> {

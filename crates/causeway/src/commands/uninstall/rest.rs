@@ -18,7 +18,7 @@ use crate::parts::installation::{OPERATOR_LABEL, Piece, is_missing};
 use crate::parts::refusal;
 
 /// Kinds of what the operator makes; most of it goes with its owner, but not what is in other namespaces.
-const SWEPT: [(&str, &str); 10] = [
+const SWEPT: [(&str, &str); 14] = [
     ("apps/v1", "Deployment"),
     ("v1", "Service"),
     ("v1", "ServiceAccount"),
@@ -29,6 +29,11 @@ const SWEPT: [(&str, &str); 10] = [
     ("rbac.authorization.k8s.io/v1", "RoleBinding"),
     ("networking.k8s.io/v1", "NetworkPolicy"),
     ("policy/v1", "PodDisruptionBudget"),
+    // Of hostnames, in whatever namespace their gateways are.
+    ("gateway.networking.k8s.io/v1", "HTTPRoute"),
+    ("gateway.networking.k8s.io/v1", "ListenerSet"),
+    ("gateway.networking.k8s.io/v1", "Gateway"),
+    ("gateway.k8s.aws/v1beta1", "LoadBalancerConfiguration"),
 ];
 
 fn kind(api_version: &str, kind: &str) -> ApiResource {
@@ -58,18 +63,30 @@ async fn classes(client: &Client) -> anyhow::Result<Vec<DynamicObject>> {
 /// People's Gateways of these classes. Those of hostnames are the operator's own.
 pub(super) async fn gateways(client: &Client) -> anyhow::Result<Vec<String>> {
     let classes: Vec<String> = classes(client).await?.iter().map(ResourceExt::name_any).collect();
+    let of_class = |gateway: &&DynamicObject| {
+        let class = gateway.data["spec"]["gatewayClassName"].as_str().unwrap_or_default();
+        classes.iter().any(|known| known == class)
+    };
+    Ok(peoples_gateways(client).await?.iter().filter(of_class).map(name_of_gateway).collect())
+}
+
+/// People's Gateways in this namespace, of whatever class.
+pub(super) async fn gateways_in(client: &Client, namespace: &str) -> anyhow::Result<Vec<String>> {
+    let all = peoples_gateways(client).await?;
+    let inside = all.iter().filter(|gateway| gateway.namespace().as_deref() == Some(namespace));
+    Ok(inside.map(name_of_gateway).collect())
+}
+
+async fn peoples_gateways(client: &Client) -> anyhow::Result<Vec<DynamicObject>> {
     let all = list(client, &kind("gateway.networking.k8s.io/v1", "Gateway"), &ListParams::default()).await?;
     let is_ours = |gateway: &DynamicObject| {
         gateway.labels().get(names::LABEL_MANAGED_BY).map(String::as_str) == Some(names::MANAGED_BY)
     };
-    let of_class = |gateway: &&DynamicObject| {
-        let class = gateway.data["spec"]["gatewayClassName"].as_str().unwrap_or_default();
-        classes.iter().any(|known| known == class) && !is_ours(gateway)
-    };
-    let named = |gateway: &DynamicObject| {
-        format!("{}/{}", gateway.namespace().unwrap_or_default(), gateway.name_any())
-    };
-    Ok(all.iter().filter(of_class).map(named).collect())
+    Ok(all.into_iter().filter(|gateway| !is_ours(gateway)).collect())
+}
+
+fn name_of_gateway(gateway: &DynamicObject) -> String {
+    format!("{}/{}", gateway.namespace().unwrap_or_default(), gateway.name_any())
 }
 
 /// Where Helm keeps what it knows of the release.
@@ -115,17 +132,27 @@ pub(super) async fn operator_is_gone(
     }
 }
 
-/// Removes what the operator made, by its label.
-pub(super) async fn sweep(client: &Client) -> anyhow::Result<()> {
+/// What the operator made, by its label.
+async fn made(client: &Client) -> anyhow::Result<Vec<(Piece, DynamicObject)>> {
     let ours = ListParams::default().labels(&format!("{}={}", names::LABEL_MANAGED_BY, names::MANAGED_BY));
+    let mut made = Vec::new();
     for (version, name) in SWEPT {
-        let resource = kind(version, name);
-        for object in list(client, &resource, &ours).await? {
+        for object in list(client, &kind(version, name), &ours).await? {
             let piece = Piece::named(version, name, object.namespace().as_deref(), &object.name_any());
-            piece.delete(client).await?;
+            made.push((piece, object));
         }
     }
-    Ok(())
+    Ok(made)
+}
+
+/// Removes it, and says what somebody holds: that goes when he lets go of it.
+pub(super) async fn sweep(client: &Client) -> anyhow::Result<Vec<String>> {
+    for (piece, _) in made(client).await? {
+        piece.delete(client).await?;
+    }
+    let left = made(client).await?;
+    let held = left.iter().filter(|(_, object)| !object.finalizers().is_empty());
+    Ok(held.map(|(piece, object)| format!("{piece}: held by {}", object.finalizers().join(", "))).collect())
 }
 
 /// The class that the operator made, if no Gateway is of it. Its finalizer is for as long as there are some.
