@@ -6,7 +6,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{required, rule};
+use crate::rules::{forbidden, required, rule};
 
 /// A zone and its rules.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -36,6 +36,9 @@ use crate::rules::{required, rule};
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
+    validation = forbidden("self.domain == oldSelf.domain", ".domain", "can't be changed, as records are where they were written: delete the object, which waits for what is held in it, and create another"),
+    validation = forbidden("self.dns.provider == oldSelf.dns.provider", ".dns.provider", "can't be changed, as records are where they were written: delete the object, which waits for what is held in it, and create another"),
+    validation = forbidden("(has(self.dns.server) ? self.dns.server : '') == (has(oldSelf.dns.server) ? oldSelf.dns.server : '')", ".dns.server", "can't be changed, as records are where they were written: delete the object, which waits for what is held in it, and create another"),
     validation = rule("!has(self.patterns) || self.patterns.all(p, p == self.domain || p.endsWith('.' + self.domain))", ".patterns", "must all end with domain: no other name is in this zone"),
     validation = rule("self.certificates.issuer != 'aws' || !has(self.gatewayClass) || self.gatewayClass != 'causeway'", ".gatewayClass", "can't be causeway with issuer aws, whose keys never leave the cloud: write a class of AWS load balancers, for example aws-alb, or another issuer")
 )]

@@ -17,10 +17,11 @@ mod settings;
 mod status;
 mod suppliers;
 
-use std::time::Duration;
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use causeway_api::{
-    GatewayHostnameRequest, GatewayHostnameRequestStatus, HostnameZone, HostnameZoneStatus, names,
+    DomainClaim, GatewayHostnameRequest, GatewayHostnameRequestStatus, HostnameZone, HostnameZoneStatus,
+    names,
 };
 use kube::{Client, ResourceExt as _, api::DynamicObject};
 use prometheus_client::registry::Registry;
@@ -52,6 +53,8 @@ pub(crate) struct Controller {
     settings: Settings,
     applier: Applier,
     readings: std::sync::Mutex<Readings>,
+    /// Claims that were made and that the watch has not shown yet: until then they are nobody else's.
+    claims_ahead: std::sync::Mutex<HashMap<String, Arc<DomainClaim>>>,
     orders: Orders,
     records: Records,
     /// The version of our own DNS server's zones that was seen last.
@@ -82,6 +85,7 @@ impl Controller {
         Self {
             applier: Applier::new(client.clone(), FIELD_MANAGER),
             readings: std::sync::Mutex::default(),
+            claims_ahead: std::sync::Mutex::default(),
             orders: Orders::new(client.clone(), suppliers.clone(), settings.clone()),
             records: Records::new(suppliers, settings.sweep),
             zones_version: std::sync::Mutex::default(),

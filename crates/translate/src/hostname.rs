@@ -96,7 +96,8 @@ fn grants(world: &World, cases: &BTreeMap<String, Case>) -> BTreeMap<String, Hos
         }
     }
     // Where the gateways are, routes answer for names that are being proven, and for no longer than that.
-    for host in cases.values().flat_map(Case::proofs_by_http) {
+    let proving = cases.values().filter(|case| case.proving_gateway(world).is_some());
+    for host in proving.flat_map(Case::proofs_by_http) {
         held.entry(world.settings.edge_namespace.as_str()).or_default().insert(host);
     }
     let none = BTreeSet::new();
@@ -150,7 +151,8 @@ pub fn known_zones(world: &World) -> Vec<Zone> {
 /// The zone that an order rests on, if it is still known.
 pub fn zone_of_order(order: &order::Order, world: &World) -> Option<Zone> {
     let name = order.names.first().map(|name| Hostname::trusted(name))?;
-    zones::zone_by_key(&order.zone(), &name, world)
+    let zone = zones::zone_by_key(&order.zone(), &name, world)?;
+    Some(zone.with_issuer(&order.issuer))
 }
 
 #[cfg(test)]

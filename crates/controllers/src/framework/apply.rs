@@ -396,7 +396,7 @@ impl Applier {
     }
 
     /// Whether this applier wrote `object`: a label or a reference can be set by anybody, for reasons of their own.
-    fn has_made(&self, object: &DynamicObject) -> bool {
+    pub(crate) fn has_made(&self, object: &DynamicObject) -> bool {
         object.managed_fields().iter().any(|entry| {
             entry.manager.as_deref() == Some(self.manager) && entry.operation.as_deref() == Some("Apply")
         })

@@ -206,18 +206,21 @@ fn listeners(object: &DynamicObject, programmed: bool, now: Timestamp) -> BTreeM
     found
 }
 
-/// Rules of the routes that name a gateway, whoever wrote them.
+/// Rules of the routes that a gateway takes: those that name it and are of a namespace that it listens for names of. Nobody else
+/// can fill it.
 fn count_rules(children: &Children, settings: &Settings, members: &mut BTreeMap<String, Member>) {
     for kind in [HTTP_ROUTE, GRPC_ROUTE, TLS_ROUTE] {
         for route in children.all(kind).iter().filter(|route| !is_ours(route)) {
             let own = route.namespace().unwrap_or_default();
             let rules = route.data["spec"]["rules"].as_array().map_or(0, Vec::len);
-            for parent in route.data["spec"]["parentRefs"].as_array().into_iter().flatten() {
-                let namespace = parent["namespace"].as_str().unwrap_or(&own);
-                if namespace != settings.world.edge_namespace {
-                    continue;
-                }
-                if let Some(member) = parent["name"].as_str().and_then(|name| members.get_mut(name)) {
+            let parents = route.data["spec"]["parentRefs"].as_array().into_iter().flatten();
+            let in_edge = parents.filter(|parent| {
+                parent["namespace"].as_str().unwrap_or(&own) == settings.world.edge_namespace
+            });
+            // It may name several listeners of one.
+            let named: BTreeSet<&str> = in_edge.filter_map(|parent| parent["name"].as_str()).collect();
+            for name in named {
+                if let Some(member) = members.get_mut(name).filter(|member| member.takes_routes_of(&own)) {
                     member.rules += rules;
                 }
             }

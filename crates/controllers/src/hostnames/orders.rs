@@ -193,7 +193,7 @@ impl Orders {
         };
         let order = Order {
             serial,
-            names: case.names.iter().map(ToString::to_string).collect(),
+            names: case.certificate.names.iter().map(ToString::to_string).collect(),
             issuer: zone.issuer(),
             hostname_zone: zone.key.name.clone(),
             zone_id: zone.key.id.clone(),
@@ -262,7 +262,10 @@ impl Orders {
             && !order.told
             && !order.proofs.is_empty()
             && proofs_are_served(order, case, zone, world);
-        if !is_due && !can_tell {
+        let rests = lock(&self.memory)
+            .get(&order.secret)
+            .is_some_and(|memory| memory.failures > 0 && memory.again > Instant::now());
+        if rests || !(is_due || can_tell) {
             return Ok(Outcome::default());
         }
         let issuer = match self.suppliers.0.issuer(zone).await {
@@ -288,7 +291,13 @@ impl Orders {
         let is_repaired = order.issued.is_some() && kept != stored.held;
         let mut seen = secret.resource_version();
         if next != *order || kept != stored.held {
-            seen = self.save(order, &next, stored.held.as_deref()).await?.or(seen);
+            match self.save(order, &next, stored.held.as_deref()).await {
+                Ok(version) => seen = version.or(seen),
+                Err(error) => {
+                    self.rest(&order.secret, false);
+                    return Err(error);
+                }
+            }
         }
         let drift = if next.lost && !order.lost {
             Some("its certificate was removed or revoked; another one is asked for")
@@ -496,7 +505,10 @@ impl Orders {
         match self.api().delete(&order.secret, &DeleteParams::default()).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(source) => return Err(failed(&order.secret, source)),
+            Err(source) => {
+                self.rest(&order.secret, true);
+                return Err(failed(&order.secret, source));
+            }
         }
         lock(&self.ahead).remove(&order.secret);
         Ok(Outcome { moved: true, drift: None })
@@ -520,6 +532,22 @@ impl Orders {
         let moved =
             self.remember(key, Memory { said, again, failures, removing: false, renewal: None, seen: None });
         Outcome { moved, drift: None }
+    }
+
+    /// What can't be remembered is not asked again at once.
+    fn rest(&self, key: &str, removing: bool) {
+        let mut memory = lock(&self.memory);
+        let before = memory.remove(key);
+        let failures = before.as_ref().map_or(0, |memory| memory.failures).saturating_add(1);
+        let next = Memory {
+            again: Instant::now() + RETRY.delay(failures),
+            failures,
+            removing,
+            renewal: before.as_ref().and_then(|memory| memory.renewal),
+            said: before.and_then(|memory| memory.said),
+            seen: None,
+        };
+        memory.insert(key.to_owned(), next);
     }
 
     /// True if something is said that was not.
@@ -556,12 +584,12 @@ fn is_order(secret: &Secret) -> bool {
 fn read(secret: &Secret) -> Option<Order> {
     let order: Order = serde_json::from_str(secret.annotations().get(ANNOTATION)?).ok()?;
     let (namespace, name) = secret.annotations().get(OWNER)?.split_once('/')?;
-    Some(Order {
-        secret: secret.name_any(),
-        at: ObjectRef::new(namespace, name),
-        uid: secret.labels().get(names::LABEL_INVENTORY)?.clone(),
-        ..order
-    })
+    let uid = secret.labels().get(names::LABEL_INVENTORY)?;
+    // A copy under another name is nobody's order.
+    if secret.name_any() != secret_name(uid, order.serial) {
+        return None;
+    }
+    Some(Order { secret: secret.name_any(), at: ObjectRef::new(namespace, name), uid: uid.clone(), ..order })
 }
 
 fn version(secret: &Secret) -> u64 {
@@ -601,11 +629,12 @@ fn proofs_are_served(order: &Order, case: &Case, zone: &Zone, world: &World) -> 
         }
         Proof::Http { host, path, .. } => {
             let name = Hostname::trusted(host);
-            let led =
-                case.publications.iter().filter(|one| one.name == name).any(|one| {
+            // The names of a request that can't be carried out lead where they have led.
+            let led = case.gateway.is_none()
+                || case.publications.iter().filter(|one| one.name == name).any(|one| {
                     world.told(&case.uid, &zone.key, &name, &one.want) == Some(&Progress::Settled)
                 });
-            let gateway = case.gateway.as_ref().and_then(|name| world.gateways.get(name));
+            let gateway = case.proving_gateway(world).and_then(|name| world.gateways.get(name));
             led && gateway.is_some_and(|gateway| gateway.answers.contains(&(host.clone(), path.clone())))
         }
     })

@@ -1,6 +1,6 @@
 //! One look at everything, and what follows from it: whatever can be done now is done for all requests at once.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use causeway_api::{
     ClaimOwner, DnsProviderKind, DomainClaim, DomainClaimSpec, GatewayHostnameRequest, HostnameZone,
@@ -61,6 +61,13 @@ impl<'a> Pass<'a> {
     fn world(&self) -> World {
         let controller = self.controller;
         let mut world = lock(&controller.readings).world(self.children, &controller.settings);
+        lock(&controller.claims_ahead).retain(|name, claim| {
+            let is_ahead = !world.claims.contains_key(name);
+            if is_ahead {
+                world.claims.insert(name.clone(), Arc::clone(claim));
+            }
+            is_ahead
+        });
         world.orders = controller.orders.observe(self.children);
         world.records = controller.records.told();
         world.broken_zones = controller.records.broken();
@@ -211,7 +218,11 @@ impl<'a> Pass<'a> {
         });
         match api.patch_status(&claim.name_any(), &params, &Patch::Merge(&patch)).await {
             Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            // Somebody has released it meanwhile.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
+                lock(&self.controller.claims_ahead).remove(&claim.name_any());
+                Ok(())
+            }
             Err(source) => Err(objects("DomainClaim", &claim.name_any(), source)),
         }
     }
@@ -265,7 +276,10 @@ impl<'a> Pass<'a> {
         };
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         match api.create(&params, &claim).await {
-            Ok(_) => Ok(()),
+            Ok(made) => {
+                lock(&self.controller.claims_ahead).insert(made.name_any(), Arc::new(made));
+                Ok(())
+            }
             // Whoever was first has it; the watch brings who that is.
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
             Err(source) => Err(objects("DomainClaim", &claim.name_any(), source)),
@@ -276,7 +290,7 @@ impl<'a> Pass<'a> {
     async fn certify(&self, world: &World, picture: &Picture, failures: &mut Vec<Error>) -> bool {
         let orders = &self.controller.orders;
         let begin = picture.cases.values().filter_map(|case| {
-            let (zone, serial) = (case.zone.as_ref()?, case.certificate.start?);
+            let (zone, serial) = (case.certificate.zone.as_ref()?, case.certificate.start?);
             Some((case, zone, serial))
         });
         let begun: Vec<Result<bool, Error>> = bounded(begin.map(|(case, zone, serial)| {
@@ -285,7 +299,7 @@ impl<'a> Pass<'a> {
         .await;
         let carry = picture.cases.values().flat_map(|case| {
             let certificate = &case.certificate;
-            let zone = case.zone.as_ref();
+            let zone = certificate.zone.as_ref();
             certificate
                 .serve
                 .iter()
@@ -356,7 +370,8 @@ impl<'a> Pass<'a> {
         for kind in [HTTP_ROUTE, TRAFFIC_POLICY, LISTENER_SET, GATEWAY, LOAD_BALANCER_CONFIGURATION] {
             for object in self.children.all(kind) {
                 let is_kept = kept.contains(&(kind.kind, object.name_any()));
-                if is_kept || !self.is_ours(&object) {
+                // A label can be set by anybody.
+                if is_kept || !self.is_ours(&object) || !controller.applier.has_made(&object) {
                     continue;
                 }
                 let result = controller.applier.delete(kind, &object).await;
@@ -420,10 +435,12 @@ impl<'a> Pass<'a> {
             ..DeleteParams::default()
         };
         match api.delete(name, &params).await {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-            Err(source) => Err(objects("DomainClaim", name, source)),
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+            Err(source) => return Err(objects("DomainClaim", name, source)),
         }
+        lock(&self.controller.claims_ahead).remove(name);
+        Ok(())
     }
 
     async fn tell_drift(&self, request: &GatewayHostnameRequest, what: &str) {

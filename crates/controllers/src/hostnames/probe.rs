@@ -23,7 +23,7 @@ pub(super) async fn answers(world: &mut World, picture: &Picture) {
     let mut questions = Vec::new();
     for case in picture.cases.values() {
         let Some(order) = case.certificate.pending.as_ref().filter(|order| !order.told) else { continue };
-        let Some(gateway) = case.gateway.as_ref() else { continue };
+        let Some(gateway) = case.proving_gateway(world) else { continue };
         let Some(address) = world.gateways.get(gateway).and_then(|member| member.addresses.first()) else {
             continue;
         };
@@ -31,7 +31,7 @@ pub(super) async fn answers(world: &mut World, picture: &Picture) {
             let Proof::Http { host, path, body } = proof else { continue };
             questions.push(async move {
                 let is_so = is_answered(address, port, host, path, body).await;
-                is_so.then(|| (gateway.clone(), (host.clone(), path.clone())))
+                is_so.then(|| (gateway.to_owned(), (host.clone(), path.clone())))
             });
         }
     }

@@ -38,13 +38,15 @@ const ON_CHANGE: Duration = Duration::from_mins(1);
 const LONGEST_OBJECT: usize = 100;
 
 type Key = (ZoneKey, Hostname, String);
+/// A zone at its provider, and its own name: requests may give an id that is another one's.
+type Place = (ZoneKey, Hostname);
 
 /// What is known of all records.
 pub(super) struct Records {
     suppliers: SuppliersRef,
     sweep: Duration,
     known: Mutex<BTreeMap<Key, Known>>,
-    zones: Mutex<BTreeMap<ZoneKey, Standing>>,
+    zones: Mutex<BTreeMap<Place, Standing>>,
 }
 
 /// How a zone stands at its providers.
@@ -75,6 +77,8 @@ struct Due {
     settled: Option<Wanted>,
     /// Nobody is known to have touched it.
     is_sweep: bool,
+    /// It is served, as far as is known: it was when it was looked at last, or the request's status says so.
+    is_served: bool,
 }
 
 /// What came of a round.
@@ -115,14 +119,14 @@ impl Records {
     /// What is wrong with zones as a whole.
     pub(super) fn broken(&self) -> BTreeMap<ZoneKey, (Reason, String)> {
         let zones = lock(&self.zones);
-        zones.iter().filter_map(|(key, standing)| Some((key.clone(), standing.broken.clone()?))).collect()
+        zones.iter().filter_map(|(key, standing)| Some((key.0.clone(), standing.broken.clone()?))).collect()
     }
 
     /// Asks for everything of a picture that is new, not settled or has not been looked at for long; forgets the rest. Zones
     /// that nobody asks anything of are looked at, too.
     pub(super) async fn carry(&self, picture: &Picture, zones: Vec<Zone>, figures: &Figures) -> Round {
-        let mut work: BTreeMap<ZoneKey, (Zone, Vec<Due>)> =
-            zones.into_iter().map(|zone| (zone.key.clone(), (zone, Vec::new()))).collect();
+        let mut work: BTreeMap<Place, (Zone, Vec<Due>)> =
+            zones.into_iter().map(|zone| (place(&zone), (zone, Vec::new()))).collect();
         let mut wanted: Vec<Key> = Vec::new();
         for case in picture.cases.values() {
             for publication in &case.publications {
@@ -131,7 +135,7 @@ impl Records {
                 let object = case.at.to_string();
                 let object = if object.len() > LONGEST_OBJECT { case.uid.clone() } else { object };
                 let before = publication.served_before.then(|| wish(&publication.want)).flatten();
-                let entry = work.entry(publication.zone.key.clone());
+                let entry = work.entry(place(&publication.zone));
                 let (_, all) = entry.or_insert_with(|| (publication.zone.clone(), Vec::new()));
                 all.extend(self.due(key, object, &publication.want, before));
             }
@@ -156,24 +160,26 @@ impl Records {
 
     fn due(&self, key: Key, object: String, want: &Want, before: Option<Wanted>) -> Option<Due> {
         let known = lock(&self.known);
-        let (settled, is_sweep) = match known.get(&key) {
+        let was_served = before.is_some();
+        let (settled, is_sweep, is_served) = match known.get(&key) {
             Some(known) if known.told.want == *want => {
                 if known.again > Instant::now() {
                     return None;
                 }
-                (known.settled.clone(), known.told.progress == Progress::Settled)
+                let is_settled = known.told.progress == Progress::Settled;
+                (known.settled.clone(), is_settled, is_settled)
             }
-            Some(known) => (known.settled.clone(), false),
-            None => (before, false),
+            Some(known) => (known.settled.clone(), false, false),
+            None => (before, false, was_served),
         };
-        Some(Due { key, object, want: want.clone(), settled, is_sweep })
+        Some(Due { key, object, want: want.clone(), settled, is_sweep, is_served })
     }
 
     async fn carry_zone(&self, zone: Zone, due: Vec<Due>, figures: &Figures) -> Round {
         let mut round = Round::default();
         let is_quiet = due.is_empty();
         if is_quiet
-            && lock(&self.zones).get(&zone.key).is_some_and(|standing| standing.again > Instant::now())
+            && lock(&self.zones).get(&place(&zone)).is_some_and(|standing| standing.again > Instant::now())
         {
             return round;
         }
@@ -224,7 +230,7 @@ impl Records {
         let swept: Vec<Change> = changes
             .iter()
             .zip(&asked)
-            .filter(|(_, due)| due.is_sweep)
+            .filter(|(_, due)| due.is_served)
             .map(|(change, _)| change.clone())
             .collect();
         if !swept.is_empty()
@@ -238,8 +244,10 @@ impl Records {
                     Verdict::Keep | Verdict::Refuse(_) => None,
                 })
                 .collect();
-            for due in asked.iter().filter(|due| due.is_sweep) {
-                if let Some(found) = drifted.get(due.key.1.as_str()) {
+            for due in &mut asked {
+                let Some(found) = drifted.get(due.key.1.as_str()).filter(|_| due.is_served) else { continue };
+                due.is_served = false;
+                if due.is_sweep {
                     figures.drifted();
                     round
                         .drifted
@@ -254,7 +262,7 @@ impl Records {
         {
             // Whoever puts that right may do it with other credentials, or another zone.
             self.suppliers.0.forget(&zone);
-            if let Some(standing) = lock(&self.zones).get_mut(&zone.key) {
+            if let Some(standing) = lock(&self.zones).get_mut(&place(&zone)) {
                 standing.there = None;
             }
         }
@@ -281,7 +289,7 @@ impl Records {
         zone: &Zone,
         anew: bool,
     ) -> Result<ProviderZone, Error> {
-        let known = lock(&self.zones).get(&zone.key).and_then(|standing| standing.there.clone());
+        let known = lock(&self.zones).get(&place(zone)).and_then(|standing| standing.there.clone());
         if let Some(known) = known.filter(|_| !anew) {
             return Ok(known);
         }
@@ -296,7 +304,7 @@ impl Records {
         let there = Some(found.clone());
         let again = Instant::now() + spread(self.sweep);
         let standing = Standing { zone: zone.clone(), there, broken: None, again };
-        lock(&self.zones).insert(zone.key.clone(), standing);
+        lock(&self.zones).insert(place(zone), standing);
         Ok(found)
     }
 
@@ -306,9 +314,9 @@ impl Records {
         self.suppliers.0.forget(&zone);
         let broken = Some((reason, message.clone()));
         let again = Instant::now() + spread(ON_CHANGE).min(self.sweep);
-        round.moved |= lock(&self.zones).get(&zone.key).is_none_or(|before| before.broken != broken);
+        round.moved |= lock(&self.zones).get(&place(&zone)).is_none_or(|before| before.broken != broken);
         let standing = Standing { there: None, broken, again, zone };
-        lock(&self.zones).insert(standing.zone.key.clone(), standing);
+        lock(&self.zones).insert(place(&standing.zone), standing);
         for due in due {
             self.keep(due, Progress::Failed(reason, message.clone()), Some(error.retry()), round);
         }
@@ -341,11 +349,24 @@ impl Records {
             (Progress::Failed(..), Some(Retry::OnChange)) => spread(ON_CHANGE).min(self.sweep),
             (Progress::Failed(..), _) => RETRY.delay(failures),
         };
+        // What nobody has touched is served as before, while what its provider does for others is on its way, or while he can't be
+        // asked.
+        let is_passing = match (&progress, retry) {
+            (Progress::Pending(_), _) => true,
+            (Progress::Failed(..), Some(Retry::Backoff | Retry::After(_))) => true,
+            _ => false,
+        };
+        let stays = is_passing && due.is_served && due.want != Want::Nothing;
+        let progress = if stays { Progress::Settled } else { progress };
         round.moved |= before.is_none_or(|before| before.told.progress != progress);
         let settled = if progress == Progress::Settled { wish(&due.want) } else { due.settled };
         let told = Told { want: due.want, progress };
         known.insert(due.key, Known { told, settled, again: Instant::now() + wait, failures });
     }
+}
+
+fn place(zone: &Zone) -> Place {
+    (zone.key.clone(), zone.domain.clone())
 }
 
 /// A wish in the provider's words; none where it makes no sense there.

@@ -65,8 +65,8 @@ fn of_case(case: &Case, now: &Picture) -> Vec<String> {
     lines.extend(refused.chain(blocked).map(|message| format!("! {at}: {message}")));
     let claims = now.cases.get(&case.uid).into_iter().flat_map(|case| &case.claim);
     lines.extend(claims.map(|name| format!("+ claim of {name} for {at}")));
-    if let (Some(_), Some(zone)) = (case.certificate.start, &case.zone) {
-        let names: Vec<String> = case.names.iter().map(ToString::to_string).collect();
+    if let (Some(_), Some(zone)) = (case.certificate.start, &case.certificate.zone) {
+        let names: Vec<String> = case.certificate.names.iter().map(ToString::to_string).collect();
         let verb = if case.certificate.serve.is_some() { "~" } else { "+" };
         lines.push(format!("{verb} certificate for {} by {}", names.join(", "), zone.issuer()));
     }

@@ -13,7 +13,10 @@ use k8s_openapi::{
     ByteString,
     api::core::v1::{ConfigMap, Namespace, Secret},
 };
-use kube::{Api, Client, ResourceExt as _, api::PostParams};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{Patch, PatchParams, PostParams},
+};
 use serde_json::json;
 use tokio::{sync::Mutex, time::Instant};
 
@@ -267,10 +270,24 @@ impl Providers {
         let pem = pem.and_then(|ByteString(bytes)| String::from_utf8(bytes.clone()).ok()).unwrap_or_default();
         let authority = local::Authority::from_pem(&Text::new(pem))?;
         let maps = Api::<ConfigMap>::namespaced(self.client.clone(), &self.settings.world.edge_namespace);
-        if maps.get_opt(AUTHORITY).await.map_err(unavailable)?.is_none() {
+        let told = maps.get_opt(AUTHORITY).await.map_err(unavailable)?;
+        let certificate = authority.certificate();
+        let is_told = |map: &ConfigMap| {
+            let there = map.data.as_ref().and_then(|data| data.get(AUTHORITY_CERTIFICATE));
+            there.is_some_and(|there| *there == certificate)
+        };
+        if let Some(map) = told {
+            // Of an authority that was there before, or somebody edited it.
+            if !is_told(&map) {
+                let patch = Patch::Merge(json!({"data": {AUTHORITY_CERTIFICATE: certificate}}));
+                let params =
+                    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+                maps.patch(AUTHORITY, &params, &patch).await.map_err(unavailable)?;
+            }
+        } else {
             let map: ConfigMap = serde_json::from_value(json!({
                 "metadata": {"name": AUTHORITY, "labels": labels()},
-                "data": {AUTHORITY_CERTIFICATE: authority.certificate()},
+                "data": {AUTHORITY_CERTIFICATE: certificate},
             }))
             .map_err(unavailable)?;
             match maps.create(&params(), &map).await {

@@ -133,11 +133,11 @@ impl Cluster {
 
     /// The same with other settings.
     pub fn configured(&self, change: impl FnOnce(&mut Config)) -> Running {
-        self.configured_with(self.cluster.operator.clone(), change)
+        Self::configured_with(self.cluster.operator.clone(), change)
     }
 
     /// The same, with this client.
-    pub fn configured_with(&self, client: Client, change: impl FnOnce(&mut Config)) -> Running {
+    pub fn configured_with(client: Client, change: impl FnOnce(&mut Config)) -> Running {
         let mut config = Config { leader: None, ..Config::new(names::NAMESPACE, "a") };
         change(&mut config);
         Self::run(client, config)

@@ -93,6 +93,10 @@ pub struct Held {
 /// What follows for a certificate.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Certificate {
+    /// The zone that it rests on. Of a request that can't be carried out, that of what it has.
+    pub zone: Option<Zone>,
+    /// Its names, the first of which is the subject.
+    pub names: Vec<Hostname>,
     /// The order whose certificate is to be served.
     pub serve: Option<Arc<Order>>,
     /// The order that is worked on.
@@ -174,6 +178,7 @@ pub(super) fn cases(world: &World) -> BTreeMap<String, Case> {
     }
     for case in cases.values_mut() {
         case.orders.sort_by_key(|order| order.serial);
+        case.stay(world);
     }
     cases
 }
@@ -225,6 +230,19 @@ impl Case {
         })
     }
 
+    /// Who has written the records of a name takes them back: a request stays where its claims say it is, though another
+    /// HostnameZone with the same id has come before that one.
+    fn stay(&mut self, world: &World) {
+        let Some(zone) = &self.zone else { return };
+        let there = |held: &&Held| held.zone.id == zone.key.id && self.names.contains(&held.name);
+        let Some(held) = self.held.iter().find(there) else { return };
+        let before = zones::zone_by_key(&held.zone, &held.name, world);
+        let fits = |before: &Zone| self.names.iter().all(|name| name.is_in(before.domain.as_str()));
+        if let Some(before) = before.filter(fits) {
+            self.zone = Some(before);
+        }
+    }
+
     /// Whether it holds a name in the zone that it asks for it in.
     pub(super) fn holds(&self, zone_id: &str, name: &Hostname) -> bool {
         self.held.iter().any(|held| held.zone.id == zone_id && held.name == *name)
@@ -244,8 +262,8 @@ impl Case {
 
     /// The certificate: which is served, which is worked on, and whether another one is to be begun.
     pub(super) fn judge_certificate(&mut self, world: &World) {
-        let Some(zone) = self.zone.as_ref().filter(|_| self.is_claimed()) else { return };
-        let names: Vec<String> = self.names.iter().map(ToString::to_string).collect();
+        let Some((zone, certified)) = self.certified(world) else { return };
+        let names: Vec<String> = certified.iter().map(ToString::to_string).collect();
         let issuer = zone.issuer();
         let fits = |order: &&Arc<Order>| {
             same_names(&order.names, &names) && order.issuer == issuer && order.zone_id == zone.key.id
@@ -264,7 +282,43 @@ impl Case {
             pending: pending.cloned(),
             failed: failed.map(|failed| failed.message.clone()),
             rests_until,
+            names: certified,
+            zone: Some(zone),
         };
+    }
+
+    /// What there should be a certificate for: what is asked for, or, as long as that can't be had, what is served. Who writes
+    /// something that is refused keeps what he has, for which it has to be renewed.
+    fn certified(&self, world: &World) -> Option<(Zone, Vec<Hostname>)> {
+        if self.is_leaving() {
+            return None;
+        }
+        if self.is_claimed() {
+            return Some((self.zone.clone()?, self.names.clone()));
+        }
+        let is_served = |order: &&Arc<Order>| {
+            order.issued.is_some()
+                && world.gateways.values().any(|member| member.names_certificate(order.reference()))
+        };
+        let newest = || self.orders.iter().rev();
+        let last = newest().find(is_served).or_else(|| newest().find(|order| order.is_good(world.now)))?;
+        let names: Vec<Hostname> = last.names.iter().map(|name| Hostname::trusted(name)).collect();
+        if !names.iter().all(|name| self.holds(&last.zone_id, name)) {
+            return None;
+        }
+        Some((zones::zone_by_key(&last.zone(), &first_name(last), world)?, names))
+    }
+
+    /// The gateway that answers to those who look whether its names are its own: its own one, or, as long as it has none, the one
+    /// that serves what it has.
+    pub fn proving_gateway<'a>(&'a self, world: &'a World) -> Option<&'a str> {
+        let serves = |member: &Member| {
+            self.certificate.names.iter().any(|name| {
+                member.listeners.get(name).is_some_and(|there| there.namespace == self.at.namespace)
+            })
+        };
+        let serving = || world.gateways.iter().find(|(_, member)| serves(member)).map(|(name, _)| name);
+        self.gateway.as_ref().or_else(serving).map(String::as_str)
     }
 
     /// Whether its gateway serves its names.
@@ -323,8 +377,10 @@ impl Case {
 
     /// What should be in DNS for the names that are asked for, and for the proofs of certificates.
     pub(super) fn judge_publication(&mut self, world: &World) {
+        if let Some(zone) = self.certificate.zone.clone() {
+            self.publish_proofs(&zone, world);
+        }
         let Some(zone) = self.zone.clone().filter(|_| self.is_claimed()) else { return };
-        self.publish_proofs(&zone, world);
         let Some(member) = self.gateway.as_ref().and_then(|name| world.gateways.get(name)) else { return };
         self.addresses.clone_from(&member.addresses);
         let by_http = self.proofs_by_http().next().is_some();
@@ -387,8 +443,12 @@ impl Case {
                 }
             }
         }
-        // What an order left behind that is fulfilled.
-        let mut old: BTreeSet<Hostname> = serve.iter().flat_map(|order| proof_names(order)).collect();
+        // What an order left behind that is fulfilled, or came to nothing: a neighbour may have to prove the same name.
+        let failed = |order: &&Arc<Order>| {
+            order.failed.is_some() && order.issued.is_none() && order.zone() == zone.key
+        };
+        let over = serve.iter().chain(self.orders.iter().filter(failed));
+        let mut old: BTreeSet<Hostname> = over.flat_map(|order| proof_names(order)).collect();
         old.retain(|name| !texts.contains_key(name) && !names.contains_key(name));
         let publication =
             |name: Hostname, want: Want| Publication { zone: zone.clone(), name, want, served_before: false };
@@ -459,8 +519,14 @@ impl Case {
             clear.iter().map(|held| held.name.clone()).filter(|name| !still_named.contains(name)).collect();
         self.dropped = dropped;
         for held in clear {
+            // A neighbour may hold the same name in another zone: then the listener is his.
+            let is_shared = world.claims.values().any(|claim| {
+                claim.spec.hostname == held.name.as_str()
+                    && claim.spec.owner_ref.namespace == self.at.namespace
+                    && claim.spec.owner_ref.uid != self.uid
+            });
             let listens = world.gateways.iter().find(|(_, member)| {
-                !self.names.contains(&held.name)
+                !(is_shared || self.names.contains(&held.name))
                     && member
                         .listeners
                         .get(&held.name)
@@ -504,10 +570,8 @@ impl Case {
             .collect();
         for order in self.orders.clone() {
             let is_remembered = order.failed.is_some() && Some(order.serial) == newest && !self.is_leaving();
-            let is_needed = !all && order.issued.is_some() && !order.lost;
-            let is_served = world.gateways.values().any(|member| {
-                member.listeners.values().any(|listening| listening.certificate == order.reference())
-            });
+            let is_needed = !all && order.is_good(world.now);
+            let is_served = world.gateways.values().any(|member| member.names_certificate(order.reference()));
             if self.is_kept(&order) || is_remembered || is_needed || is_served {
                 continue;
             }

@@ -56,9 +56,9 @@ pub(super) fn desired(world: &World, cases: &BTreeMap<String, Case>) -> BTreeMap
         keep(world, case, &mut gateways);
     }
     for case in cases.values() {
-        let Some(name) = &case.gateway else { continue };
+        let Some(name) = case.proving_gateway(world) else { continue };
         let gateway = entry(name, case, world, &mut gateways);
-        if let Some(order) = &case.certificate.serve {
+        if let Some(order) = case.certificate.serve.as_ref().filter(|_| case.gateway.is_some()) {
             for name in &case.names {
                 let listener =
                     Entry { certificate: order.reference().to_owned(), namespace: case.at.namespace.clone() };
@@ -88,8 +88,14 @@ fn keep(world: &World, case: &Case, gateways: &mut BTreeMap<String, DesiredGatew
                 continue;
             }
             let gateway = existing(name, world, gateways);
+            // What is renewed meanwhile is served.
+            let renewed = case.certificate.serve.as_ref().filter(|order| {
+                let is_arn = order.issued.as_ref().is_some_and(|issued| issued.arn.is_some());
+                is_arn == gateway.is_alb && order.names.iter().any(|name| name == held.name.as_str())
+            });
+            let certificate = renewed.map_or(listening.certificate.as_str(), |order| order.reference());
             let listener =
-                Entry { certificate: listening.certificate.clone(), namespace: listening.namespace.clone() };
+                Entry { certificate: certificate.to_owned(), namespace: listening.namespace.clone() };
             gateway.entries.insert(held.name.clone(), listener);
         }
     }

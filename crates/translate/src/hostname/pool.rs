@@ -113,8 +113,14 @@ fn impossible(case: &Case, asked: &Asked, world: &World) -> Option<(Reason, Stri
         );
         return Some((Reason::NotFound, message));
     }
+    let is_alb = is_alb(&asked.class, world);
+    if asked.waf.is_some() && !is_alb {
+        let message =
+            "spec.wafArn: only gateways of class aws-alb have a firewall: leave it out, or choose that class";
+        return Some((Reason::InvalidSpec, message.to_owned()));
+    }
     let issuer = case.zone.as_ref().map(|zone| zone.certificates.issuer).unwrap_or_default();
-    let fits = issuer_fits(issuer, is_alb(&asked.class, world));
+    let fits = issuer_fits(issuer, is_alb);
     fits.err().map(|why| (Reason::InvalidSpec, format!("spec.gatewayClass: {why}")))
 }
 
@@ -136,9 +142,8 @@ impl Pool<'_> {
         if let Some(name) = assigned(case).filter(|name| name.starts_with("gw-") && asked.selector.is_none())
         {
             match self.world.gateways.get(name).or_else(|| self.new.get(name)) {
-                Some(member) if asked.is_met_by(member) && self.has_room(name, member) => {
-                    return Some(name.to_owned());
-                }
+                // Its place is its own, however much others have come to since.
+                Some(member) if asked.is_met_by(member) => return Some(name.to_owned()),
                 None => {
                     self.new.insert(name.to_owned(), member(asked));
                     return Some(name.to_owned());

@@ -78,6 +78,10 @@ pub fn status(
     if case.is_claimed() {
         facts(case, world, &mut next);
     }
+    if let Some(order) = &case.certificate.serve {
+        next.certificate_arn = order.issued.as_ref().and_then(|issued| issued.arn.clone());
+        next.certificate = Some(certificate(order));
+    }
     next
 }
 
@@ -88,10 +92,6 @@ fn facts(case: &Case, world: &World, next: &mut GatewayHostnameRequestStatus) {
     if let Some(gateway) = &case.gateway {
         next.assigned_gateway = Some(gateway.clone());
         next.assigned_gateway_namespace = Some(world.settings.edge_namespace.clone());
-    }
-    if let Some(order) = &case.certificate.serve {
-        next.certificate_arn = order.issued.as_ref().and_then(|issued| issued.arn.clone());
-        next.certificate = Some(certificate(order));
     }
     next.assigned_load_balancer = case.addresses.first().cloned();
     next.addresses.clone_from(&case.addresses);
@@ -168,9 +168,10 @@ impl Steps<'_> {
         (Status::True, Reason::Claimed, format!("this request holds {}", list(&case.names)))
     }
 
-    /// The order that conditions are about: the one that is worked on, unless a good one is served.
+    /// The order that conditions are about: the one that is worked on, unless a good one is served. None is about what a request
+    /// has that asks for something else.
     fn order(&self) -> Option<&Order> {
-        let certificate = &self.case.certificate;
+        let certificate = Some(&self.case.certificate).filter(|_| self.case.is_claimed())?;
         certificate.serve.as_ref().or(certificate.pending.as_ref()).map(|order| &**order)
     }
 
@@ -235,8 +236,10 @@ impl Steps<'_> {
     }
 
     fn failed_or_waits(&self, reason: Reason) -> Said {
-        let nobody = self.waiting.get(&self.case.uid).filter(|_| self.case.certificate.start.is_some());
-        match (&self.case.certificate.failed, nobody) {
+        let is_claimed = self.case.is_claimed();
+        let begins = is_claimed && self.case.certificate.start.is_some();
+        let nobody = self.waiting.get(&self.case.uid).filter(|_| begins);
+        match (self.case.certificate.failed.as_ref().filter(|_| is_claimed), nobody) {
             (_, Some((reason, why))) => (Status::False, *reason, why.clone()),
             (Some(why), None) => (Status::False, reason, why.clone()),
             (None, None) => {

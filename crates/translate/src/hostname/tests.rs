@@ -89,17 +89,17 @@ fn act(world: &mut World) -> Picture {
             let before = world.claims.insert(claim_name(&zone.key.id, name), Arc::new(claim));
             assert!(before.is_none(), "{name} was claimed twice");
         }
-        if let Some(serial) = case.certificate.start {
+        if let Some((serial, zone)) = case.certificate.start.zip(case.certificate.zone.as_ref()) {
             let secret = format!("{}-{serial}", case.uid.replace('/', "-"));
             let order = Order {
                 secret: secret.clone(),
                 at: case.at.clone(),
                 uid: case.uid.clone(),
                 serial,
-                names: case.names.iter().map(ToString::to_string).collect(),
-                issuer: zone.unwrap().issuer(),
-                hostname_zone: zone.unwrap().key.name.clone(),
-                zone_id: zone.unwrap().key.id.clone(),
+                names: case.certificate.names.iter().map(ToString::to_string).collect(),
+                issuer: zone.issuer(),
+                hostname_zone: zone.key.name.clone(),
+                zone_id: zone.key.id.clone(),
                 handle: Some("x".into()),
                 issued: Some(Issued {
                     not_after: world.now.as_second() + 1000,
@@ -357,11 +357,193 @@ fn zones_say_who_may_ask_for_what() {
 fn settings_stand_in_for_zones() {
     let mut world = world();
     world.settings.domains = vec!["example.com".into(), "dev.example.com".into()];
-    ask(&mut world, "a/one", json!({"zoneId": "Z", "hostname": "x.dev.example.com"}));
+    ask(&mut world, "a/one", json!({"zoneId": "Dev.example.com.", "hostname": "x.dev.example.com"}));
     ask(&mut world, "a/two", json!({"zoneId": "Z", "hostname": "x.example.org"}));
     let picture = settle(&mut world);
     assert_eq!(case(&picture, "a/one").zone.as_ref().unwrap().domain.as_str(), "dev.example.com");
     assert_eq!(reason(&picture, "a/two"), Some(Reason::NotGranted));
+}
+
+#[test]
+fn the_id_of_a_zone_of_the_settings_is_its_domain_and_all_names_are_in_the_same() {
+    let mut world = world();
+    world.settings.domains = vec!["example.com".into(), "dev.example.com".into()];
+    let both = json!({
+        "zoneId": "example.com", "hostname": "x.example.com", "additionalHostnames": ["x.dev.example.com"],
+    });
+    for (at, spec, wanted, words) in [
+        (
+            "a/id",
+            json!({"zoneId": "Z", "hostname": "y.example.com"}),
+            Reason::ZoneNotFound,
+            "write example.com",
+        ),
+        (
+            "a/other",
+            json!({"zoneId": "example.com", "hostname": "y.dev.example.com"}),
+            Reason::ZoneNotFound,
+            "write dev.example.com",
+        ),
+        ("a/both", both, Reason::InvalidSpec, "a request of its own"),
+    ] {
+        ask(&mut world, at, spec);
+        let picture = settle(&mut world);
+        let (reason, why) = case(&picture, at).refusal.clone().unwrap();
+        assert!(reason == wanted && why.contains(words), "{at}: {reason:?} {why}");
+    }
+    // Ids of Route 53 say nothing of the domain.
+    world.settings.dns.provider = causeway_api::DnsProviderKind::Aws;
+    assert_eq!(reason(&picture(&world), "a/id"), None);
+}
+
+#[test]
+fn where_any_domain_may_be_asked_for_those_of_others_are_not_reached_into() {
+    let mut world = world();
+    name(&mut world, "a/shop", "shop.example.com");
+    settle(&mut world);
+    for (at, zone, wanted) in [
+        ("b/above", "com", Some(Reason::Shadowed)),
+        ("b/below", "deep.example.com", Some(Reason::Shadowed)),
+        ("b/same", "example.com", None),
+        ("b/beside", "example.org", None),
+        ("a/below", "deep.example.com", None),
+    ] {
+        let hostname = format!("{}.{zone}", at.replace('/', "-"));
+        ask(&mut world, at, json!({"zoneId": zone, "hostname": hostname}));
+        assert_eq!(reason(&picture(&world), at), wanted, "{at}");
+    }
+}
+
+#[test]
+fn a_zone_that_comes_later_does_not_take_over_what_is_written_elsewhere() {
+    let mut world = world();
+    name(&mut world, "a/shop", "shop.example.com");
+    settle(&mut world);
+    let aws = json!({"zoneId": "example.com", "domain": "example.com", "dns": {"provider": "aws"}});
+    zone(&mut world, "late", aws);
+    let picture = settle(&mut world);
+    let before = case(&picture, "a/shop");
+    assert!(before.is_ready(), "{before:#?}");
+    assert!(before.publications.iter().all(|one| one.zone.key.name.is_none()), "{:?}", before.publications);
+    name(&mut world, "a/new", "new.example.com");
+    let picture = settle(&mut world);
+    assert_eq!(case(&picture, "a/new").zone.as_ref().unwrap().key.name.as_deref(), Some("late"));
+}
+
+#[test]
+fn what_is_served_is_renewed_though_the_request_is_refused_or_waits() {
+    type Edit = fn(&mut World);
+    let edits: [(&str, Edit); 3] = [
+        ("outside", |world| {
+            change(world, "a/shop", |request| {
+                request.spec.additional_hostnames = vec!["x.example.org".into()]
+            });
+        }),
+        ("taken", |world| {
+            change(world, "a/shop", |request| {
+                request.spec.additional_hostnames = vec!["b.example.com".into()]
+            });
+        }),
+        ("not chosen", |world| {
+            let zone = Arc::make_mut(world.zones.get_mut("lab").unwrap());
+            zone.spec.namespace_selector =
+                serde_json::from_value(json!({"matchLabels": {"x": "y"}})).unwrap();
+        }),
+    ];
+    for (what, edit) in edits {
+        let mut world = world();
+        zone(&mut world, "lab", json!({"zoneId": "example.com", "domain": "example.com"}));
+        name(&mut world, "a/shop", "shop.example.com");
+        name(&mut world, "b/other", "b.example.com");
+        settle(&mut world);
+        edit(&mut world);
+        let before = settle(&mut world);
+        assert!(!case(&before, "a/shop").is_claimed(), "{what}");
+        world.now = Timestamp::from_second(NOW + 600).unwrap();
+        settle(&mut world);
+        let listening = &world.gateways["gw-01"].listeners[&Hostname::parse("shop.example.com").unwrap()];
+        let served = world.orders.values().find(|order| order.secret == listening.certificate).unwrap();
+        assert_eq!(
+            (served.serial, served.names.as_slice()),
+            (2, ["shop.example.com".to_owned()].as_slice()),
+            "{what}"
+        );
+        // The one before goes when it is of no use any more.
+        world.now = Timestamp::from_second(NOW + 1050).unwrap();
+        settle(&mut world);
+        let own: Vec<u32> =
+            world.orders.values().filter(|order| order.uid == "a/shop").map(|order| order.serial).collect();
+        assert_eq!(own, [2], "{what}");
+    }
+}
+
+#[test]
+fn proofs_of_an_order_that_came_to_nothing_are_taken_back_at_once() {
+    let mut world = world();
+    name(&mut world, "a/shop", "shop.example.com");
+    act(&mut world);
+    let order = Order {
+        secret: "a-shop-1".into(),
+        at: ObjectRef::new("a", "shop"),
+        uid: "a/shop".into(),
+        serial: 1,
+        names: vec!["shop.example.com".into()],
+        issuer: "local".into(),
+        zone_id: "example.com".into(),
+        proofs: vec![Proof::Txt { name: "_acme-challenge.shop.example.com".into(), text: "x".into() }],
+        failed: Some(order::Failure { message: "no".into(), at: NOW, times: 1 }),
+        ..Order::default()
+    };
+    world.orders = [("a-shop-1".to_owned(), Arc::new(order))].into();
+    let picture = picture(&world);
+    let publications = &case(&picture, "a/shop").publications;
+    let wants: Vec<(&str, &Want)> = publications.iter().map(|one| (one.name.as_str(), &one.want)).collect();
+    assert_eq!(wants, [("_acme-challenge.shop.example.com", &Want::Nothing)]);
+}
+
+#[test]
+fn an_order_is_given_up_at_its_own_issuer() {
+    let mut world = world();
+    let certificates =
+        json!({"issuer": "acme", "directory": "https://new.example/dir", "credentialsSecret": "eab"});
+    zone(
+        &mut world,
+        "lab",
+        json!({"zoneId": "example.com", "domain": "example.com", "certificates": certificates}),
+    );
+    let order = |issuer: &str| Order {
+        names: vec!["shop.example.com".into()],
+        issuer: issuer.into(),
+        hostname_zone: Some("lab".into()),
+        zone_id: "example.com".into(),
+        ..Order::default()
+    };
+    for (issuer, credentials) in [
+        ("acme https://new.example/dir", Some("eab")),
+        ("acme https://old.example/dir", Some("eab")),
+        ("aws eu-west-1", None),
+        ("local", None),
+    ] {
+        let zone = zone_of_order(&order(issuer), &world).unwrap();
+        assert_eq!(zone.issuer(), issuer);
+        assert_eq!(zone.certificates.credentials_secret.as_deref(), credentials, "{issuer}");
+    }
+}
+
+#[test]
+fn a_name_that_a_neighbour_holds_in_another_zone_is_given_up_while_he_serves_it() {
+    let mut world = world();
+    for (name, id) in [("inside", "Z1"), ("outside", "Z2")] {
+        zone(&mut world, name, json!({"zoneId": id, "domain": "example.com"}));
+    }
+    ask(&mut world, "a/inside", json!({"zoneId": "Z1", "hostname": "shop.example.com"}));
+    ask(&mut world, "a/outside", json!({"zoneId": "Z2", "hostname": "shop.example.com"}));
+    settle(&mut world);
+    assert_eq!(world.claims.len(), 2);
+    delete(&mut world, "a/inside");
+    let picture = settle(&mut world);
+    assert!(case(&picture, "a/outside").is_ready());
+    assert!(!picture.cases.contains_key("a/inside"), "{:#?}", case(&picture, "a/inside").leaving);
 }
 
 #[test]
@@ -448,6 +630,14 @@ fn the_pool_grows_by_kind_and_capacity_and_stays_put() {
     name(&mut world, "a/last", "last.example.com");
     let fourth = settle(&mut world);
     assert_eq!(case(&fourth, "a/last").gateway.as_deref(), Some("gw-05"));
+    // Whose place it is already keeps it, though his listener is not there yet.
+    let full = &Hostname::parse("n6.example.com").unwrap();
+    let place = case(&fourth, "a/r6").gateway.clone().unwrap();
+    let member = world.gateways.get_mut(&place).unwrap();
+    (member.rules, _) = (100, member.listeners.remove(full));
+    let fifth = picture(&world);
+    assert_eq!(case(&fifth, "a/r6").gateway.as_ref(), Some(&place));
+    settle(&mut world);
     // One that somebody removed comes back under its name.
     world.gateways.remove("gw-02");
     settle(&mut world);
@@ -471,10 +661,14 @@ fn what_can_not_be_served_is_said() {
     ask_for(&mut world, "a/class", json!({"gatewayClass": "nobodys"}));
     ask_for(&mut world, "a/selector", json!({"gatewaySelector": {"matchLabels": {"team": "a"}}}));
     ask_for(&mut world, "a/alb", json!({"gatewayClass": "aws-alb"}));
+    ask_for(&mut world, "a/waf", json!({"wafArn": "arn:aws:wafv2:eu-west-1:1:regional/webacl/x/y"}));
     let picture = settle(&mut world);
-    for (at, wanted) in
-        [("a/class", Reason::NotFound), ("a/selector", Reason::NoGateway), ("a/alb", Reason::InvalidSpec)]
-    {
+    for (at, wanted) in [
+        ("a/class", Reason::NotFound),
+        ("a/selector", Reason::NoGateway),
+        ("a/alb", Reason::InvalidSpec),
+        ("a/waf", Reason::InvalidSpec),
+    ] {
         assert_eq!(case(&picture, at).no_gateway.as_ref().unwrap().0, wanted, "{at}");
     }
 }
@@ -598,6 +792,33 @@ fn the_edge_may_answer_for_a_name_while_it_is_proven_there_and_no_longer() {
     let order = Order { issued: Some(issued), ..order };
     world.orders = [("a-shop-1".to_owned(), Arc::new(order))].into();
     assert_eq!(picture(&world).grants["causeway-edge"].hostnames, [""; 0]);
+}
+
+#[test]
+fn the_edge_answers_for_no_name_that_no_gateway_is_for() {
+    let mut world = world();
+    world.namespaces.insert("causeway-edge".into(), [].into());
+    ask(
+        &mut world,
+        "a/shop",
+        json!({"zoneId": "example.com", "hostname": "shop.example.com", "gatewayClass": "none"}),
+    );
+    act(&mut world);
+    act(&mut world);
+    let order = Arc::make_mut(world.orders.values_mut().next().unwrap());
+    order.issued = None;
+    order.proofs = vec![Proof::Http { host: "shop.example.com".into(), path: "/x".into(), body: "x".into() }];
+    let picture = picture(&world);
+    assert!(case(&picture, "a/shop").certificate.pending.is_some());
+    assert_eq!(picture.grants["causeway-edge"].hostnames, [""; 0]);
+}
+
+#[test]
+fn routes_of_those_who_hold_nothing_there_are_not_for_a_gateway() {
+    let mut world = world();
+    name(&mut world, "a/shop", "shop.example.com");
+    settle(&mut world);
+    assert!(world.gateways["gw-01"].takes_routes_of("a") && !world.gateways["gw-01"].takes_routes_of("b"));
 }
 
 #[test]

@@ -150,6 +150,18 @@ pub struct Listening {
     pub trouble: Option<(Reason, String)>,
 }
 
+impl Member {
+    /// Whether one of its listeners is to serve this certificate.
+    pub(super) fn names_certificate(&self, reference: &str) -> bool {
+        self.listeners.values().any(|listening| listening.certificate == reference)
+    }
+
+    /// Whether it listens for a name of this namespace: nobody else's routes are taken.
+    pub fn takes_routes_of(&self, namespace: &str) -> bool {
+        self.listeners.values().any(|listening| listening.namespace == namespace)
+    }
+}
+
 impl World {
     /// What became of this very change.
     pub fn told(&self, uid: &str, zone: &ZoneKey, name: &Hostname, want: &Want) -> Option<&Progress> {

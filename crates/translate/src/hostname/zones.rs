@@ -49,6 +49,29 @@ impl Zone {
             IssuerKind::Aws => format!("aws {}", certificates.region.as_deref().unwrap_or_default()),
         }
     }
+
+    /// The zone as it was for an order of this issuer, in the words of [`Self::issuer`]. Credentials are those of today, if the
+    /// issuer is of the same kind.
+    #[must_use]
+    pub(super) fn with_issuer(mut self, issuer: &str) -> Self {
+        if self.issuer() == issuer {
+            return self;
+        }
+        let (kind, place) = issuer.split_once(' ').unwrap_or((issuer, ""));
+        let place = Some(place.to_owned()).filter(|place| !place.is_empty());
+        let today = self.certificates;
+        let (issuer, directory, region) = match kind {
+            "acme" => (IssuerKind::Acme, place, None),
+            "aws" => (IssuerKind::Aws, None, place),
+            _ => (IssuerKind::Local, None, None),
+        };
+        self.certificates = if today.issuer == issuer {
+            ZoneCertificates { directory, region, ..today }
+        } else {
+            ZoneCertificates { issuer, directory, region, ..ZoneCertificates::default() }
+        };
+        self
+    }
 }
 
 /// Why a request can't be carried out as it is written: a reason, and a message with the field and the remedy.
@@ -90,7 +113,9 @@ pub(super) fn admit(
     world: &World,
 ) -> Result<Zone, Refusal> {
     if world.zones.is_empty() {
-        return of_settings(zone_id, names, world);
+        let zone = of_settings(zone_id, names, world)?;
+        named_rightly(&zone, namespace, world)?;
+        return Ok(zone);
     }
     let mut refusal = None;
     for object in world.zones.values().filter(|zone| zone.spec.zone_id == zone_id) {
@@ -187,6 +212,40 @@ fn inside(domain: &Hostname, names: &[Hostname]) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Whether the id of a zone of the operator's settings is one that nobody else's zone can have, nor be inside of.
+fn named_rightly(zone: &Zone, namespace: &str, world: &World) -> Result<(), Refusal> {
+    let (id, domain) = (&zone.key.id, &zone.domain);
+    // Route 53 has ids of its own; whether this one is that of the domain is asked there.
+    let is_own = zone.dns.provider == DnsProviderKind::Aws;
+    if !is_own && Hostname::parse_domain(id).ok().as_ref() != Some(domain) {
+        let message = format!("spec.zoneId: {id} is not the zone that these names are in: write {domain}");
+        return Err((Reason::ZoneNotFound, message));
+    }
+    if !world.settings.domains.is_empty() {
+        return Ok(());
+    }
+    // Where any domain may be asked for, those that are in use are others' matter, what is above and below them, too.
+    let used = world
+        .claims
+        .values()
+        .filter_map(|claim| Some((Hostname::parse_domain(&claim.spec.zone_id).ok()?, &claim.spec)));
+    let used: Vec<_> = used.collect();
+    if used.iter().any(|(theirs, _)| theirs == domain) {
+        return Ok(());
+    }
+    for (theirs, other) in used.into_iter().filter(|(_, other)| other.owner_ref.namespace != namespace) {
+        if theirs.is_in(domain.as_str()) || domain.is_in(theirs.as_str()) {
+            let message = format!(
+                "spec.zoneId: {domain} overlaps with zone {theirs}, in which GatewayHostnameRequest {}/{} holds {}: ask for the name \
+                 in that zone",
+                other.owner_ref.namespace, other.owner_ref.name, other.hostname
+            );
+            return Err((Reason::Shadowed, message));
+        }
+    }
+    Ok(())
+}
+
 /// The zone that the operator's settings make of an id.
 fn of_settings(zone_id: &str, names: &[Hostname], world: &World) -> Result<Zone, Refusal> {
     let settings = &world.settings;
@@ -206,15 +265,7 @@ fn of_settings(zone_id: &str, names: &[Hostname], world: &World) -> Result<Zone,
             (Reason::ZoneNotFound, message)
         })?
     } else {
-        let fitting = allowed.iter().filter(|domain| names.iter().all(|name| name.is_in(domain.as_str())));
-        fitting.max_by_key(|domain| domain.as_str().len()).cloned().ok_or_else(|| {
-            let domains: Vec<&str> = allowed.iter().map(Hostname::as_str).collect();
-            let message = format!(
-                "spec.hostname: {first} is in none of the domains that may be asked for: write a name that ends with {}",
-                domains.join(" or ")
-            );
-            (Reason::NotGranted, message)
-        })?
+        domain_of_all(names, &allowed)?
     };
     inside(&domain, names)?;
     Ok(Zone {
@@ -225,6 +276,37 @@ fn of_settings(zone_id: &str, names: &[Hostname], world: &World) -> Result<Zone,
         gateway_class: settings.gateway_class.clone(),
         quota: None,
     })
+}
+
+/// The longest of the domains that each name is in, which is to be the same for all: records and claims of a name are in one zone,
+/// whichever others it was asked for with.
+fn domain_of_all(names: &[Hostname], allowed: &[Hostname]) -> Result<Hostname, Refusal> {
+    let mut found: Option<(&Hostname, &Hostname)> = None;
+    for name in names {
+        let fitting = allowed.iter().filter(|domain| name.is_in(domain.as_str()));
+        let Some(domain) = fitting.max_by_key(|domain| domain.as_str().len()) else {
+            let field = if found.is_none() { "spec.hostname" } else { "spec.additionalHostnames" };
+            let domains: Vec<&str> = allowed.iter().map(Hostname::as_str).collect();
+            let message = format!(
+                "{field}: {name} is in none of the domains that may be asked for: write a name that ends with {}",
+                domains.join(" or ")
+            );
+            return Err((Reason::NotGranted, message));
+        };
+        match found {
+            Some((first, other)) if other != domain => {
+                let message = format!(
+                    "spec.additionalHostnames: {name} is in domain {domain}, and {first} is in {other}: ask for it in a request of \
+                     its own"
+                );
+                return Err((Reason::InvalidSpec, message));
+            }
+            Some(_) => {}
+            None => found = Some((name, domain)),
+        }
+    }
+    let found = found.map(|(_, domain)| domain.clone());
+    found.ok_or_else(|| (Reason::InvalidSpec, "spec.hostname: there is none".to_owned()))
 }
 
 fn domain(text: &str) -> Result<Hostname, String> {

@@ -21,7 +21,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::scene::{EDGE, Scene};
-use crate::cluster::Running;
+use crate::cluster::{Cluster, Running};
 
 fn quick(scene: &Scene) -> Running {
     scene.operator_with(scene.supply.clone(), |config| config.hostnames.sweep = Duration::from_millis(300))
@@ -161,7 +161,7 @@ async fn names_that_come_in_any_order_cost_no_writes_once_they_are_there() {
         std::future::ready(())
     });
     let supply = scene.supply.clone();
-    let operator = scene.cluster.configured_with(client, |config| {
+    let operator = Cluster::configured_with(client, |config| {
         config.hostnames.suppliers = Some(SuppliersRef::new(supply));
         config.hostnames.sweep = Duration::from_millis(300);
     });

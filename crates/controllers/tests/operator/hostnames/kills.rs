@@ -27,13 +27,17 @@ fn blows(last: usize) -> Vec<usize> {
 /// A part of a life, in which the operator is killed by one of these; whether it was.
 async fn part(scene: &Scene, tolls: &[&Toll], blows_at: usize, ends: impl AsyncFn() -> bool) -> bool {
     let operator = scene.usual_operator(|_| {});
-    tolls.iter().for_each(|toll| toll.arm(blows_at));
+    for toll in tolls {
+        toll.arm(blows_at);
+    }
     let blown = futures::future::select_all(tolls.iter().map(|toll| Box::pin(toll.blown.notified())));
     let killed = tokio::select! {
         _ = blown => true,
         () = eventually("the end", || async { ends().await }) => false,
     };
-    tolls.iter().for_each(|toll| toll.arm(0));
+    for toll in tolls {
+        toll.arm(0);
+    }
     operator.kill().await;
     if killed {
         let operator = scene.usual_operator(|_| {});

@@ -183,7 +183,7 @@ async fn what_can_not_be_is_said_with_the_remedy() {
         ),
         (
             "class",
-            json!({"zoneId": "x", "hostname": "class.example.test", "gatewayClass": "nobodys"}),
+            json!({"zoneId": "example.test", "hostname": "class.example.test", "gatewayClass": "nobodys"}),
             ConditionType::ListenerAttached,
             "NotFound",
             "spec.gatewayClass",

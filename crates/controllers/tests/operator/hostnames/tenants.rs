@@ -64,7 +64,7 @@ async fn nobody_routes_claims_or_shadows_the_name_of_another() {
         scene.says(("b", name), (ConditionType::Claimed, "False", reason)).await;
     }
     scene.ask_for("b", "zone", json!({"zoneId": "test", "hostname": "shop.example.test"})).await;
-    scene.says(("b", "zone"), (ConditionType::Claimed, "False", "AlreadyClaimed")).await;
+    scene.says(("b", "zone"), (ConditionType::Claimed, "False", "Shadowed")).await;
 
     // By a route: to the shared gateway, without hostnames, and to a gateway of their own.
     scene
