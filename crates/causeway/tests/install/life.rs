@@ -91,7 +91,7 @@ fn what_fails_at_first_leaves_nothing() {
         ("image.repository=nowhere.invalid/causeway,image.pullPolicy=Never", "can't be had"),
         ("metrics.serviceMonitor.enabled=true", "does not know this kind"),
         ("replica=1", "there is no such value here"),
-        ("resources.requests.cpu=lots", "is refused"),
+        ("resources.requests.cpu=lots", "quantities must match"),
         ("priorityClassName=nobodys", "nobodys"),
     ] {
         let said = bed.causeway(&["install", "--set", set, "--timeout", "20"]);

@@ -56,7 +56,9 @@ fn the_first_release_is_brought_along_with_its_objects() {
     assert_eq!(objects(&bed), before);
     assert!(bed.causeway(&["crds", "--apply"]).ok().contains("17 as they were"));
     for (file, _) in &samples {
-        bed.kubectl.ok(&["delete", "--wait=false", "-f", file.to_str().unwrap()]);
+        // What others were made for may be gone with them.
+        let delete = ["delete", "--ignore-not-found", "--wait=false", "-f", file.to_str().unwrap()];
+        bed.kubectl.ok(&delete);
     }
     for namespace in namespaces.iter().filter(|name| **name != NAMESPACE && **name != "default") {
         bed.kubectl.run(&["delete", "namespace", namespace, "--timeout=60s"]);
