@@ -386,7 +386,9 @@ mod tests {
 
     #[test]
     fn nothing_is_taken_from_an_operator_that_is_at_work() {
-        let works = |namespaces: &[&str]| namespaces.iter().map(|one| (*one).to_owned()).collect();
+        let works = |namespaces: &[&str]| -> BTreeSet<String> {
+            namespaces.iter().map(|one| (*one).to_owned()).collect()
+        };
         for (at_work, by_force, says) in [
             (works(&[]), false, None),
             (works(&[]), true, None),

@@ -127,7 +127,7 @@ mod tests {
                     "paramKind": {"apiVersion": "causeway.dev/v1alpha1", "kind": "HostnameGrant"},
                 },
             });
-            let policy = serde_json::from_value(policy).unwrap();
+            let policy: ValidatingAdmissionPolicy = serde_json::from_value(policy).unwrap();
             assert_eq!(needs(&policy), kind, "{name} {failure_policy}");
         }
     }
