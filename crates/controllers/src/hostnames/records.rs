@@ -351,11 +351,10 @@ impl Records {
         };
         // What nobody has touched is served as before, while what its provider does for others is on its way, or while he can't be
         // asked.
-        let is_passing = match (&progress, retry) {
-            (Progress::Pending(_), _) => true,
-            (Progress::Failed(..), Some(Retry::Backoff | Retry::After(_))) => true,
-            _ => false,
-        };
+        let is_passing = matches!(
+            (&progress, retry),
+            (Progress::Pending(_), _) | (Progress::Failed(..), Some(Retry::Backoff | Retry::After(_)))
+        );
         let stays = is_passing && due.is_served && due.want != Want::Nothing;
         let progress = if stays { Progress::Settled } else { progress };
         round.moved |= before.is_none_or(|before| before.told.progress != progress);
