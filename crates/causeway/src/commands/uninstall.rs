@@ -170,6 +170,11 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// Refuses while an operator is at work to whom the objects matter and that would not be removed; with force, any.
 async fn nobody_else_works(client: &Client, args: &Args) -> anyhow::Result<()> {
+    if args.force && installation::is_one_machine(client).await {
+        bail!(
+            "on one machine an operator is at work as long as there is a cluster; leave --force out; nothing was changed"
+        );
+    }
     let at_work = installation::at_work(client).await?;
     match trouble_with(&at_work, &args.namespace, args.force) {
         Some(trouble) => bail!("{trouble}; nothing was changed"),
