@@ -94,6 +94,11 @@ fn controllers_never_see_a_data_plane() {
             let target = format!("causeway-{target}");
             let controllers = package("causeway-controllers", &[(&target, kind, &[])]);
             let problems = violations(&workspace(controllers));
+            if target == DATA_PLANE && kind == Some("dev") {
+                // Tests may serve what controllers plan.
+                assert!(problems.is_empty(), "{problems:?}");
+                continue;
+            }
             assert_eq!(problems.len(), 1, "{target} {kind:?}: {problems:?}");
             let expected = format!("causeway-controllers must not depend on {target}");
             assert!(problems[0].contains(&expected), "{}", problems[0]);
