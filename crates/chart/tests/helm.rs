@@ -67,11 +67,24 @@ fn theirs(text: &str) -> Objects {
         .collect()
 }
 
+/// Helm writes whole numbers without a point, whatever form they had.
+fn whole(value: Value) -> Value {
+    match value {
+        Value::Number(number) => match number.as_f64().filter(|float| float.fract() == 0.0) {
+            Some(float) => json!(float as i64),
+            None => Value::Number(number),
+        },
+        Value::Array(items) => items.into_iter().map(whole).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, whole(value))).collect(),
+        other => other,
+    }
+}
+
 fn named(object: Value) -> ((String, String, String), Value) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let metadata = &object["metadata"];
     let key = (text(&object["kind"]), text(&metadata["namespace"]), text(&metadata["name"]));
-    (key, object)
+    (key, whole(object))
 }
 
 #[test]

@@ -436,12 +436,12 @@ fn what_is_served_is_renewed_though_the_request_is_refused_or_waits() {
     let edits: [(&str, Edit); 3] = [
         ("outside", |world| {
             change(world, "a/shop", |request| {
-                request.spec.additional_hostnames = vec!["x.example.org".into()]
+                request.spec.additional_hostnames = vec!["x.example.org".into()];
             });
         }),
         ("taken", |world| {
             change(world, "a/shop", |request| {
-                request.spec.additional_hostnames = vec!["b.example.com".into()]
+                request.spec.additional_hostnames = vec!["b.example.com".into()];
             });
         }),
         ("not chosen", |world| {
