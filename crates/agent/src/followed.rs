@@ -131,6 +131,10 @@ pub type SecretEntries = BTreeMap<String, ByteString>;
 /// What the agent knows of its object and of the plan that it runs for it.
 #[derive(Debug)]
 pub struct State<F: Followed> {
+    /// The uid of the object whose plan is to run.
+    pub uid: Option<String>,
+    /// Another object has its name.
+    pub is_another: bool,
     /// The generation that was last read.
     pub generation: Option<i64>,
     /// The generation whose plan is to run.
@@ -158,6 +162,8 @@ pub struct State<F: Followed> {
 impl<F: Followed> Clone for State<F> {
     fn clone(&self) -> Self {
         Self {
+            uid: self.uid.clone(),
+            is_another: self.is_another,
             generation: self.generation,
             running: self.running,
             plan: self.plan.clone(),
@@ -176,6 +182,8 @@ impl<F: Followed> Clone for State<F> {
 impl<F: Followed> Default for State<F> {
     fn default() -> Self {
         Self {
+            uid: None,
+            is_another: false,
             generation: None,
             running: None,
             plan: None,
@@ -199,6 +207,8 @@ impl<F: Followed> PartialEq for State<F> {
             _ => false,
         };
         same_plan
+            && self.uid == other.uid
+            && self.is_another == other.is_another
             && self.generation == other.generation
             && self.running == other.running
             && self.refused == other.refused

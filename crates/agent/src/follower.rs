@@ -14,7 +14,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::agent::Config;
+use crate::agent::{Config, Leave};
 use crate::feed::{Feed, Which};
 use crate::followed::{Followed, Needs, State, Surroundings};
 use crate::known::{Bare, Known};
@@ -41,6 +41,11 @@ pub(crate) struct Follower<F: Followed> {
     require_grants: bool,
     file: Option<StateFile<F::Object>>,
     accepted: Option<PathBuf>,
+    /// Whether another object of the same name is none of this pod's: a Service leads here for as long as this pod is ready, and
+    /// another plan may know nobody yet whom to send to.
+    keeps: bool,
+    /// Whether another one has the name.
+    sees_another: bool,
     changed: Arc<Notify>,
     started: Instant,
     /// What the API server last had.
@@ -101,6 +106,8 @@ impl<F: Followed> Follower<F> {
             ),
             require_grants: *require_grants,
             accepted: config.accepted.clone(),
+            keeps: config.leave == Leave::Ready,
+            sees_another: false,
             file: state_dir.as_ref().map(|dir| StateFile::new(dir, namespace, name)),
             changed,
             started: Instant::now(),
@@ -197,7 +204,12 @@ impl<F: Followed> Follower<F> {
         }
         let kind = F::Object::kind(&());
         let (mut reported, mut is_shared) = (None, false);
-        let trouble = match self.object.objects().first() {
+        let objects = self.object.objects();
+        self.sees_another = objects.first().is_some_and(|object| self.is_another(object));
+        let trouble = match objects.first() {
+            Some(_) if self.sees_another => {
+                Some(format!("another {kind} has its name; the last state of its own runs on"))
+            }
             Some(object) => {
                 reported = self.followed.reported(object);
                 is_shared = self.followed.is_shared(object);
@@ -210,11 +222,19 @@ impl<F: Followed> Follower<F> {
             None if self.newest.is_some() => Some(format!("the {kind} was deleted; its last state runs on")),
             None => Some(format!("there is no such {kind} yet; waiting for it")),
         };
+        let is_another = self.sees_another;
         self.say(|state| {
             state.trouble = trouble;
             state.reported = reported;
             state.is_shared = is_shared;
+            state.is_another = is_another;
         });
+    }
+
+    /// Whether an object is not the one that this pod keeps to, which is the first that it had.
+    fn is_another(&self, object: &F::Object) -> bool {
+        let own = self.newest.as_ref().or(self.good.as_ref());
+        self.keeps && own.is_some_and(|own| own.object.uid() != object.uid())
     }
 
     /// Watches the namespaces of what should run and of what runs.
@@ -249,6 +269,7 @@ impl<F: Followed> Follower<F> {
         let good = match &self.newest {
             // Another object of the same name has nothing to do with this one.
             Some(newest) => self.good.clone().filter(|good| good.object.uid() == newest.object.uid()),
+            None if self.sees_another => self.good.clone(),
             None if self.object.is_complete() || self.started.elapsed() < PATIENCE => return None,
             None => self.good.clone(),
         };
@@ -258,6 +279,7 @@ impl<F: Followed> Follower<F> {
                 None if self.newest.is_some() => {
                     "the operator has not cleared the newest spec yet".to_owned()
                 }
+                None if self.sees_another => "another object has the name".to_owned(),
                 None => {
                     format!("the API server does not answer ({})", self.object.trouble().unwrap_or_default())
                 }
@@ -339,6 +361,7 @@ impl<F: Followed> Follower<F> {
             if let Some(why) = refused.as_ref().filter(|why| state.refused.as_ref() != Some(why)) {
                 tracing::warn!("the spec is refused and the last good one runs on: {why}");
             }
+            state.uid = version.object.uid();
             state.generation = seen;
             state.running = version.generation();
             state.refused = refused;

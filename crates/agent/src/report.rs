@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use crate::agent::Config;
+use crate::agent::{Config, Leave};
 use crate::followed::{Followed, State};
 use crate::runner::{Runner, Snapshot};
 
@@ -33,6 +33,8 @@ pub(crate) struct Reporter<F: Followed> {
     api: Api<F::Object>,
     name: String,
     field_manager: String,
+    /// Whether another object of the same name is not to be written to.
+    keeps: bool,
 }
 
 impl<F: Followed> Reporter<F> {
@@ -42,6 +44,7 @@ impl<F: Followed> Reporter<F> {
             api: Api::namespaced(client, &config.namespace),
             name: config.name.clone(),
             field_manager: config.field_manager.clone(),
+            keeps: config.leave == Leave::Ready,
         }
     }
 
@@ -68,8 +71,8 @@ impl<F: Followed> Reporter<F> {
                 continue;
             }
             let (state, snapshot) = settled(&mut state_rx, &*runner, &mut changes).await;
-            // Before the object was read there is nothing to write to.
-            if state.generation.is_none() {
+            // Before the object was read there is nothing to write to, nor when another has its name.
+            if state.generation.is_none() || state.is_another {
                 continue;
             }
             if state.reported != sent && sent_at.elapsed() > DOUBT {
@@ -81,7 +84,7 @@ impl<F: Followed> Reporter<F> {
                 retries.reset();
                 continue;
             }
-            match timeout(WRITE_LIMIT, self.write(&next)).await {
+            match timeout(WRITE_LIMIT, self.write(&state, &next)).await {
                 Ok(Ok(())) => {
                     (sent, sent_at) = (Some(next), Instant::now());
                     retries.reset();
@@ -109,13 +112,17 @@ impl<F: Followed> Reporter<F> {
         }
     }
 
-    async fn write(&self, entry: &Value) -> Result<(), kube::Error> {
-        let patch = json!({
+    async fn write(&self, state: &State<F>, entry: &Value) -> Result<(), kube::Error> {
+        let mut patch = json!({
             "apiVersion": F::Object::api_version(&()),
             "kind": F::Object::kind(&()),
             "metadata": {"name": self.name},
             "status": {"replicas": [entry]},
         });
+        if let (true, Some(uid)) = (self.keeps, &state.uid) {
+            // The name may be another's by now.
+            patch["metadata"]["uid"] = json!(uid);
+        }
         let params = PatchParams::apply(&self.field_manager).force();
         self.api.patch_status(&self.name, &params, &Patch::Apply(&patch)).await.map(drop)
     }

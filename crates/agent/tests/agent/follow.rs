@@ -3,8 +3,9 @@
 use std::net::Ipv4Addr;
 use std::ops::Deref;
 use std::path::Path;
+use std::time::Duration;
 
-use causeway_agent::Proxy;
+use causeway_agent::{Leave, Proxy};
 use causeway_api::{Engine, ProxyServer, Supply, names};
 use causeway_ir::Plan;
 use causeway_testkit::{Cluster, eventually, soon};
@@ -34,16 +35,21 @@ impl Deref for Running {
 
 impl Running {
     async fn start(client: Client, state: &Path) -> Self {
+        Self::start_that_leaves(Leave::Unready, "edge-0", client, state).await
+    }
+
+    /// The pod of this name.
+    async fn start_that_leaves(leave: Leave, pod: &str, client: Client, state: &Path) -> Self {
         let followed = Proxy {
             name: "edge".into(),
-            pod: "edge-0".into(),
+            pod: pod.into(),
             pod_ip: Ipv4Addr::LOCALHOST.into(),
             server_ip: None,
             engine: Engine::Native,
             follow_log_level: Box::new(|_| {}),
         };
-        let report = ("edge", names::report_manager("edge-0"));
-        Self(paper::Running::start(client, followed, report, state).await)
+        let report = ("edge", names::report_manager(pod));
+        Self(paper::Running::start_that_leaves(leave, client, followed, report, state).await)
     }
 
     fn has_plan(&self) -> bool {
@@ -293,6 +299,46 @@ async fn what_another_object_of_the_same_name_left_is_not_run() {
     let agent = world.start().await;
     world.report("of the refusal", |report| report["refused"].is_string()).await;
     assert!(!agent.has_plan(), "{:?}", agent.plans.borrow());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_a_service_leads_to_keeps_to_one_object_and_the_others_follow_a_name() {
+    let world = World::new().await;
+    world.object(&["one.example.com"]).await;
+    let client = || world.cluster.client.clone();
+    let behind = |state: std::path::PathBuf| async move {
+        Running::start_that_leaves(Leave::Ready, "edge-1", client(), &state).await
+    };
+    let (state, own) = (world.state.path().to_owned(), tempfile::tempdir().unwrap());
+    let kept = behind(state.clone()).await;
+    let follows = Running::start(client(), own.path()).await;
+    for pod in [&kept, &follows] {
+        pod.plan("of the first object", |plan| names_server(plan, "one.example.com")).await;
+    }
+    world.saved("one.example.com").await;
+    world.cluster.api::<ProxyServer>().delete("edge", &DeleteParams::default()).await.unwrap();
+    world.object(&["two.example.com"]).await;
+    follows.plan("of the second object", |plan| names_server(plan, "two.example.com")).await;
+    let mut plans = kept.plans.clone();
+    let second =
+        plans.wait_for(|plan| plan.as_ref().is_some_and(|plan| names_server(plan, "two.example.com")));
+    assert!(
+        tokio::time::timeout(Duration::from_millis(500), second).await.is_err(),
+        "it took up another plan"
+    );
+    // A process of the same pod that starts again keeps to it, too.
+    drop(kept);
+    let kept = behind(state).await;
+    kept.plan("of the first object", |plan| names_server(plan, "one.example.com")).await;
+    let entry = |name: &'static str| move |report: &Value| report["name"] == name;
+    world.report("of who follows the name", entry("edge-0")).await;
+    let object = world.cluster.api::<ProxyServer>().get("edge").await.unwrap();
+    let replicas = serde_json::to_value(object.status.unwrap()).unwrap()["replicas"].clone();
+    assert_eq!(replicas.as_array().unwrap().len(), 1, "{replicas}");
+    // One that has nothing of another follows what there is.
+    let fresh = tempfile::tempdir().unwrap();
+    let later = Running::start_that_leaves(Leave::Ready, "edge-2", client(), fresh.path()).await;
+    later.plan("of the second object", |plan| names_server(plan, "two.example.com")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -55,6 +55,17 @@ impl<P: Send + Sync + 'static> Running<P> {
     pub async fn start<F: Followed<Plan = P>>(
         client: Client,
         followed: F,
+        report: (&str, String),
+        state: &Path,
+    ) -> Self {
+        Self::start_that_leaves(Leave::Unready, client, followed, report, state).await
+    }
+
+    /// The same, which leaves like this.
+    pub async fn start_that_leaves<F: Followed<Plan = P>>(
+        leave: Leave,
+        client: Client,
+        followed: F,
         (name, manager): (&str, String),
         state: &Path,
     ) -> Self {
@@ -66,7 +77,7 @@ impl<P: Send + Sync + 'static> Running<P> {
             state_dir: Some(state.to_owned()),
             accepted: Some(state.join("accepted.json")),
             require_grants: true,
-            leave: Leave::Unready,
+            leave,
         };
         let (agent, plans) = Agent::new(client, followed, config);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
