@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use ::h2::client::ResponseFuture;
 use ::h2::{Reason, RecvStream};
+use http::HeaderMap;
 use tokio::time::{Instant, sleep_until};
 
-use super::answer::reason;
+use super::answer::{Ending, reason};
 use super::buffer::{Buffers, Inbox, send};
 use super::decision::Forward;
 use super::fault::Fault;
@@ -18,7 +19,7 @@ use super::h1::framing::Framing;
 use super::h1::response::Response;
 use super::h1::scan::Scan;
 use super::h1::{HEAD, Version};
-use super::h2::{Inflow, Outflow, Share, head};
+use super::h2::{Inflow, Outflow, Share, as_is, head};
 use super::mirror::Copies;
 use super::onward;
 use super::origin::Origin;
@@ -80,6 +81,8 @@ enum Step {
         framing: Framing,
         to_client: Framing,
         keep_alive: bool,
+        /// Of the head as it goes on, where it was not written.
+        fields: Option<HeaderMap>,
     },
 }
 
@@ -186,8 +189,11 @@ impl Attempt<'_> {
         if upgrades && !share.takes_websockets().await {
             return Err(Heard::Nonsense("the endpoint knows no WebSocket over HTTP/2"));
         }
-        let trailers = self.forward.trailers;
-        let head = head::onward(self.head, &mut self.buffers().index(), share.secure(), trailers);
+        let (secure, trailers) = (share.secure(), self.forward.trailers);
+        let as_is = self.forward.as_is.take();
+        let as_is = as_is.and_then(|asked| asked.onward(&self.origin.client, secure, trailers));
+        let by_lines = || head::onward(self.head, &mut self.buffers().index(), secure, trailers);
+        let head = as_is.or_else(by_lines);
         let head = head.ok_or(Heard::Nonsense("the request has no form in HTTP/2"))?;
         let ended = !self.forward.has_body() && !upgrades;
         let (coming, stream) = share.send(head, ended).map_err(|_| Heard::Refused)?;
@@ -349,7 +355,7 @@ impl Attempt<'_> {
     async fn answer(&self, from: &mut Down<'_>) -> Result<Heard, Heard> {
         const GONE: Heard = Heard::ClientGone(CloseReason::ClientReset);
         let mut out = self.buffers().take_head();
-        let (framing, to_client, keep_alive) = loop {
+        let (framing, to_client, keep_alive, fields) = loop {
             match self.next_head(from, &mut out).await? {
                 Step::Interim if out.is_empty() => {}
                 Step::Interim => {
@@ -371,13 +377,22 @@ impl Attempt<'_> {
                     return Ok(Heard::Tunnel(CloseReason::Finished));
                 }
                 Step::Failure => return Err(Heard::Failure),
-                Step::Body { framing, to_client, keep_alive } => break (framing, to_client, keep_alive),
+                Step::Body { framing, to_client, keep_alive, fields } => {
+                    break (framing, to_client, keep_alive, fields);
+                }
             }
         };
         self.so_far.answered.set(true);
         let mut source = from.source(framing).ok_or(Heard::Cut)?;
         let ended = matches!(framing, Framing::None | Framing::Length(0)) || source.is_bare();
-        let mut sink = self.reply.begin(out, to_client, ended, self.buffers()).map_err(|_| GONE)?;
+        let begun = match fields {
+            Some(fields) => {
+                self.buffers().give_back_head(out);
+                self.reply.pass(self.so_far.status.get(), fields, ended)
+            }
+            None => self.reply.begin(out, to_client, ended, self.buffers()),
+        };
+        let mut sink = begun.map_err(|_| GONE)?;
         let trailers = sink.is_h2() || source.is_h2() && self.forward.trailers;
         if trailers {
             source.keep_trailers();
@@ -413,8 +428,17 @@ impl Attempt<'_> {
             }
             Down::H2 { coming, body } => {
                 let head = next_response(coming).await.map_err(|error| self.judge(&error))?;
-                let (parts, stream) = head.into_parts();
+                if let Server::H2(share) = self.server {
+                    share.proved();
+                }
+                let (mut parts, stream) = head.into_parts();
                 let mut stream = stream.map(Inflow::new);
+                if stream.is_some()
+                    && let Some(step) = self.pass(&mut parts)
+                {
+                    *body = stream;
+                    return Ok(step);
+                }
                 let mut lines = self.buffers().take_head();
                 head::write_lines(&mut lines, &parts.headers);
                 let step = {
@@ -430,6 +454,37 @@ impl Attempt<'_> {
                 step
             }
         }
+    }
+
+    /// The last head of an answer that goes from stream to stream as it is, if it can.
+    fn pass(&self, parts: &mut http::response::Parts) -> Option<Step> {
+        let status = parts.status.as_u16();
+        if !matches!(self.reply, Reply::H2 { .. })
+            || self.forward.upgrades
+            || status < 200
+            || self.failures.contains(&status)
+            || !self.forward.leaves_answers(self.session)
+        {
+            return None;
+        }
+        let framing = as_is::pass_answer(&mut parts.headers, status, self.forward.ending.to_head)?;
+        self.so_far.status.set(status);
+        self.entry.endpoint.answered();
+        let (to_client, _) = self.begins(framing);
+        let fields = Some(std::mem::take(&mut parts.headers));
+        Some(Step::Body { framing, to_client, keep_alive: true, fields })
+    }
+
+    /// An answer begins that ends like this: how that reaches the client, and what becomes of its connection.
+    fn begins(&self, framing: Framing) -> (Framing, Ending) {
+        let mut ending = self.forward.ending;
+        self.so_far.began.set(clock::woken());
+        let to_client = onward::framing_for(ending.version, framing);
+        // A client whose request is not read to its end, or that learns the end of the answer from that of the
+        // connection, has no other one.
+        ending.keep_alive &= self.so_far.sent.get() && to_client != Framing::UntilClose;
+        self.so_far.keeps.set(ending.keep_alive);
+        (to_client, ending)
     }
 
     /// What it means that no answer comes in a stream.
@@ -475,8 +530,7 @@ impl Attempt<'_> {
         ended: bool,
         out: &mut Vec<u8>,
     ) -> Result<Step, Heard> {
-        let mut ending = self.forward.ending;
-        let client = ending.version;
+        let client = self.forward.ending.version;
         self.so_far.status.set(response.status);
         self.entry.endpoint.answered();
         match response.status {
@@ -507,19 +561,14 @@ impl Attempt<'_> {
             status if self.failures.contains(&status) => return Ok(Step::Failure),
             _ => {}
         }
-        self.so_far.began.set(clock::woken());
         let framing = match response.framing {
             // A client that is told where the body ends keeps its connection.
             Framing::UntilClose if ended && client != Version::Http2 => Framing::Length(0),
             framing => framing,
         };
-        let to_client = onward::framing_for(client, framing);
-        // A client whose request is not read to its end, or that learns the end of the answer from that of the
-        // connection, has no other one.
-        ending.keep_alive &= self.so_far.sent.get() && to_client != Framing::UntilClose;
-        self.so_far.keeps.set(ending.keep_alive);
+        let (to_client, ending) = self.begins(framing);
         onward::write_response(out, response, self.forward, self.session, to_client, ending);
-        Ok(Step::Body { framing, to_client, keep_alive: response.keep_alive })
+        Ok(Step::Body { framing, to_client, keep_alive: response.keep_alive, fields: None })
     }
 }
 

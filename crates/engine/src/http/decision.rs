@@ -2,10 +2,12 @@
 //! buffer with the head is free again.
 
 use std::borrow::Cow;
+use std::cell::{Cell, OnceCell};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use causeway_ir::http::Scheme;
+use http::HeaderMap;
 
 use super::answer::{self, Arrival, Ending};
 use super::cors::Cors;
@@ -15,7 +17,8 @@ use super::h1::Version;
 use super::h1::fields::Field;
 use super::h1::framing::Framing;
 use super::h1::request::Request;
-use super::introduction::Introduction;
+use super::h2::as_is::Asked as AskedAsIs;
+use super::introduction::{Introducing, Introduction};
 use super::onward;
 use super::pages::write_error;
 use super::route::{Does, Route, Target, can_rewrite};
@@ -30,6 +33,8 @@ pub(crate) struct Client {
     pub(crate) address: SocketAddr,
     pub(crate) arrival: Arrival,
     introduction: Introduction,
+    /// The same as fields, once one of its requests goes on so.
+    introducing: OnceCell<Option<Introducing>>,
     /// What endpoints hear of its certificate.
     certificate: Box<[u8]>,
 }
@@ -38,11 +43,18 @@ impl Client {
     pub(crate) fn new(address: SocketAddr, scheme: Scheme, port: u16, certificate: &[u8]) -> Self {
         let arrival = Arrival { scheme, port };
         let introduction = Introduction::new(address, arrival, None, certificate);
-        Self { address, arrival, introduction, certificate: certificate.into() }
+        let introducing = OnceCell::new();
+        Self { address, arrival, introduction, introducing, certificate: certificate.into() }
+    }
+
+    /// Adds what endpoints hear of it to the fields of a request that names this host, if that has such a form.
+    pub(crate) fn introduce(&self, fields: &mut HeaderMap, authority: &str) -> Option<()> {
+        let introducing = self.introducing.get_or_init(|| Introducing::new(&self.introduction));
+        introducing.as_ref()?.put(fields, authority)
     }
 
     /// What endpoints hear of it with a request that trusted proxies have sent on, if they have.
-    fn introduction(&self, told: Option<&Told>) -> Cow<'_, Introduction> {
+    pub(super) fn introduction(&self, told: Option<&Told>) -> Cow<'_, Introduction> {
         if told.is_none() {
             return Cow::Borrowed(&self.introduction);
         }
@@ -111,6 +123,17 @@ pub(crate) struct Forward {
     pub(crate) grant: Vec<u8>,
     /// How the client stays with an endpoint, if it does.
     session: Option<Stay>,
+    /// Nothing that is said here changes its head, but that endpoints may hear from us who the client is.
+    pub(crate) unchanged: Option<Introduced>,
+    /// Its head as it came, for the first attempt by HTTP/2, if it may go on so.
+    pub(crate) as_is: Cell<Option<Box<AskedAsIs>>>,
+}
+
+/// Whether endpoints hear from us who a client is, or from its request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Introduced {
+    Here,
+    Already,
 }
 
 /// How a client stays with an endpoint.
@@ -126,6 +149,14 @@ struct Stay {
 impl Forward {
     pub(crate) fn has_body(&self) -> bool {
         !matches!(self.framing, Framing::None | Framing::Length(0))
+    }
+
+    /// Whether an answer with these lines for the session goes back with the fields that it came with.
+    pub(crate) fn leaves_answers(&self, session: &[u8]) -> bool {
+        session.is_empty()
+            && self.grant.is_empty()
+            && self.route.cors.is_none()
+            && self.target().changes.response.is_empty()
     }
 
     /// Where it goes, and what is changed on the way.
@@ -294,6 +325,8 @@ pub(crate) fn decide_on(
                 trace.as_ref(),
             );
         }
+        let is_unchanged = told.is_none() && trace.is_none() && target.changes.leave_requests();
+        let introduced = if introduction.is_some() { Introduced::Here } else { Introduced::Already };
         let host = || target.changes.host.as_deref().unwrap_or(&request.target.host);
         return Decision::Forward(Forward {
             route: Arc::clone(found.to),
@@ -310,6 +343,8 @@ pub(crate) fn decide_on(
             trailers: request.takes_trailers(),
             grant,
             session,
+            unchanged: is_unchanged.then_some(introduced),
+            as_is: Cell::new(None),
         });
     }
     // A body that nobody wants is not waited for.

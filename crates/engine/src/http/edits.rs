@@ -37,6 +37,11 @@ impl Edits {
         Self { dropped: dropped.collect(), added: added.into() }
     }
 
+    /// Whether nothing is changed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.dropped.is_empty() && self.added.is_empty()
+    }
+
     /// Whether no field is left out.
     pub(crate) fn drops_nothing(&self) -> bool {
         self.dropped.is_empty()

@@ -14,7 +14,7 @@ use super::decision::{self, Forward};
 use super::mirror::Copies;
 use super::origin::Origin;
 use super::pages::write_error;
-use super::reach::{self, Server};
+use super::reach::{self, Connected, How, Server};
 use super::record::RequestRecord;
 use super::reply::Reply;
 use super::source::Source;
@@ -40,6 +40,8 @@ pub(crate) enum After {
 const FRESH: u64 = 1000;
 /// How often an endpoint may say that it did not look at a request.
 const REFUSALS: u32 = 3;
+/// How often a connection that was there before may go without a word.
+const STALE: u32 = 2;
 
 /// Carries a request out; also the buffer that its head lies in.
 pub(crate) async fn run(
@@ -116,12 +118,12 @@ impl Exchange<'_> {
         }
         let mut tried = Vec::new();
         let (mut failed, mut refused) = (0, 0);
-        let mut is_stale = false;
+        let mut stale = 0;
         // Where nobody can be reached, those that come first say so.
         let mut first_failure = None;
         loop {
             record.cluster = Some(Arc::clone(&cluster));
-            let reaching = self.reach(&cluster, &state, &mut tried, is_stale, record);
+            let reaching = self.reach(&cluster, &state, &mut tried, stale > 0, record);
             let reached = match deadline {
                 Some(deadline) => timeout_at(deadline, reaching).await.map_err(|_| 504_u16)?,
                 None => reaching.await,
@@ -138,7 +140,7 @@ impl Exchange<'_> {
                     state = cluster.state();
                     let next = Held::within(Arc::clone(&cluster), state.settings.connection_limit);
                     held = Some(next.ok_or(503_u16)?);
-                    (tried, is_stale) = (Vec::new(), false);
+                    (tried, stale) = (Vec::new(), 0);
                     continue;
                 }
             };
@@ -240,8 +242,10 @@ impl Exchange<'_> {
                 }
                 // The endpoint closed a connection that waited, while the request was on its way: it never saw it, or
                 // seeing it twice does no harm.
-                Heard::Nothing if reused && !taken && (self.forward.is_idempotent || !sent) => {
-                    is_stale = true;
+                Heard::Nothing
+                    if reused && stale < STALE && !taken && (self.forward.is_idempotent || !sent) =>
+                {
+                    stale += 1;
                     Again::AtOnce
                 }
                 Heard::Nothing | Heard::Dropped | Heard::Refused => {
@@ -322,13 +326,13 @@ impl Exchange<'_> {
                 return Ok(Reached { server, endpoint, reused: true });
             }
             let unreached = match reach::connect(worker, to, introduction.as_deref()).await {
-                Ok((server, is_new)) => {
+                Ok(Connected { server, how }) => {
                     endpoint.succeeded();
-                    if is_new {
+                    if matches!(how, How::Opened) {
                         endpoint.total.inc();
                         cluster.metrics.total.inc();
                     }
-                    return Ok(Reached { server, endpoint, reused: !is_new });
+                    return Ok(Reached { server, endpoint, reused: matches!(how, How::Proven) });
                 }
                 Err(unreached) => unreached,
             };

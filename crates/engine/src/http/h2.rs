@@ -1,6 +1,7 @@
 //! HTTP/2 on both sides, framed by the `h2` crate. Heads become the lines that HTTP/1.1 would have: whatever decides on a
 //! request, or changes one, sees the same whichever way it came.
 
+pub(crate) mod as_is;
 mod flow;
 mod guard;
 pub(crate) mod head;

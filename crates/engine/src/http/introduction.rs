@@ -3,9 +3,12 @@
 //! proxies say is continued.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 
 use causeway_ir::http::Scheme;
+use http::HeaderMap;
+use http::header::{FORWARDED, HeaderName, HeaderValue};
 
 use super::answer::Arrival;
 use super::edits::Edits;
@@ -14,7 +17,7 @@ use super::h1::bytes::is_token;
 
 /// Where endpoints hear which host the client asked for.
 const HOST: &[u8] = b"x-forwarded-host";
-const FORWARDED: &[u8] = b"forwarded";
+const ELEMENTS: &[u8] = b"forwarded";
 
 /// Lines for endpoints. The last one, `forwarded`, is open: the host that it ends with is that of each request.
 #[derive(Clone)]
@@ -39,7 +42,7 @@ impl Introduction {
         )
         .into_bytes();
         lines.extend_from_slice(certificate);
-        lines.extend_from_slice(FORWARDED);
+        lines.extend_from_slice(ELEMENTS);
         lines.extend_from_slice(b": ");
         lines.extend_from_slice(elements.join(", ").as_bytes());
         Self(lines.into())
@@ -84,6 +87,60 @@ impl Introduction {
         let mut value = value.to_vec();
         write_host(&mut value, authority);
         Some(Cow::Owned(value))
+    }
+}
+
+/// The same as fields of HTTP/2. What depends on the host is kept: the next request most often names the same.
+pub(crate) struct Introducing {
+    fixed: Box<[(HeaderName, HeaderValue)]>,
+    elements: Box<[u8]>,
+    last: RefCell<Option<ForHost>>,
+}
+
+struct ForHost {
+    authority: Box<str>,
+    elements: HeaderValue,
+    host: HeaderValue,
+}
+
+impl Introducing {
+    /// Nothing if one of its lines has no form in HTTP/2.
+    pub(crate) fn new(introduction: &Introduction) -> Option<Self> {
+        let mut fixed = Vec::new();
+        for line in introduction.0.split_inclusive(|byte| *byte == b'\n') {
+            let colon = line.iter().position(|byte| *byte == b':')?;
+            let (name, value) = (&line[..colon], line.get(colon + 2..)?);
+            let Some(value) = value.strip_suffix(b"\r\n") else {
+                let elements = value.into();
+                return Some(Self { fixed: fixed.into(), elements, last: RefCell::default() });
+            };
+            fixed.push((HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?));
+        }
+        None
+    }
+
+    /// Adds it to the fields of a request that names this host; nothing if that has no form in HTTP/2.
+    pub(crate) fn put(&self, fields: &mut HeaderMap, authority: &str) -> Option<()> {
+        const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+        let mut last = self.last.borrow_mut();
+        if last.as_ref().is_none_or(|last| *last.authority != *authority) {
+            let mut elements = self.elements.to_vec();
+            write_host(&mut elements, authority);
+            *last = Some(ForHost {
+                authority: authority.into(),
+                elements: HeaderValue::from_maybe_shared(bytes::Bytes::from(elements)).ok()?,
+                host: HeaderValue::from_str(authority).ok()?,
+            });
+        }
+        let last = last.as_ref()?;
+        for (name, value) in &self.fixed {
+            fields.append(name.clone(), value.clone());
+        }
+        fields.append(FORWARDED, last.elements.clone());
+        if !authority.is_empty() {
+            fields.append(X_FORWARDED_HOST, last.host.clone());
+        }
+        Some(())
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::timeout;
 
-use super::buffer::Inbox;
+use super::buffer::{Buffers, Inbox};
 use super::decision::Forward;
 use super::h1::framing::{Body, Framing};
 use super::h1::response::Response;
@@ -87,7 +87,7 @@ impl Copies {
             let under_way = UnderWay::new(&worker.mirrors);
             let copy = Copying {
                 cluster: Arc::clone(&mirror.cluster),
-                head: head.into(),
+                head: without_expectation(head),
                 framing: forward.framing,
                 to_head: forward.ending.to_head,
                 trailers: forward.trailers,
@@ -183,7 +183,7 @@ impl Copying {
         let server = if let Some(server) = reach::pooled(&self.worker, to, None).await {
             server
         } else {
-            reach::connect(&self.worker, to, None).await.ok()?.0
+            reach::connect(&self.worker, to, None).await.ok()?.server
         };
         self.cluster.metrics.requests.inc();
         match server {
@@ -220,24 +220,22 @@ impl Copying {
     async fn hear_out(&self, server: Upstream, endpoint: &Arc<Endpoint>) -> Option<()> {
         let buffers = &self.worker.workspace.buffers;
         let mut inbox = Inbox::default();
-        let mut scan = Scan::default();
-        let length = loop {
-            if !inbox.is_empty()
-                && let Some(length) = scan.end(inbox.bytes(), HEAD).ok()?
-            {
-                break length;
-            }
-            let count = poll_fn(|cx| inbox.poll_fill(cx, &server, buffers)).await.ok()?;
-            if count == 0 {
-                return None;
+        let (framing, keep_alive) = loop {
+            let length = head_length(&mut inbox, &server, buffers).await?;
+            let (status, framing, keep_alive) = {
+                let mut index = buffers.index();
+                let response = Response::parse(&inbox.bytes()[..length], &mut index, self.to_head).ok()?;
+                (response.status, response.framing, response.keep_alive)
+            };
+            inbox.consume(length);
+            match status {
+                // Nobody asked for another protocol.
+                101 => return None,
+                // Another head follows.
+                100..200 => {}
+                _ => break (framing, keep_alive),
             }
         };
-        let (framing, keep_alive) = {
-            let mut index = buffers.index();
-            let response = Response::parse(&inbox.bytes()[..length], &mut index, self.to_head).ok()?;
-            (response.framing, response.keep_alive && response.status >= 200)
-        };
-        inbox.consume(length);
         let mut body = Body::new(framing);
         while keep_alive && !body.is_done() {
             let (count, _) = body.take(inbox.bytes()).ok()?;
@@ -257,6 +255,32 @@ impl Copying {
         }
         Some(())
     }
+}
+
+/// Waits for the next head of an answer; its length.
+async fn head_length(inbox: &mut Inbox, server: &Upstream, buffers: &Buffers) -> Option<usize> {
+    let mut scan = Scan::default();
+    loop {
+        if !inbox.is_empty()
+            && let Some(length) = scan.end(inbox.bytes(), HEAD).ok()?
+        {
+            return Some(length);
+        }
+        if poll_fn(|cx| inbox.poll_fill(cx, server, buffers)).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+/// The head of a request for a copy: whether the body may come is for the endpoint of the request to say.
+fn without_expectation(head: &[u8]) -> Box<[u8]> {
+    const EXPECT: &[u8] = b"expect:";
+    let is_it = |line: &[u8]| line.get(..EXPECT.len()).is_some_and(|name| name.eq_ignore_ascii_case(EXPECT));
+    if !head.split(|byte| *byte == b'\n').any(is_it) {
+        return head.into();
+    }
+    let kept = head.split_inclusive(|byte| *byte == b'\n').filter(|line| !is_it(line));
+    kept.flatten().copied().collect()
 }
 
 /// Sends what was gathered and the pieces of a body; nothing if the request was given up before its end.

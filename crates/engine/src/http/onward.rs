@@ -4,6 +4,7 @@
 use super::answer::{Ending, write_status};
 use super::cors::Cors;
 use super::decision::Forward;
+use super::edits::Edits;
 use super::h1::Version;
 use super::h1::fields::Known;
 use super::h1::framing::Framing;
@@ -86,7 +87,22 @@ pub(crate) fn write_response(
     ending: Ending,
 ) {
     let edits = &forward.target().changes.response;
-    let has_cors = forward.route.cors.is_some();
+    write_answer(out, response, edits, forward.route.cors.is_some(), framing);
+    out.extend_from_slice(edits.added());
+    out.extend_from_slice(session);
+    out.extend_from_slice(&forward.grant);
+    write_framing(out, framing);
+    ending.write(out);
+}
+
+/// Writes what of an answer's head goes on.
+pub(crate) fn write_answer(
+    out: &mut Vec<u8>,
+    response: &Response<'_>,
+    edits: &Edits,
+    has_cors: bool,
+    framing: Framing,
+) {
     write_status(out, response.status, response.reason);
     for (known, name, value) in response.fields.iter() {
         let passes = match known {
@@ -102,11 +118,6 @@ pub(crate) fn write_response(
             line(out, name, value);
         }
     }
-    out.extend_from_slice(edits.added());
-    out.extend_from_slice(session);
-    out.extend_from_slice(&forward.grant);
-    write_framing(out, framing);
-    ending.write(out);
 }
 
 /// Writes the head of the answer to a CONNECT whose connection stands. Nothing tells where it ends: it does not.
@@ -150,7 +161,7 @@ pub(crate) fn write_switch(out: &mut Vec<u8>, response: &Response<'_>, client: V
     out.extend_from_slice(b"\r\n");
 }
 
-fn write_framing(out: &mut Vec<u8>, framing: Framing) {
+pub(crate) fn write_framing(out: &mut Vec<u8>, framing: Framing) {
     match framing {
         Framing::Length(length) => {
             out.extend_from_slice(b"content-length: ");

@@ -22,6 +22,22 @@ pub(crate) enum Server {
     H2(Share),
 }
 
+/// What is sent over, where none was at hand.
+pub(crate) struct Connected {
+    pub(crate) server: Server,
+    pub(crate) how: How,
+}
+
+/// How there came to be a connection.
+pub(crate) enum How {
+    /// It was opened for this request.
+    Opened,
+    /// It was opened for another one a moment ago, and nothing was heard on it yet.
+    Joined,
+    /// An answer came on it before.
+    Proven,
+}
+
 /// Where a connection leads to.
 #[derive(Clone, Copy)]
 pub(crate) struct To<'a> {
@@ -94,8 +110,8 @@ pub(crate) async fn pooled(worker: &Worker, to: To<'_>, limit: Option<u64>) -> O
     worker.pool.take(endpoint, server_name, limit.unwrap_or(u64::MAX)).map(Server::H1)
 }
 
-/// A new connection, or one that somebody else opens at this moment and that has room; whether it is new. `first` goes
-/// before everything, on a connection that nobody else uses.
+/// A new connection, or one that somebody else opens at this moment and that has room. `first` goes before everything, on a
+/// connection that nobody else uses.
 ///
 /// # Errors
 /// If there is none.
@@ -103,7 +119,7 @@ pub(crate) async fn connect(
     worker: &Rc<Worker>,
     to: To<'_>,
     first: Option<&[u8]>,
-) -> Result<(Server, bool), Unreached> {
+) -> Result<Connected, Unreached> {
     let To { cluster, state, endpoint, carries } = to;
     let (server_name, version) = match carries {
         Carries::Requests { server_name, version } => (server_name, version),
@@ -119,7 +135,8 @@ pub(crate) async fn connect(
                     let has_failed = opening.has_failed().await;
                     clock::wake();
                     if let Some(share) = worker.pool.join(endpoint, server_name) {
-                        return Ok((Server::H2(share), false));
+                        let how = if share.is_proven() { How::Proven } else { How::Joined };
+                        return Ok(Connected { server: Server::H2(share), how });
                     }
                     if has_failed {
                         return Err(Unreached::Elsewhere);
@@ -137,24 +154,26 @@ pub(crate) async fn connect(
             send(&upstream, first, &[]).await?;
         }
         if !speaks_h2(version, &upstream) {
-            return Ok(Connected::H1(upstream));
+            return Ok(Begun::H1(upstream));
         }
         upstream.socket().keep_alive(&settings.keepalive);
         let secure = upstream.is_secure();
-        Ok(Connected::H2(Trunk::open(upstream, secure, worker).await?))
+        Ok(Begun::H2(Trunk::open(upstream, secure, worker).await?))
     };
     let connected = timeout(settings.connect_timeout, connecting).await;
     clock::wake();
     let unreached = match connected {
-        Ok(Ok(Connected::H1(upstream))) => return Ok((Server::H1(upstream), true)),
-        Ok(Ok(Connected::H2(trunk))) => match trunk.share() {
+        Ok(Ok(Begun::H1(upstream))) => {
+            return Ok(Connected { server: Server::H1(upstream), how: How::Opened });
+        }
+        Ok(Ok(Begun::H2(trunk))) => match trunk.share() {
             Some(share) => {
                 match opener {
                     Some(opener) => opener.succeed(trunk),
                     None if first.is_none() => worker.pool.add(endpoint, trunk),
                     None => {}
                 }
-                return Ok((Server::H2(share), true));
+                return Ok(Connected { server: Server::H2(share), how: How::Opened });
             }
             None => Unreached::Failed(io::ErrorKind::ConnectionReset.into()),
         },
@@ -167,7 +186,8 @@ pub(crate) async fn connect(
     Err(unreached)
 }
 
-enum Connected {
+/// A connection on which nothing was asked yet.
+enum Begun {
     H1(Upstream),
     H2(Rc<Trunk>),
 }

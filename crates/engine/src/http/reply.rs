@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use causeway_ir::Keepalive;
+use http::HeaderMap;
 use tokio::time::timeout;
 
 use super::buffer::{Buffers, send};
@@ -82,6 +83,21 @@ impl<'a> Reply<'a> {
                 Ok(Sink::H2(flow))
             }
         }
+    }
+
+    /// Begins an answer with fields that it came with; `ended`: nothing follows. Only streams take them.
+    pub(crate) fn pass(
+        self,
+        status: u16,
+        fields: HeaderMap,
+        ended: bool,
+    ) -> io::Result<Sink<'a, Downstream>> {
+        let Self::H2 { flow, .. } = self else { return Err(NONSENSE.into()) };
+        let mut head = http::Response::new(());
+        *head.status_mut() = http::StatusCode::from_u16(status).map_err(|_| NONSENSE)?;
+        *head.headers_mut() = fields;
+        flow.borrow_mut().begin(head, ended)?;
+        Ok(Sink::H2(flow))
     }
 
     /// Sends an answer that is complete, with its body.

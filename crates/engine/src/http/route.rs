@@ -54,6 +54,11 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
+    /// Whether requests go on as they came.
+    pub(crate) fn leave_requests(&self) -> bool {
+        self.request.is_empty() && self.host.is_none() && self.path.is_none()
+    }
+
     fn compile<'a>(filters: impl Iterator<Item = &'a Filter> + Clone) -> Self {
         let request = filters.clone().filter_map(|filter| match filter {
             Filter::RequestHeaders(change) => Some(change),

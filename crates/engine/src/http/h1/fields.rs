@@ -6,7 +6,7 @@ use super::bytes::{is_token, is_value, trim};
 use crate::http::fault::Fault;
 
 /// Fields of one head.
-const MOST: usize = 128;
+pub(crate) const MOST: usize = 128;
 
 /// Names that are treated in their own way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

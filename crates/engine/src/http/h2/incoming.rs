@@ -17,6 +17,7 @@ use causeway_ir::Keepalive;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
+use super::as_is::{self, Asked};
 use super::guard::Guard;
 use super::pipe::{Io, Pipe, Watch};
 use super::{Inflow, Outflow, SEND_BUFFER, STREAM_WINDOW, head};
@@ -255,16 +256,25 @@ fn begin(shared: &Rc<Shared>, request: http::Request<RecvStream>, mut respond: S
         head::write_lines(&mut lines, &parts.headers);
         let mut seen: Option<Seen> = None;
         let notes = Notes::wanted(&origin.worker.shared, &mut seen);
-        let decision = {
+        let (decision, can_pass) = {
             let mut index = buffers.index();
             match head::request(&parts, &lines, &mut index, body.is_bare()) {
-                Ok(request) => decision::decide_on(&request, router, &origin.client, notes, &mut out),
+                Ok(request) => {
+                    let decided = decision::decide_on(&request, router, &origin.client, notes, &mut out);
+                    let is_unchanged = matches!(&decided, Decision::Forward(f) if f.unchanged.is_some());
+                    (decided, is_unchanged && as_is::can_pass(&request, &parts))
+                }
                 Err(fault) => {
                     decision::refuse(&mut out, fault);
-                    Decision::Answered { status: fault.status, route: None, keep_alive: true }
+                    (Decision::Answered { status: fault.status, route: None, keep_alive: true }, false)
                 }
             }
         };
+        if let Decision::Forward(forward) = &decision
+            && can_pass
+        {
+            forward.as_is.set(Asked::new(parts, forward));
+        }
         buffers.give_back_head(lines);
         record.seen = seen;
         record.listener = Some(Arc::clone(&table.listener));

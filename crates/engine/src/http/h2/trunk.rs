@@ -91,6 +91,8 @@ pub(crate) struct Trunk {
     open: Cell<usize>,
     /// Since when there are none.
     idle: Cell<u64>,
+    /// An answer came.
+    proven: Cell<bool>,
     /// With TLS below.
     secure: bool,
     /// The name that the endpoint has shown, if that depends on the request.
@@ -124,6 +126,7 @@ impl Trunk {
             pulse,
             open: Cell::new(0),
             idle: Cell::new(clock::woken()),
+            proven: Cell::new(false),
             secure,
             server_name,
         }))
@@ -181,6 +184,16 @@ pub(crate) struct Share {
 impl Share {
     pub(crate) fn secure(&self) -> bool {
         self.trunk.secure
+    }
+
+    /// Notes that an answer came.
+    pub(crate) fn proved(&self) {
+        self.trunk.proven.set(true);
+    }
+
+    /// Whether any answer ever came on the connection.
+    pub(crate) fn is_proven(&self) -> bool {
+        self.trunk.proven.get()
     }
 
     /// Whether the endpoint knows WebSocket in streams; it says so with its settings.

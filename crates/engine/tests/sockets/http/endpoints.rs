@@ -76,6 +76,34 @@ async fn copies_go_elsewhere_with_their_bodies_and_nobody_waits_for_them() {
     running.stop().await;
 }
 
+/// An endpoint of copies may say first that it goes on, though nobody asks it: its connection is used again all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copies_ask_for_no_word_before_the_answer_and_hear_the_answer_after_one() {
+    let backend = HttpBackend::named("here").await;
+    let there = HttpBackend::answering(|_| {
+        let first = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n";
+        [&first[..], &ok("there")].concat()
+    })
+    .await;
+    let routes = "      - {name: all, filters: [{mirror: {cluster: there}}], action: {forward: c}}";
+    let running =
+        Running::start(&plan(routes, &[("c", &[backend.address]), ("there", &[there.address])])).await;
+    let mut client = Client::connect(&running).await;
+    for turn in 1..=5 {
+        let request = "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi";
+        assert_eq!(client.ask(request).await.1, "here");
+        eventually("another copy", || there.asked().len() == turn).await;
+        eventually("its end", || running.metric(&["envoy_cluster_upstream_cx_active", "\"there\""]) == 0)
+            .await;
+    }
+    for asked in there.asked() {
+        assert_eq!((asked.values("expect"), &asked.body[..]), (vec![], &b"hi"[..]));
+    }
+    assert_eq!(backend.asked()[0].values("expect"), ["100-continue"]);
+    assert_eq!(there.connections(), 1);
+    running.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_are_shared_by_weight_and_tried_again_as_the_plan_says() {
     let failures = Arc::new(AtomicUsize::new(0));

@@ -305,6 +305,39 @@ async fn no_request_is_lost_to_a_connection_that_ends() {
     running.stop().await;
 }
 
+/// Each of them is answered after a few tries, however many share a connection: not after as many as there are requests.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endpoint_that_drops_every_connection_is_not_asked_for_ever() {
+    const TOGETHER: usize = 30;
+    let server = Scripted { listener: TcpListener::bind("127.0.0.1:0").await.unwrap() };
+    let running = Running::start(&plan("", &[("c", server.listener.local_addr().unwrap())], "")).await;
+    let client = StreamClient::connect(&running).await;
+    let mut coming = Vec::new();
+    for _ in 0..TOGETHER {
+        coming.push(client.send(get("a", "/"), true).await.unwrap().0);
+    }
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&connections);
+    let serving = tokio::spawn(async move {
+        // The first one goes once it carries all of them, each other one with its first.
+        let mut wanted = TOGETHER;
+        loop {
+            let mut stream = server.accept().await;
+            counted.fetch_add(1, Relaxed);
+            for _ in 0..std::mem::replace(&mut wanted, 1) {
+                head(&mut stream).await;
+            }
+        }
+    });
+    for coming in coming {
+        assert_eq!(answer(coming).await.unwrap().status, 502);
+    }
+    let connections = connections.load(Relaxed);
+    assert!(connections <= 5, "{connections} connections for {TOGETHER} requests");
+    serving.abort();
+    running.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_can_not_be_sent_twice_is_not_sent_to_an_endpoint_that_is_silently_gone() {
     let server = Scripted { listener: TcpListener::bind("127.0.0.1:0").await.unwrap() };
