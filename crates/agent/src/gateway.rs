@@ -129,9 +129,9 @@ impl Followed for Gateway {
         }
     }
 
-    /// Parts come one by one, and count together.
+    /// Parts come one by one, and count together. A plan has one at least: without any, nobody has said yet what to run.
     fn is_cleared(&self, object: &GatewayPlanSpec, surroundings: &Surroundings, _: Option<&Plan>) -> bool {
-        object.parts.iter().all(|part| surroundings.parts.contains_key(part))
+        !object.parts.is_empty() && object.parts.iter().all(|part| surroundings.parts.contains_key(part))
     }
 
     fn plan(

@@ -22,6 +22,7 @@ pub mod world;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use causeway_api::conditions::Reason;
 use causeway_api::{InterceptMode, InterceptRequest, InterceptState};
@@ -29,11 +30,10 @@ use causeway_ir::duration;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
-pub use self::picture::{Accepted, Front, Picture, Swap, Verdict};
+pub use self::picture::{Accepted, Front, Picture, Refused, Swap, Verdict};
 pub use self::target::{TargetKind, TargetRef, denies};
 pub use self::world::World;
 
-use self::picture::Refused;
 use self::plan::Taking;
 use self::target::{Deniers, Found, Port};
 use crate::endpoints::Protocol;
@@ -47,18 +47,10 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
 /// What all requests mean together.
 pub fn picture(world: &World) -> Picture {
     let mut picture = Picture::default();
-    let mut by_age: Vec<(&ObjectRef, &InterceptRequest)> =
-        world.requests.iter().map(|(at, request)| (at, &**request)).collect();
-    // Times are whole seconds: of two in one, who was held first was first.
-    let is_new = |request: &InterceptRequest| {
-        !request.finalizers().iter().any(|finalizer| finalizer == causeway_api::names::FINALIZER_INTERCEPT)
-    };
-    by_age
-        .sort_by_key(|(at, request)| (request.creation_timestamp().map(|time| time.0), is_new(request), *at));
     let mut places = Places::default();
     let deniers: BTreeMap<&str, Deniers<'_>> =
         world.near.iter().map(|(name, near)| (name.as_str(), Deniers::of(near))).collect();
-    for (at, request) in by_age {
+    for (at, request) in by_age(&world.requests) {
         let verdict = match candidate(world, &deniers, at, request) {
             Ok(candidate) => match places.conflict(&candidate) {
                 Some(message) => Verdict::Refused(Refused::new(Reason::Conflict, message)),
@@ -79,6 +71,19 @@ pub fn picture(world: &World) -> Picture {
         }
     }
     picture
+}
+
+/// Requests in the order in which they were made, and in which they are served.
+pub fn by_age(requests: &BTreeMap<ObjectRef, Arc<InterceptRequest>>) -> Vec<(&ObjectRef, &InterceptRequest)> {
+    let mut by_age: Vec<(&ObjectRef, &InterceptRequest)> =
+        requests.iter().map(|(at, request)| (at, &**request)).collect();
+    // Times are whole seconds: of two in one, who was held first was first.
+    let is_new = |request: &InterceptRequest| {
+        !request.finalizers().iter().any(|finalizer| finalizer == causeway_api::names::FINALIZER_INTERCEPT)
+    };
+    by_age
+        .sort_by_key(|(at, request)| (request.creation_timestamp().map(|time| time.0), is_new(request), *at));
+    by_age
 }
 
 /// When a request ends by itself, if it does.

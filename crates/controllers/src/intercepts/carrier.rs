@@ -78,6 +78,15 @@ impl<'a> Carrier<'a> {
         }
     }
 
+    /// Whether its plan leads to those who answer what nobody takes.
+    pub(crate) fn knows_originals(&self) -> bool {
+        match self {
+            Self::Front(_, front) => front.knows_originals,
+            // In the place of the only one who could.
+            Self::Swap(..) => true,
+        }
+    }
+
     /// Tells what it is asked for from what it was asked for before; where its pods and those of others are does not matter. The
     /// pods say which one they run.
     pub(crate) fn version(&self) -> i64 {

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
     sync::Arc,
 };
 
@@ -13,7 +12,7 @@ use causeway_translate::{
     intercept::{
         denies,
         front::OWNER_KIND,
-        world::{Near, Station, Stowaway, World},
+        world::{Near, Station, Stowaway, Twin, World},
     },
 };
 use jiff::Timestamp;
@@ -106,10 +105,11 @@ pub(crate) fn near(namespace: &Namespace, seen: &Seen, replaced: &workloads::See
     }
 }
 
-/// The address of a Service that finds original pods.
-fn twin(service: &Service) -> Option<(String, IpAddr)> {
-    let address = service.spec.as_ref()?.cluster_ip.as_deref()?.parse().ok()?;
-    is_of_carrier(service).then(|| (service.name_any(), address))
+/// A Service that finds original pods.
+fn twin(service: &Service) -> Option<(String, Twin)> {
+    let address = service.spec.as_ref()?.cluster_ip.as_deref().and_then(|address| address.parse().ok());
+    let twin = Twin { uid: service.uid()?, address };
+    is_of_carrier(service).then(|| (service.name_any(), twin))
 }
 
 fn named<K: Resource<DynamicType = ()>>(objects: Vec<Arc<K>>) -> BTreeMap<String, Arc<K>> {

@@ -164,8 +164,9 @@ pub(super) fn make(world: &World, at: &ServiceRef, takings: &[(Taking, Vec<usize
     let original = original_name(&at.name);
     let slices = near.slices.get(&original).map(Vec::as_slice).unwrap_or_default();
     let draft = Draft { world, takings, layout: &layout };
-    let twin = near.twins.get(&original).copied();
-    let (plan, deliveries) = draft.of_service(service, slices, twin);
+    let twin = near.twins.get(&original);
+    let knows_originals = twin.is_some_and(|twin| slices.iter().any(|slice| twin.has(slice)));
+    let (plan, deliveries) = draft.of_service(service, slices, twin.and_then(|twin| twin.address));
     let serves = takings.iter().map(|(taking, _)| (taking.uid.clone(), taking.request.clone()));
     let selector = near.selector(service)?.clone();
     let templates: Vec<_> = takings.iter().map(|(taking, _)| taking.labels.clone()).collect();
@@ -179,6 +180,7 @@ pub(super) fn make(world: &World, at: &ServiceRef, takings: &[(Taking, Vec<usize
         deliveries,
         serves: serves.collect(),
         layout,
+        knows_originals,
     })
 }
 

@@ -76,7 +76,7 @@ pub struct Refused {
 
 impl Refused {
     /// One that somebody has to mend.
-    pub(super) fn new(reason: Reason, message: String) -> Self {
+    pub fn new(reason: Reason, message: String) -> Self {
         Self { reason, message, state: InterceptState::Error }
     }
 }
@@ -102,6 +102,9 @@ pub struct Front {
     pub serves: BTreeMap<String, ObjectRef>,
     /// Who may reach what, by the names of policies.
     pub policies: BTreeMap<String, NetworkPolicySpec>,
+    /// Whether it is known which pods are the original ones, be it none: whoever keeps endpoints has looked for them. Until then the
+    /// plan leads to nobody, and is not to be run.
+    pub knows_originals: bool,
 }
 
 /// A container that is replaced by a carrier.

@@ -13,7 +13,7 @@ use kube::ResourceExt as _;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::world::{Near, Station, Stowaway};
+use super::world::{Near, Station, Stowaway, Twin};
 use super::*;
 use crate::grants::Grants;
 
@@ -66,6 +66,11 @@ pub(super) fn slice(service: &str, port: &str, addresses: &[&str]) -> Value {
         "metadata": {"name": format!("{service}-1"), "namespace": "shop", "labels": labels},
         "addressType": "IPv4", "endpoints": endpoints, "ports": [yaml(port)],
     })
+}
+
+/// The Service of the original pods.
+pub(super) fn twin(address: &str) -> Twin {
+    Twin { uid: "uid-twin".to_owned(), address: address.parse().ok() }
 }
 
 pub(super) const WEB: &str = "

@@ -66,8 +66,8 @@ pub struct Near {
     pub services: BTreeMap<String, Arc<Service>>,
     /// What Services selected before, of those that have a carrier; only what is known to be true.
     pub originals: BTreeMap<String, BTreeMap<String, String>>,
-    /// The addresses of Services that find original pods, by their name.
-    pub twins: BTreeMap<String, IpAddr>,
+    /// Services that find original pods, by their name.
+    pub twins: BTreeMap<String, Twin>,
     /// EndpointSlices, by Service.
     pub slices: BTreeMap<String, Vec<Arc<EndpointSlice>>>,
     /// Deployments.
@@ -84,6 +84,23 @@ pub struct Near {
     pub replaced: BTreeMap<TargetRef, Replaced>,
     /// Pods that have a stand-in, with the labels that they have without it.
     pub stood_in: BTreeMap<TargetRef, BTreeMap<String, String>>,
+}
+
+/// A Service that finds the original pods behind a carrier.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Twin {
+    /// Its uid.
+    pub uid: String,
+    /// Its address.
+    pub address: Option<IpAddr>,
+}
+
+impl Twin {
+    /// Whether a slice is its own: not that of an earlier one of its name.
+    pub(super) fn has(&self, slice: &EndpointSlice) -> bool {
+        let owners = slice.metadata.owner_references.iter().flatten();
+        owners.filter(|owner| owner.kind == "Service").all(|owner| owner.uid == self.uid)
+    }
 }
 
 impl Near {

@@ -58,6 +58,8 @@ use crate::{
 const TERMINATION_SECONDS: i64 = 45;
 /// The annotation of a plan with the uids of the requests that it serves.
 pub(crate) const SERVES: &str = "causeway.dev/serves";
+/// The annotation of a pod with the uid of the plan that it keeps to.
+const PLAN: &str = "causeway.dev/plan";
 /// Where a process of a pod finds what it proves itself to the API server with.
 const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
@@ -116,10 +118,19 @@ impl Desired {
 
     /// Makes the pods with this account, by its uid.
     pub(crate) fn set_account(&mut self, uid: &str) {
+        self.annotate_pods(made_with(Some(uid)));
+    }
+
+    /// Makes the pods for this plan, by its uid.
+    pub(crate) fn set_plan(&mut self, uid: &str) {
+        self.annotate_pods(Some((PLAN.to_owned(), uid.to_owned())));
+    }
+
+    fn annotate_pods(&mut self, more: impl IntoIterator<Item = (String, String)>) {
         let template =
             self.deployment.as_mut().and_then(|one| one.spec.as_mut()).map(|spec| &mut spec.template);
         if let Some(metadata) = template.map(|template| template.metadata.get_or_insert_default()) {
-            metadata.annotations.get_or_insert_default().extend(made_with(Some(uid)));
+            metadata.annotations.get_or_insert_default().extend(more);
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     framework::{
         apply::{self, Action, Applier, Owner, Report, Wanted},
         children::{Children, typed},
-        kinds::{DEPLOYMENT, GATEWAY_PLAN, POD, SECRET, SERVICE_ACCOUNT},
+        kinds::{DEPLOYMENT, GATEWAY_PLAN, POD, SECRET, SERVICE_ACCOUNT, SUPPLY},
     },
     intercepts::{authority, settings::Settings},
     planned::{self, Split},
@@ -125,7 +125,7 @@ impl Maker {
     }
 
     /// Makes all else. `may_update` says whether pods may be given another image now; `sealed` is the original of a Service
-    /// with its proof.
+    /// with its proof. A plan that leads to nobody is not told: what the pods have from before runs on.
     pub(crate) async fn make(
         &self,
         carrier: Carrier<'_>,
@@ -137,7 +137,12 @@ impl Maker {
     ) -> Report {
         let (namespace, name) = (carrier.namespace().to_owned(), carrier.name());
         let subject = self.subject(carrier);
-        let parts = self.parts.parts_of(&(namespace.clone(), name.clone()), carrier.plan());
+        let is_known = carrier.knows_originals();
+        let parts = if is_known {
+            self.parts.parts_of(&(namespace.clone(), name.clone()), carrier.plan())
+        } else {
+            Vec::new()
+        };
         let secret: Option<Secret> =
             children.get(SECRET, &namespace, &secret_name(&name)).and_then(|object| typed(&object));
         let Some(keys) = keys::keys(authority, &root.uid(), secret.as_ref()) else {
@@ -156,12 +161,18 @@ impl Maker {
         } else if desired.service_account.is_some() {
             return report;
         }
-        let plan = Wanted::new(GATEWAY_PLAN, &subject.plan(&parts));
-        report.join(self.applier.apply_all(&Owner::nobody(&namespace), &[plan], children).await);
+        // Its pods keep to one plan: those of another are others.
+        desired.set_plan(&root.uid());
+        let plan = is_known.then(|| Wanted::new(GATEWAY_PLAN, &subject.plan(&parts)));
+        report.join(self.applier.apply_all(&Owner::nobody(&namespace), plan.as_slice(), children).await);
         if report.failures().next().is_some() {
             return report;
         }
         let mut keep = desired.founded();
+        if !is_known {
+            let owned = children.owned_by(&root.uid()).into_iter().filter(|(kind, _)| *kind == SUPPLY);
+            keep.extend(owned.map(|(kind, part)| (kind, part.name_any())));
+        }
         if self.is_held(&namespace, &name, children, may_update) {
             // As it is: what another version is told may mean nothing to it.
             desired.deployment = None;
@@ -183,7 +194,7 @@ impl Maker {
             .filter(|replica| replica.serving && replica.running_generation == root.plan.metadata.generation)
             .map(|replica| replica.name.as_str())
             .collect();
-        is_newest && pods.iter().all(|pod| running.contains(&pod.as_str()))
+        carrier.knows_originals() && is_newest && pods.iter().all(|pod| running.contains(&pod.as_str()))
     }
 
     /// Whether the pods of a carrier are of another image than they should be, and that is to be changed.

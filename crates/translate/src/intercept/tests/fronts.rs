@@ -168,3 +168,30 @@ fn long_names_and_the_twin_fit() {
     assert_eq!(front::carrier_name("web"), "web-carrier");
     assert_eq!(front::original_name("web"), "web-carrier-original");
 }
+
+#[test]
+fn original_pods_are_known_when_somebody_has_looked_for_those_of_this_very_service() {
+    let knows = |twin: Option<Twin>, owner: Option<&str>, addresses: &[&str]| {
+        let mut scene = scene();
+        scene.requests.push(request("me", 0, "{}"));
+        scene.near.twins.extend(twin.map(|twin| ("web-carrier-original".to_owned(), twin)));
+        scene.slices = vec![slice("web-carrier-original", "{name: http, port: 8080}", addresses)];
+        if let Some(uid) = owner {
+            let owner =
+                json!({"apiVersion": "v1", "kind": "Service", "name": "web-carrier-original", "uid": uid});
+            scene.slices[0]["metadata"]["ownerReferences"] = json!([owner]);
+        }
+        scene.picture().front("web").knows_originals
+    };
+    let own = || Some(twin("10.0.0.9"));
+    assert!(knows(own(), Some("uid-twin"), &["10.1.0.1"]));
+    assert!(knows(own(), Some("uid-twin"), &[]), "it is known that there are none");
+    assert!(knows(own(), None, &["10.1.0.1"]), "whoever keeps them may not say whose they are");
+    assert!(!knows(own(), Some("uid-of-an-earlier-one"), &["10.1.0.1"]));
+    assert!(!knows(None, Some("uid-twin"), &["10.1.0.1"]), "somebody has deleted it");
+    let mut scene = scene();
+    scene.requests.push(request("me", 0, "{}"));
+    scene.near.twins.insert("web-carrier-original".to_owned(), twin("10.0.0.9"));
+    scene.slices.clear();
+    assert!(!scene.picture().front("web").knows_originals, "nobody has looked yet");
+}

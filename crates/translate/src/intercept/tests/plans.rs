@@ -61,7 +61,7 @@ fn without_a_rule_bytes_go_unread_unless_health_checks_can_be_told() {
 #[test]
 fn a_service_of_the_original_pods_is_the_last_resort() {
     let mut scene = scene();
-    scene.near.twins.insert("web-carrier-original".to_owned(), "10.0.0.9".parse().unwrap());
+    scene.near.twins.insert("web-carrier-original".to_owned(), twin("10.0.0.9"));
     scene.requests.push(request("me", 0, HEADER));
     let picture = scene.picture();
     let plan = &picture.front("web").plan;
