@@ -44,18 +44,39 @@ use crate::framework::{
 #[derive(Default)]
 pub(crate) struct Neighbourhood {
     changed: Arc<Notify>,
-    watched: Arc<Mutex<BTreeMap<String, Arc<Namespace>>>>,
+    watched: Arc<Mutex<BTreeMap<String, Watched>>>,
 }
 
-/// The objects of one namespace.
+/// The objects of one namespace, as they were at one moment: what is done goes by what was planned with.
 pub(crate) struct Namespace {
-    pub(crate) services: Kept<Service>,
-    pub(crate) slices: Kept<EndpointSlice>,
-    pub(crate) deployments: Kept<Deployment>,
-    pub(crate) stateful_sets: Kept<StatefulSet>,
-    pub(crate) replica_sets: Kept<ReplicaSet>,
-    pub(crate) pods: Kept<Pod>,
-    pub(crate) policies: Kept<NetworkPolicy>,
+    pub(crate) services: Seen<Service>,
+    pub(crate) slices: Seen<EndpointSlice>,
+    pub(crate) deployments: Seen<Deployment>,
+    pub(crate) stateful_sets: Seen<StatefulSet>,
+    pub(crate) replica_sets: Seen<ReplicaSet>,
+    pub(crate) pods: Seen<Pod>,
+    pub(crate) policies: Seen<NetworkPolicy>,
+}
+
+/// The objects of one kind.
+pub(crate) struct Seen<K>(Vec<Arc<K>>);
+
+impl<K> Seen<K> {
+    /// What there was.
+    pub(crate) fn all(&self) -> Vec<Arc<K>> {
+        self.0.clone()
+    }
+}
+
+/// The watches of one namespace.
+struct Watched {
+    services: Kept<Service>,
+    slices: Kept<EndpointSlice>,
+    deployments: Kept<Deployment>,
+    stateful_sets: Kept<StatefulSet>,
+    replica_sets: Kept<ReplicaSet>,
+    pods: Kept<Pod>,
+    policies: Kept<NetworkPolicy>,
 }
 
 impl Neighbourhood {
@@ -76,7 +97,7 @@ impl Neighbourhood {
         watched.retain(|name, _| wanted.contains(name));
         for name in wanted {
             if !watched.contains_key(name) {
-                watched.insert(name.clone(), Arc::new(Namespace::watch(client, name, &self.changed)));
+                watched.insert(name.clone(), Watched::begin(client, name, &self.changed));
             }
         }
     }
@@ -87,16 +108,16 @@ impl Neighbourhood {
         watched.get(namespace).filter(|namespace| !namespace.is_filled())?.trouble()
     }
 
-    /// Those that have been read.
+    /// Those that have been read, as they are.
     pub(crate) fn known(&self) -> BTreeMap<String, Arc<Namespace>> {
         let watched = lock(&self.watched);
         let known = watched.iter().filter(|(_, namespace)| namespace.is_filled());
-        known.map(|(name, namespace)| (name.clone(), namespace.clone())).collect()
+        known.map(|(name, namespace)| (name.clone(), Arc::new(namespace.look()))).collect()
     }
 }
 
 /// Ends all watches when it is dropped.
-struct End(Arc<Mutex<BTreeMap<String, Arc<Namespace>>>>);
+struct End(Arc<Mutex<BTreeMap<String, Watched>>>);
 
 impl Drop for End {
     fn drop(&mut self) {
@@ -104,8 +125,20 @@ impl Drop for End {
     }
 }
 
-impl Namespace {
-    fn watch(client: &Client, name: &str, changed: &Arc<Notify>) -> Self {
+impl Watched {
+    fn look(&self) -> Namespace {
+        Namespace {
+            services: self.services.look(),
+            slices: self.slices.look(),
+            deployments: self.deployments.look(),
+            stateful_sets: self.stateful_sets.look(),
+            replica_sets: self.replica_sets.look(),
+            pods: self.pods.look(),
+            policies: self.policies.look(),
+        }
+    }
+
+    fn begin(client: &Client, name: &str, changed: &Arc<Notify>) -> Self {
         Self {
             services: Kept::watch(client, name, changed),
             slices: Kept::watch(client, name, changed),
@@ -142,7 +175,7 @@ impl Namespace {
 }
 
 /// The objects of one kind in one namespace, watched until it is dropped.
-pub(crate) struct Kept<K: Resource<DynamicType = ()> + 'static> {
+struct Kept<K: Resource<DynamicType = ()> + 'static> {
     store: Store<K>,
     filled: Arc<AtomicBool>,
     /// Why it was not read when that was tried last.
@@ -204,8 +237,8 @@ where
     }
 
     /// What there is.
-    pub(crate) fn all(&self) -> Vec<Arc<K>> {
-        self.store.state()
+    fn look(&self) -> Seen<K> {
+        Seen(self.store.state())
     }
 }
 
@@ -216,7 +249,8 @@ fn missing(error: &watcher::Error, plural: &str, namespace: &str) -> Option<Find
         return None;
     };
     let message = format!(
-        "the operator may not list or watch {plural} of namespace {namespace}, so nothing is begun or put back there: give its          ServiceAccount the verbs get, list and watch"
+        "the operator may not list or watch {plural} of namespace {namespace}, so nothing is begun or put back there: give its \
+         ServiceAccount the verbs get, list and watch"
     );
     matches!(error, kube::Error::Api(status) if status.code == 403)
         .then(|| Finding::no(Reason::MissingPrivileges, message))

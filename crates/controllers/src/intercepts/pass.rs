@@ -17,10 +17,11 @@ use causeway_link::{Identity, Role, is_due};
 use causeway_translate::{
     gateway::kinds::ObjectRef,
     intercept::{
-        self, Accepted, Picture, TargetKind, TargetRef, Verdict,
+        self, Accepted, Picture, Refused, TargetKind, TargetRef, Verdict,
         front::carrier_name,
         names::{
             LINK_PORT, STOWAWAY, WIREGUARD_GATEWAY_V4, WIREGUARD_GATEWAY_V6, carrier as carrier_link_name,
+            taken,
         },
         swap,
         world::Near,
@@ -47,7 +48,7 @@ use super::{
     carrier::{Carrier, Maker, Of, Root, Standing},
     neighbourhood::Namespace,
     observe,
-    room::{OF_GRANTS, Room},
+    room::Room,
     services::{Hold, Services, Wish, is_taken},
     status::{self, Facts},
     stowaway::{self, Installed, Installer, Way, trouble_of},
@@ -128,21 +129,31 @@ impl<'a> Pass<'a> {
             self.now,
         );
         let known = controller.neighbourhood.known();
-        let mut picture = self.picture(&judged, &known, &standing, &BTreeMap::new());
+        let mut left_out = BTreeMap::new();
+        let mut picture = self.picture(&judged, &known, &standing, &left_out);
+        // Whoever is left out may have been in the way of others.
+        loop {
+            let more = self.beyond_room(&picture);
+            if more.is_empty() {
+                break;
+            }
+            left_out.extend(more);
+            picture = self.picture(&judged, &known, &standing, &left_out);
+        }
         let mut failures = Vec::new();
         let unheld = self.hold_requests(&picture, &mut failures).await;
         if !unheld.is_empty() {
-            picture = self.picture(&judged, &known, &standing, &unheld);
+            left_out.extend(unheld);
+            picture = self.picture(&judged, &known, &standing, &left_out);
         }
         let carriers = carriers(&picture);
         self.adrift = self.adrift(&carriers, &known);
         self.read = known.keys().cloned().collect();
         let roots = self.make_roots(&carriers, &mut failures).await;
-        let (grants, left_out) = grants(&carriers, &roots);
+        let grants = grants(&carriers, &roots);
         let installed = self.install(&judged, before.as_ref(), grants, &standing).await;
         let mut waiting = false;
-        let mut outcomes =
-            self.carry(&carriers, &roots, &left_out, &known, &mut failures, &mut waiting).await;
+        let mut outcomes = self.carry(&carriers, &roots, &known, &mut failures, &mut waiting).await;
         waiting |= self.put_back(&carriers, &known, &mut outcomes, &mut failures).await;
         let intercepting = self.tell_requests(&picture, &judged, &outcomes, &known, &mut failures).await;
         self.tell_workstations(&judged, &standing, &installed, &intercepting, &mut failures).await;
@@ -177,7 +188,7 @@ impl<'a> Pass<'a> {
         judged: &[Judged],
         known: &BTreeMap<String, Arc<Namespace>>,
         standing: &stowaway::Standing,
-        unheld: &BTreeMap<ObjectRef, String>,
+        left_out: &BTreeMap<ObjectRef, Verdict>,
     ) -> Picture {
         let near: BTreeMap<String, Near> = known
             .iter()
@@ -189,11 +200,32 @@ impl<'a> Pass<'a> {
             .collect();
         let stations = judged.iter().map(|one| (one.at.clone(), one.station())).collect();
         let mut requests = self.requests.clone();
-        requests.retain(|at, _| !unheld.contains_key(at));
+        requests.retain(|at, _| !left_out.contains_key(at));
         let world = observe::world(self.children, requests, stations, near, standing.serving(), self.now);
         let mut picture = intercept::picture(&world);
-        picture.requests.extend(unheld.iter().map(|(at, why)| (at.clone(), Verdict::Pending(why.clone()))));
+        picture.requests.extend(left_out.iter().map(|(at, why)| (at.clone(), why.clone())));
         picture
+    }
+
+    /// The youngest requests that the pods of the cluster's end can't be told of, since there is no room for more.
+    fn beyond_room(&self, picture: &Picture) -> BTreeMap<ObjectRef, Verdict> {
+        let mut room = Room::new(self.controller.settings.room);
+        let mut beyond = BTreeMap::new();
+        for (at, request) in intercept::by_age(&self.requests) {
+            let Some(Verdict::Accepted(accepted)) = picture.requests.get(at) else { continue };
+            let grants: Vec<Grant> =
+                places(request, accepted).iter().map(|_| likely(request, accepted)).collect();
+            if grants.is_empty() || room.take(&at.namespace, &grants) {
+                continue;
+            }
+            let message = format!(
+                "there are as many older intercepts as namespace {}, or the cluster, may have: end those that nobody uses",
+                at.namespace
+            );
+            let refused = Refused::new(Reason::LimitReached, message);
+            beyond.insert(at.clone(), Verdict::Refused(refused));
+        }
+        beyond
     }
 
     /// No target is touched for a request that could go without anybody noticing: says which those are, and why.
@@ -201,7 +233,7 @@ impl<'a> Pass<'a> {
         &self,
         picture: &Picture,
         failures: &mut Vec<Error>,
-    ) -> BTreeMap<ObjectRef, String> {
+    ) -> BTreeMap<ObjectRef, Verdict> {
         let finalizer = &self.controller.request_finalizer;
         let mut unheld = BTreeMap::new();
         let uids: BTreeSet<String> = self.requests.values().filter_map(|request| request.uid()).collect();
@@ -219,9 +251,10 @@ impl<'a> Pass<'a> {
             }
             match finalizer.add(request).await {
                 Ok(true) => drop(lock(&self.controller.held).insert(uid)),
-                Ok(false) => drop(unheld.insert(at.clone(), "it is gone".to_owned())),
+                Ok(false) => drop(unheld.insert(at.clone(), Verdict::Pending("it is gone".to_owned()))),
                 Err(error) => {
-                    unheld.insert(at.clone(), format!("it can't be held: {}", chain(&error)));
+                    let why = format!("it can't be held: {}", chain(&error));
+                    unheld.insert(at.clone(), Verdict::Pending(why));
                     failures.push(error);
                 }
             }
@@ -332,7 +365,6 @@ impl<'a> Pass<'a> {
         &self,
         carriers: &[Carrier<'_>],
         roots: &[Option<Root>],
-        left_out: &BTreeSet<(String, Of)>,
         known: &BTreeMap<String, Arc<Namespace>>,
         failures: &mut Vec<Error>,
         waiting: &mut bool,
@@ -342,16 +374,6 @@ impl<'a> Pass<'a> {
         let mut outcomes = BTreeMap::new();
         for (carrier, root) in carriers.iter().zip(roots) {
             let key = (carrier.namespace().to_owned(), carrier.of());
-            if left_out.contains(&key) {
-                // What it would have to carry stays where it is.
-                let message = format!(
-                    "there are as many older intercepts as namespace {}, or the cluster, may have: end those that nobody uses",
-                    key.0
-                );
-                let failure = Some(Finding::no(Reason::LimitReached, message));
-                outcomes.insert(key, Outcome { failure, ..Outcome::default() });
-                continue;
-            }
             let Some(near) = known.get(carrier.namespace()) else { continue };
             let Some(root) = root else {
                 outcomes.insert(key, self.lead_away(*carrier, near, failures).await);
@@ -420,9 +442,14 @@ impl<'a> Pass<'a> {
             Carrier::Front(at, front) => {
                 let name = carrier_name(&at.name);
                 let pods = near.pods.all();
+                let marks = taken(&front.selector, &name);
+                let is_found =
+                    |pod: &Pod| marks.iter().all(|(key, mark)| pod.labels().get(key) == Some(mark));
                 let own = pods.iter().map(|pod| &**pod).filter(|pod| {
                     observe::is_of_carrier(*pod)
                         && pod.labels().get(names::LABEL_OWNER_NAME).is_some_and(|owner| *owner == name)
+                        // One that is ready, and that the Service would not find, is as good as none.
+                        && (is_found(pod) || !stowaway::is_ready(pod))
                 });
                 let standing =
                     root.map(|root| Standing::of(&root.plan, carrier.version(), own)).unwrap_or_default();
@@ -892,33 +919,32 @@ fn carriers(picture: &Picture) -> Vec<Carrier<'_>> {
     fronts.chain(swaps).collect()
 }
 
-/// What carriers are granted, and those that there is no room for.
-fn grants(carriers: &[Carrier<'_>], roots: &[Option<Root>]) -> (Vec<Grant>, BTreeSet<(String, Of)>) {
-    let mut by_age: Vec<(&Carrier<'_>, &Root)> =
-        carriers.iter().zip(roots).filter_map(|(carrier, root)| Some((carrier, root.as_ref()?))).collect();
-    by_age.sort_by_key(|(_, root)| root.plan.creation_timestamp().map(|time| time.0));
-    let (mut grants, mut left_out) = (Vec::new(), BTreeSet::new());
-    let mut room = Room::new(OF_GRANTS);
-    for (carrier, root) in by_age {
-        let own: Vec<Grant> = carrier
-            .deliveries()
-            .iter()
-            .map(|delivery| Grant {
+/// What carriers are granted.
+fn grants(carriers: &[Carrier<'_>], roots: &[Option<Root>]) -> Vec<Grant> {
+    let made = carriers.iter().zip(roots).filter_map(|(carrier, root)| Some((carrier, root.as_ref()?)));
+    let mut grants: Vec<Grant> = made
+        .flat_map(|(carrier, root)| {
+            carrier.deliveries().iter().map(|delivery| Grant {
                 carrier: carrier_link_name(&root.uid()),
                 workstation: delivery.workstation.clone(),
                 address: delivery.address,
                 port: delivery.port,
             })
-            .collect();
-        if room.take(carrier.namespace(), &own) {
-            grants.extend(own);
-        } else {
-            left_out.insert((carrier.namespace().to_owned(), carrier.of()));
-        }
-    }
+        })
+        .collect();
     grants.sort();
     grants.dedup();
-    (grants, left_out)
+    grants
+}
+
+/// What one carrier of a request will be granted for it, whatever the carrier is called: all uids are of one length.
+fn likely(request: &InterceptRequest, accepted: &Accepted) -> Grant {
+    Grant {
+        carrier: carrier_link_name(&request.uid().unwrap_or_default()),
+        workstation: accepted.workstation_uid.clone(),
+        address: request.spec.destination_ip.as_deref().and_then(|text| text.parse().ok()),
+        port: request.spec.destination_port,
+    }
 }
 
 /// Where a request is carried out.

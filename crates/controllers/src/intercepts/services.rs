@@ -70,7 +70,7 @@ pub(crate) enum Hold {
 pub(crate) struct Wish<'a> {
     /// Its original selector, if it is to have a carrier.
     pub(crate) selector: Option<&'a Selector>,
-    /// How the carrier stands.
+    /// How the carrier stands: those of its pods that the Service would find.
     pub(crate) standing: &'a Standing,
     /// Whether all of it is known to the carrier's pods, the original pods with it.
     pub(crate) is_settled: bool,
@@ -461,12 +461,15 @@ fn decide(now: &Situation) -> Step {
         (false, false) if now.has_proof => Step::Clean,
         (false, false) if now.leads_to_some_carrier => Step::Stay(Hold::Freeing),
         (false, false) => Step::Stay(Hold::Free),
-        (true, true) if !now.carrier_serves && now.originals_serve => {
+        (true, true) if now.is_whole && !now.carrier_serves && now.originals_serve => {
             let why = now.carrier_trouble.clone().unwrap_or_else(|| "no pod of it is ready".to_owned());
             Step::GiveBack(Hold::GivenBack(why))
         }
-        // A mixture selects nothing.
-        (true, true) if !now.is_whole => Step::Take,
+        // A mixture selects nothing, and pods that its carrier had before may lack what it selects by now.
+        (true, true) if !now.is_whole && now.carrier_serves => Step::Take,
+        (true, true) if !now.is_whole => {
+            Step::GiveBack(Hold::Taking("its carrier learns what the Service selects".to_owned()))
+        }
         (true, true) if now.leads_to_carrier => Step::Stay(Hold::Taken),
         (true, true) => Step::Stay(Hold::Taking("the Service's endpoints follow".to_owned())),
         (true, false) => match &now.fight {

@@ -6,6 +6,8 @@ use causeway_api::names;
 use ipnet::IpNet;
 use jiff::Timestamp;
 
+use super::room::OF_GRANTS;
+
 /// How laptops find the cluster's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
@@ -61,6 +63,8 @@ pub struct Settings {
     pub bounds: Bounds,
     /// Who may connect through the API server; nobody if left out.
     pub connect_group: Option<String>,
+    /// How much the pods of the cluster's end are told of all requests together, in bytes.
+    pub room: usize,
     /// The clock that times to live are measured by.
     pub now: fn() -> Timestamp,
 }
@@ -80,6 +84,7 @@ impl Default for Settings {
             routed: Vec::new(),
             bounds: Bounds::default(),
             connect_group: Some("system:authenticated".to_owned()),
+            room: OF_GRANTS,
             now: Timestamp::now,
         }
     }

@@ -226,7 +226,10 @@ impl Workloads {
         template: &Template<'_>,
         replaced: &Replaced,
     ) -> Result<(), Error> {
-        let Some(live) = template.containers().iter().find(|one| one.name == replaced.container) else {
+        let containers = template.containers();
+        let named = containers.iter().find(|one| one.name == replaced.container);
+        // Its owner may have given it another name: it mounts what is taken away.
+        let Some(live) = named.or_else(|| containers.iter().find(|one| is_carrier(one))) else {
             // Its owner has removed the container: what is left of us goes.
             let steps = template.change(&Container::default(), Vec::new(), None);
             return self.patch(target, template, steps).await.map(drop);

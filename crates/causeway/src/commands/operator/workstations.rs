@@ -122,6 +122,7 @@ impl WorkstationArgs {
                 outside_names: self.workstation_outside_names,
             },
             connect_group: Some(self.workstation_group).filter(|group| !group.is_empty()),
+            room: usual.room,
             now: usual.now,
         }
     }

@@ -35,7 +35,11 @@ fn a_service_moves_only_when_its_carrier_is_ready_and_knows_the_way_back() {
         ..ready_to_take()
     };
     assert_eq!(decide(&held), Step::Stay(Hold::Taken));
-    assert_eq!(decide(&Situation { is_whole: false, ..held }), Step::Take, "a mixture selects nothing");
+    let mixed = Situation { is_whole: false, ..held };
+    assert_eq!(decide(&mixed), Step::Take, "a mixture selects nothing");
+    // Nor do the pods of its carrier have a label that its owner has just thought of.
+    let unknown = Situation { carrier_serves: false, ..mixed };
+    assert!(matches!(decide(&unknown), Step::GiveBack(Hold::Taking(_))), "{:?}", decide(&unknown));
 }
 
 #[test]

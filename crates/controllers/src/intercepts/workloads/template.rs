@@ -71,11 +71,13 @@ impl Held {
                     && count(status.updated_replicas) >= wanted
                     && count(status.replicas) == count(status.updated_replicas)
                     && count(status.available_replicas) >= wanted;
-                let has_given_up = status
-                    .conditions
-                    .iter()
-                    .flatten()
-                    .any(|condition| condition.type_ == "Progressing" && condition.status == "False");
+                // Of an earlier template that says nothing.
+                let has_given_up = is_seen
+                    && status
+                        .conditions
+                        .iter()
+                        .flatten()
+                        .any(|condition| condition.type_ == "Progressing" && condition.status == "False");
                 Template {
                     metadata: &one.metadata,
                     pods: &spec.template,

@@ -26,6 +26,24 @@ fn pods_below_the_partition_are_not_waited_for() {
     assert!(by(2).template().unwrap().is_seen);
 }
 
+#[test]
+fn a_rollout_that_failed_before_says_nothing_of_the_newest_template() {
+    let by = |observed: i64, paused: bool| {
+        let failed =
+            json!([{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]);
+        let deployment = json!({
+            "metadata": {"name": "web", "generation": 3},
+            "spec": {"selector": {}, "paused": paused, "template": {"spec": {"containers": [{"name": "web"}]}}},
+            "status": {"observedGeneration": observed, "conditions": failed},
+        });
+        let held = Held::Deployment(Arc::new(serde_json::from_value(deployment).unwrap()));
+        held.template().unwrap().is_stuck
+    };
+    assert!(!by(2, false), "nobody has tried it yet");
+    assert!(by(3, false));
+    assert!(by(2, true), "nobody will try it");
+}
+
 fn workloads() -> Workloads {
     let never = |_: http::Request<Body>| std::future::pending::<Result<http::Response<Body>, http::Error>>();
     Workloads::new(Client::new(tower::service_fn(never), "shop"), "tests")

@@ -85,7 +85,12 @@ async fn a_part_of_a_selector_that_somebody_changes_never_selects_nothing_for_lo
     scene.take_over("me").await;
     // kubectl edit, by somebody who wonders what happened to it.
     scene.cluster.merge::<Service>("web", &json!({"spec": {"selector": {"tier": "front"}}})).await;
+    // None of the carrier's pods would be found by that.
+    scene.selects("web", json!({"app": "web", "tier": "front"})).await;
+    scene.slice("web", &[("web-1", "10.1.0.1")]).await;
     let ours = "web-carrier.causeway";
+    scene.roll_carrier("web", "tier").await;
+    scene.moves().await;
     scene.selects("web", json!({"app": ours, "tier": ours})).await;
     scene.delete::<InterceptRequest>("me").await;
     scene.selects("web", json!({"app": "web", "tier": "front"})).await;

@@ -166,6 +166,7 @@ async fn who_sets_the_selector_back_is_named_and_the_service_is_taken_over_again
     })
     .await;
     let ours = "web-carrier.causeway";
+    scene.roll_carrier("web", "tier").await;
     scene.moves().await;
     scene.selects("web", json!({"app": ours, "tier": ours})).await;
     scene.slice("web", &[("web-carrier-pod", "10.9.9.9")]).await;
@@ -292,5 +293,69 @@ async fn a_service_goes_back_though_somebody_has_deleted_the_plan_of_its_carrier
     scene.is_gone::<InterceptRequest>("me").await;
     assert_eq!(scene.selector("web").await["app"], "web", "the request goes last");
     assert!(scene.annotation("web").await.is_none());
+    scene.operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_plan_stays_for_as_long_as_nobody_knows_the_original_pods() {
+    let scene = Scene::start().await;
+    scene.request("me", json!({})).await;
+    let made = || async { scene.api::<GatewayPlan>().get_opt("web-carrier").await.unwrap() };
+    eventually("the carrier is made", || async {
+        scene.api::<Deployment>().get_opt("web-carrier").await.unwrap().is_some()
+    })
+    .await;
+    assert!(made().await.unwrap().spec.parts.is_empty(), "it would lead to nobody");
+    scene.take_over("me").await;
+    let before = made().await.unwrap().spec;
+    let twin = scene.api::<Service>().get("web-carrier-original").await.unwrap().uid();
+    // Somebody cleans up.
+    scene.delete::<Service>("web-carrier-original").await;
+    eventually("it is made again", || async {
+        let found = scene.api::<Service>().get_opt("web-carrier-original").await.unwrap();
+        found.is_some_and(|found| found.uid() != twin)
+    })
+    .await;
+    scene.cluster.merge::<InterceptRequest>("me", &json!({"spec": {"destinationPort": 4000}})).await;
+    scene.says("me", "Installed", "False", "Progressing").await;
+    assert_eq!(made().await.unwrap().spec, before, "what runs leads to the original pods");
+    let kept = scene.api::<Supply>().list(&ListParams::default()).await.unwrap().items;
+    let digests: Vec<String> = kept.into_iter().filter_map(|part| Some(part.spec.plan?.digest)).collect();
+    assert!(before.parts.iter().all(|part| digests.contains(part)), "{digests:?}");
+    assert_eq!(scene.selector("web").await["app"], "web-carrier.causeway");
+    scene.slice("web-carrier-original", &[("web-1", "10.1.0.1")]).await;
+    eventually("the plan follows", || async { made().await.unwrap().spec != before }).await;
+    scene.run_plan("web-carrier", "web-carrier-pod").await;
+    scene.says("me", "Installed", "True", "Installed").await;
+    scene.operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_too_many_is_refused_and_the_older_ones_go_on() {
+    // A quarter of it is for one namespace: two requests.
+    let scene = Scene::configured(|config| config.intercepts.room = 1200).await;
+    let header = |user: &str| json!({"match": [{"headers": [{"name": "x-user", "value": user}]}]});
+    scene.request("one", header("one")).await;
+    scene.take_over("one").await;
+    scene.request("two", header("two")).await;
+    scene.says("two", "Installed", "False", "Progressing").await;
+    scene.run_plan("web-carrier", "web-carrier-pod").await;
+    scene.says("two", "Installed", "True", "Installed").await;
+    scene.request("three", header("three")).await;
+    let message = scene.says("three", "Accepted", "False", "LimitReached").await;
+    assert!(message.contains("namespace default"), "{message}");
+    // The carrier of the others is looked after as before.
+    let parts = || async { scene.api::<GatewayPlan>().get("web-carrier").await.unwrap().spec.parts };
+    let before = parts().await;
+    scene.slice("web-carrier-original", &[("web-1", "10.1.0.1"), ("web-2", "10.1.0.2")]).await;
+    eventually("the carrier hears of another original pod", || async { parts().await != before }).await;
+    for older in ["one", "two"] {
+        scene.says(older, "Installed", "True", "Installed").await;
+    }
+    assert_eq!(scene.selector("web").await["app"], "web-carrier.causeway");
+    assert!(scene.api::<InterceptRequest>().get("three").await.unwrap().finalizers().is_empty());
+    // Whoever waited gets its turn.
+    scene.delete::<InterceptRequest>("two").await;
+    scene.says("three", "Accepted", "True", "Accepted").await;
     scene.operator.stop().await;
 }

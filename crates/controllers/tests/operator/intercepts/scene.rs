@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use causeway_api::{GatewayPlan, InterceptRequest, Workstation};
+use causeway_controllers::operator::Config;
 use causeway_link::Key;
 use causeway_testkit::eventually;
 use k8s_openapi::api::{
@@ -33,8 +34,13 @@ type Selector = BTreeMap<String, String>;
 impl Scene {
     /// With the whole operator, Deployment and Service `web`, and the workstation `alice`.
     pub(super) async fn start() -> Self {
+        Self::configured(|_| {}).await
+    }
+
+    /// The same with other settings.
+    pub(super) async fn configured(change: impl FnOnce(&mut Config)) -> Self {
         let cluster = Cluster::start().await;
-        let operator = cluster.whole();
+        let operator = cluster.configured(change);
         let scene = Self { cluster, operator };
         scene.deployment("web").await;
         scene.service("web", json!({"app": "web"})).await;
@@ -121,9 +127,18 @@ impl Scene {
                 json!({"addresses": [address], "conditions": {"ready": true}, "targetRef": {"kind": "Pod", "name": pod}})
             })
             .collect();
+        let owner = self
+            .api::<Service>()
+            .get_opt(service)
+            .await
+            .unwrap()
+            .and_then(|one| one.controller_owner_ref(&()));
         let slice = json!({
             "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-            "metadata": {"name": format!("{service}-slice"), "labels": {"kubernetes.io/service-name": service}},
+            "metadata": {
+                "name": format!("{service}-slice"), "labels": {"kubernetes.io/service-name": service},
+                "ownerReferences": owner.into_iter().collect::<Vec<_>>(),
+            },
             "addressType": "IPv4", "endpoints": endpoints, "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
         });
         let params = PatchParams::apply("endpoints").force();
@@ -196,6 +211,21 @@ impl Scene {
         self.slice(&format!("{plan}-original"), &[("web-1", "10.1.0.1")]).await;
         self.slice(&plan, &[(&pod, "10.9.9.9")]).await;
         self.run_plan(&plan, &pod).await;
+    }
+
+    /// Plays the rollout of a carrier whose Service selects by this label, too.
+    pub(super) async fn roll_carrier(&self, service: &str, label: &str) {
+        let carrier = format!("{service}-carrier");
+        eventually("the carrier's pods get the label", || async {
+            let deployment = self.api::<Deployment>().get(&carrier).await.unwrap();
+            let template = deployment.spec.unwrap().template;
+            template.metadata.unwrap().labels.unwrap().contains_key(label)
+        })
+        .await;
+        let now = DeleteParams::default().grace_period(0);
+        self.api::<Pod>().delete(&format!("{carrier}-pod"), &now).await.unwrap();
+        self.is_gone::<Pod>(&format!("{carrier}-pod")).await;
+        self.serve(service).await;
     }
 
     /// Says that a pod runs the newest plan.

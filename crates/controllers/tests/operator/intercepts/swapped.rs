@@ -223,3 +223,34 @@ async fn whoever_sets_a_container_back_with_our_annotation_is_answered_after_a_w
     scene.says("me", "Installed", "False", "RestoreFailed").await;
     scene.operator.stop().await;
 }
+
+#[tokio::test]
+async fn a_container_that_its_owner_renames_meanwhile_is_put_back_by_its_new_name() {
+    let scene = Scene::start().await;
+    roll_out(&scene).await;
+    let before = container(&scene).await;
+    scene.request("me", json!({"mode": "Container", "fallback": false})).await;
+    eventually("the template has the carrier", || async {
+        container(&scene).await.args.is_some_and(|args| args[0] == "carrier")
+    })
+    .await;
+    roll_out(&scene).await;
+    scene.run_plan("web-deploy-swap", "web-pod").await;
+    scene.says("me", "Installed", "True", "Installed").await;
+    let Scene { cluster, operator } = scene;
+    operator.stop().await;
+    let api = cluster.api::<Deployment>();
+    let mut live = api.get("web").await.unwrap();
+    live.spec.as_mut().unwrap().template.spec.as_mut().unwrap().containers[0].name = "shop".to_owned();
+    api.replace("web", &PostParams::default(), &live).await.unwrap();
+    cluster.api::<InterceptRequest>().delete("me", &kube::api::DeleteParams::default()).await.unwrap();
+    let scene = Scene { operator: cluster.whole(), cluster };
+    let after = eventually("it is put back", || async {
+        Some(container(&scene).await).filter(|one| one.image == before.image)
+    })
+    .await;
+    assert_eq!(after, Container { name: "shop".to_owned(), ..before });
+    roll_out(&scene).await;
+    scene.is_gone::<InterceptRequest>("me").await;
+    scene.operator.stop().await;
+}
