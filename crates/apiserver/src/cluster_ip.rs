@@ -59,6 +59,14 @@ impl ClusterIps {
         Ok(())
     }
 
+    /// Lets go of the address of a Service that was only tried and will not be stored.
+    pub(crate) fn give_back(&self, service: &Value) {
+        let address = service["spec"]["clusterIP"].as_str().and_then(|text| text.parse::<IpAddr>().ok());
+        if let Some(address) = address {
+            lock(&self.reserved).remove(&address);
+        }
+    }
+
     fn next(&self, store: &Store) -> Result<IpAddr, FieldError> {
         let mut reserved = lock(&self.reserved);
         let taken = taken(store, &mut reserved);
@@ -130,5 +138,7 @@ mod tests {
         assert!(ips.assign(&store, &mut wish("10.0.0.1"), None).is_err());
         assert!(ips.assign(&store, &mut wish("127.96.3.4"), None).is_ok());
         assert!(ips.assign(&store, &mut wish("127.96.3.4"), None).is_err());
+        ips.give_back(&wish("127.96.3.4"));
+        assert!(ips.assign(&store, &mut wish("127.96.3.4"), None).is_ok(), "the one before was only tried");
     }
 }

@@ -91,6 +91,9 @@ async fn create_as(call: &Call<'_>, key: Key, value: Value) -> Result<Answer, Ap
     if !call.options.dry_run {
         return put(call, key, Expect::Absent, value).await.map(Answer::Saved);
     }
+    if (call.resource.group.as_str(), call.resource.plural.as_str()) == ("", "services") {
+        call.server.cluster_ips.give_back(&value);
+    }
     match call.server.store.get(&key) {
         Some(_) => Err(write_error(call.resource, &key.name, WriteError::Exists)),
         None => Ok(Answer::Unsaved(value)),
