@@ -31,7 +31,12 @@ use kube::{Client, ResourceExt as _, api::DynamicObject};
 
 pub use self::settings::Settings;
 use self::{
-    class::Classes, contents::Contents, make::Maker, observe::Readings, standing::Standing, status::Statuses,
+    class::Classes,
+    contents::{Contents, Unread},
+    make::Maker,
+    observe::Readings,
+    standing::Standing,
+    status::Statuses,
 };
 use crate::{
     framework::{
@@ -86,8 +91,8 @@ impl Controller {
         }
     }
 
-    /// The world, and the picture of it with all that it refers to.
-    async fn picture(&self, children: &Children, standings: &Standings) -> Result<Picture, Error> {
+    /// The world, and the picture of it with all that it refers to, but for what can't be read.
+    async fn picture(&self, children: &Children, standings: &Standings) -> Result<(Picture, Unread), Error> {
         let mut world = lock(&self.readings).world(children);
         world.observed = standings
             .iter()
@@ -98,20 +103,29 @@ impl Controller {
             .collect();
         self.contents.fill(&mut world).await;
         let mut picture = picture(&world);
+        let mut unread = Unread::default();
         for _ in 0..MOST_ROUNDS {
-            if !self.contents.follow(&self.client, &picture.references).await? {
+            let followed = self.contents.follow(&self.client, &picture.references).await?;
+            unread = followed.unread;
+            if !followed.differs {
                 break;
             }
             self.contents.fill(&mut world).await;
             picture = self::picture(&world);
         }
         lock(&self.uses).clone_from(&picture.references.services);
-        Ok(picture)
+        Ok((picture, unread))
     }
 
     /// Makes the objects of every Gateway of ours, and removes those of Gateways that are others'. What runs for one that is
     /// not accepted, or that is nobody's, stays as it is: whoever uses it does not know why its author's change is wrong.
-    async fn make(&self, picture: &Picture, children: &Children, standings: &Standings) -> Vec<Report> {
+    async fn make(
+        &self,
+        picture: &Picture,
+        children: &Children,
+        standings: &Standings,
+        unread: &Unread,
+    ) -> Vec<Report> {
         let Some(resource) = children.served(GATEWAY) else { return Vec::new() };
         let made: HashSet<String> = [GATEWAY_PLAN, DEPLOYMENT, SERVICE]
             .into_iter()
@@ -127,6 +141,8 @@ impl Controller {
                 continue;
             }
             match picture.gateways.get(at) {
+                // What it serves with is nowhere else: it stays until that can be read again.
+                Some(_) if unread.is_in(|| standing.given(children)) => {}
                 Some(gateway) if gateway.accepted => {
                     let may_update = standing.is_rolling() || updating < self.updates_at_once;
                     let is_next = !standing.is_rolling() && self.maker.wants_update(gateway, standing);
@@ -244,18 +260,19 @@ impl Overseer for Controller {
     }
 
     async fn reconcile(&self, children: &Children) -> Result<Option<Duration>, Failed> {
-        self.classes.make(children).await?;
+        let made = self.classes.make(children).await;
         let standings = standings(children);
-        let picture = self.picture(children, &standings).await?;
-        let reports = self.make(&picture, children, &standings).await;
+        let (picture, unread) = self.picture(children, &standings).await?;
+        let reports = self.make(&picture, children, &standings, &unread).await;
         let forgotten = self.forget_pods(&standings).await;
-        // Whatever became of the objects: what is true of routes does not wait for them.
-        self.statuses.write(&picture, children).await?;
-        self.classes.hold(&picture, children).await?;
-        forgotten?;
+        // Whatever became of the objects: what is true of routes does not wait for them, and nothing of it for anything else.
+        let written = self.statuses.write(&picture, children).await;
+        let held = self.classes.hold(&picture, children).await;
+        written.and(held).and(forgotten).and(made)?;
         for report in reports {
             report.into_result()?;
         }
+        unread.into_result()?;
         let again = if self.maker.take_news() { Duration::ZERO } else { LOOK_AGAIN };
         Ok((!picture.gateways.is_empty()).then_some(again))
     }

@@ -18,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{
-        ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions,
+        ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
         PropagationPolicy,
     },
 };
@@ -33,6 +33,9 @@ use crate::framework::{
 
 /// A version that no object has: with it, an apply makes an object, and is refused where there is one.
 const NO_VERSION: &str = "1";
+
+/// What the names of objects begin with that are only tried.
+const TRIED: &str = "causeway-tried-";
 
 /// Why one object is not as desired.
 #[derive(Debug, thiserror::Error)]
@@ -280,6 +283,11 @@ impl Report {
         before != self.results.len()
     }
 
+    /// Adds why an object is not as desired.
+    pub(crate) fn add_failure(&mut self, kind: ChildKind, name: String, error: Error) {
+        self.results.push((kind, name, Err(error)));
+    }
+
     /// This and another pass, as one.
     pub(crate) fn join(&mut self, other: Self) {
         self.results.extend(other.results);
@@ -379,6 +387,26 @@ impl Applier {
             results.extend(join_all(applied).await);
         }
         Report { results }
+    }
+
+    /// Asks whether the API server would take an object as a new one, under a name that nobody has. Nothing is made.
+    ///
+    /// # Errors
+    /// When it would not.
+    pub(crate) async fn try_new(&self, owner: &Owner, wanted: &Wanted) -> Result<(), Error> {
+        let kind = wanted.kind.kind;
+        let namespace = wanted.namespace(owner);
+        let name = format!("{namespace}/{}", wanted.name);
+        let mut body = wanted.stamped(owner);
+        let metadata = object_in(&mut body, "metadata");
+        metadata.remove("name");
+        metadata.insert("generateName".into(), json!(TRIED));
+        let failed = |source| Error::Apply { kind, name: name.clone(), source };
+        let object: DynamicObject = serde_json::from_value(Value::Object(body))
+            .map_err(|error| failed(kube::Error::SerdeError(error)))?;
+        let api = dynamic_api(self.client.clone(), namespace, &wanted.kind.resource());
+        let params = PostParams { dry_run: true, field_manager: Some(self.manager.to_owned()) };
+        api.create(&params, &object).await.map(drop).map_err(failed)
     }
 
     /// Applies one object, whatever the caches know of it.

@@ -9,11 +9,14 @@ use std::{
 };
 
 use causeway_base::lock::lock;
-use causeway_translate::gateway::{
-    World,
-    certificates::{Authorities, KeyPair},
-    kinds::ObjectRef,
-    picture::References,
+use causeway_translate::{
+    gateway::{
+        World,
+        certificates::{Authorities, KeyPair},
+        kinds::ObjectRef,
+        picture::References,
+    },
+    gateway_pod::keys::Keys,
 };
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -25,7 +28,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::sync::Mutex;
 
-use crate::framework::{children::pace, error::Error, overseer::Changes};
+use crate::framework::{children::pace, error::Error, overseer::Changes, report::chain};
 
 /// How long the first list may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -49,15 +52,88 @@ impl Contents {
         world.config_maps = self.config_maps.known().await;
     }
 
-    /// Reads what is referred to and not known as it is now; true if that made a difference.
+    /// Reads what is referred to and not known as it is now. Of what can't be read, what was read last counts on; what never
+    /// was is there with the reason.
+    ///
+    /// # Errors
+    /// When it is not known what there is.
+    pub(crate) async fn follow(&self, client: &Client, wanted: &References) -> Result<Followed, Error> {
+        let secrets = self.secrets.follow(client, &wanted.secrets, KeyPair::read, no_pair).await?;
+        let config_maps =
+            self.config_maps.follow(client, &wanted.config_maps, Authorities::read, no_authorities).await?;
+        Ok(Followed {
+            differs: secrets.differs || config_maps.differs,
+            unread: Unread {
+                secrets: secrets.never_read,
+                config_maps: config_maps.never_read,
+                failure: secrets.failure.or(config_maps.failure),
+            },
+        })
+    }
+}
+
+/// What became of reading what is referred to.
+pub(crate) struct Followed {
+    /// Whether something is another than before.
+    pub(crate) differs: bool,
+    /// What could not be read.
+    pub(crate) unread: Unread,
+}
+
+/// What is referred to and can't be read.
+#[derive(Default)]
+pub(crate) struct Unread {
+    /// Secrets that never were read.
+    secrets: BTreeSet<ObjectRef>,
+    /// ConfigMaps that never were read.
+    config_maps: BTreeSet<ObjectRef>,
+    /// Why the first one can't be, of all.
+    failure: Option<Error>,
+}
+
+impl Unread {
+    /// Whether pods that are given these were given something of what never was read.
+    pub(crate) fn is_in(&self, given: impl FnOnce() -> Keys) -> bool {
+        if self.secrets.is_empty() && self.config_maps.is_empty() {
+            return false;
+        }
+        let given = given();
+        let is_part = |at: &ObjectRef, of: &str| {
+            let parts = of.strip_prefix("ca/").unwrap_or_default();
+            parts.split(' ').any(|part| part == at.to_string())
+        };
+        self.secrets.iter().any(|at| given.certificates.contains_key(&at.to_string()))
+            || self.config_maps.iter().any(|at| given.authorities.keys().any(|of| is_part(at, of)))
+    }
+
+    /// The whole.
     ///
     /// # Errors
     /// When something can't be read.
-    pub(crate) async fn follow(&self, client: &Client, wanted: &References) -> Result<bool, Error> {
-        let secrets = self.secrets.follow(client, &wanted.secrets, KeyPair::read).await?;
-        let config_maps = self.config_maps.follow(client, &wanted.config_maps, Authorities::read).await?;
-        Ok(secrets || config_maps)
+    pub(crate) fn into_result(self) -> Result<(), Error> {
+        self.failure.map_or(Ok(()), Err)
     }
+}
+
+/// A Secret that can't be read.
+fn no_pair(why: String) -> KeyPair {
+    KeyPair { certificate: Vec::new(), key: Vec::new(), checked: Err(why) }
+}
+
+/// A ConfigMap that can't be read.
+fn no_authorities(why: String) -> Authorities {
+    Authorities { certificates: String::new(), problem: Some(why) }
+}
+
+/// The version of what could not be read: no object has it.
+const NEVER_READ: &str = "";
+
+/// What became of reading objects of one kind.
+#[derive(Default)]
+struct Glanced {
+    differs: bool,
+    never_read: BTreeSet<ObjectRef>,
+    failure: Option<Error>,
 }
 
 type Store<K> = reflector::Store<PartialObjectMeta<K>>;
@@ -68,7 +144,7 @@ struct Glance<K: Resource<DynamicType = ()> + 'static, T> {
     store: std::sync::Mutex<Option<Store<K>>>,
     /// Those that something refers to.
     wanted: Arc<std::sync::Mutex<BTreeSet<ObjectRef>>>,
-    /// By the version that was read.
+    /// By the version that was read; [`NEVER_READ`] for what could not be.
     known: Mutex<BTreeMap<ObjectRef, (String, Arc<T>)>>,
 }
 
@@ -122,7 +198,8 @@ where
         client: &Client,
         wanted: &BTreeSet<ObjectRef>,
         read: fn(&K) -> T,
-    ) -> Result<bool, Error> {
+        unreadable: fn(String) -> T,
+    ) -> Result<Glanced, Error> {
         let store = lock(&self.store).clone();
         let kind = if K::kind(&()) == "Secret" { "Secret" } else { "ConfigMap" };
         let not_synced = Error::NotSynced { kind, seconds: PATIENCE.as_secs() };
@@ -133,30 +210,43 @@ where
         }
         lock(&self.wanted).clone_from(wanted);
         let mut known = self.known.lock().await;
-        let mut differs = false;
+        let mut glanced = Glanced::default();
         known.retain(|at, _| wanted.contains(at));
         for at in wanted {
             let version = store
                 .get(&reflector::ObjectRef::new(&at.name).within(&at.namespace))
                 .and_then(|object| object.metadata.resource_version.clone());
             let Some(version) = version else {
-                differs |= known.remove(at).is_some();
+                glanced.differs |= known.remove(at).is_some();
                 continue;
             };
             if known.get(at).is_some_and(|(read, _)| *read == version) {
                 continue;
             }
             let found = Api::<K>::namespaced(client.clone(), &at.namespace).get_opt(&at.name).await;
-            let found = found.map_err(|source| Error::ReadContent { kind, name: at.to_string(), source })?;
+            let found = match found {
+                Ok(found) => found,
+                Err(source) => {
+                    let error = Error::ReadContent { kind, name: at.to_string(), source };
+                    if known.get(at).is_none_or(|(read, _)| read == NEVER_READ) {
+                        let content = Arc::new(unreadable(format!("can't be read: {}", chain(&error))));
+                        glanced.differs |= known.get(at).is_none_or(|(_, before)| *before != content);
+                        known.insert(at.clone(), (NEVER_READ.to_owned(), content));
+                        glanced.never_read.insert(at.clone());
+                    }
+                    glanced.failure.get_or_insert(error);
+                    continue;
+                }
+            };
             let Some(found) = found else {
-                differs |= known.remove(at).is_some();
+                glanced.differs |= known.remove(at).is_some();
                 continue;
             };
             let content = Arc::new(read(&found));
-            differs |= known.get(at).is_none_or(|(_, before)| *before != content);
+            glanced.differs |= known.get(at).is_none_or(|(_, before)| *before != content);
             // What the watch has seen: if the object is newer by now, it is read once more.
             known.insert(at.clone(), (version, content));
         }
-        Ok(differs)
+        Ok(glanced)
     }
 }

@@ -184,13 +184,20 @@ impl Maker {
             desired.set_image(runs);
         }
         let mut keep = desired.founded();
-        let with_service = self.may_ask(at, address.as_deref());
+        let mut with_service = self.may_ask(at, address.as_deref());
+        let is_moving = with_service && has_other_address(standing, address.as_deref());
+        // A Service never changes its address: the one that works goes only when the other address can be had.
+        let mut in_vain = None;
+        if is_moving && let Some(service) = &desired.service {
+            in_vain = self.applier.try_new(owner, &Wanted::new(SERVICE, service)).await.err();
+        }
+        with_service &= in_vain.is_none();
         if !with_service {
             // What clients use stays while they ask for something else in vain.
             keep.extend(desired.service.iter().map(|service| (SERVICE, service.name_any())));
         }
-        if with_service && has_other_address(standing, address.as_deref()) {
-            // A Service never changes its address: it is made anew by the next look, once this one is gone.
+        if is_moving && with_service {
+            // It is made anew by the next look, once this one is gone.
             let mut all_but = desired.rest(children.served(POD_DISRUPTION_BUDGET).is_some(), false);
             all_but.extend(check.iter().flatten().map(|pod| Wanted::new(POD, pod)));
             report.join(self.applier.converge(owner, &all_but, &keep, children).await);
@@ -199,6 +206,9 @@ impl Maker {
         let mut rest = desired.rest(children.served(POD_DISRUPTION_BUDGET).is_some(), with_service);
         rest.extend(check.iter().flatten().map(|pod| Wanted::new(POD, pod)));
         let mut rest = self.applier.converge(owner, &rest, &keep, children).await;
+        if let (Some(error), Some(service)) = (in_vain, &desired.service) {
+            rest.add_failure(SERVICE, service.name_any(), error);
+        }
         self.learn(at, picture, &desired, &mut rest);
         report.join(rest);
         report

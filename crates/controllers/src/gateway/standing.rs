@@ -4,21 +4,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use causeway_api::{GatewayPlan, GatewayReplica, names};
-use causeway_translate::gateway::{
-    kinds::ObjectRef,
-    picture::{Port, node_ports},
-    world::{Address, AddressKind, Observed},
+use causeway_translate::{
+    gateway::{
+        kinds::ObjectRef,
+        picture::{Port, node_ports},
+        world::{Address, AddressKind, Observed},
+    },
+    gateway_pod::keys::{ENTRY, Keys},
 };
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{Pod, Service},
+    core::v1::{Pod, Secret, Service},
 };
+use kube::ResourceExt as _;
 
 use super::child;
 use crate::{
     framework::{
         children::{Children, typed},
-        kinds::{DEPLOYMENT, GATEWAY_PLAN, SERVICE},
+        kinds::{DEPLOYMENT, GATEWAY_PLAN, SECRET, SERVICE},
     },
     vlan::fleet::{PodState, check_state, deployment_state, image_check::CheckState, pod_state, pods_of},
 };
@@ -63,6 +67,20 @@ impl Standing {
     /// The pods that report.
     pub(crate) fn reports(&self) -> &[GatewayReplica] {
         self.plan.as_ref().and_then(|plan| plan.status.as_ref()).map_or(&[], |status| &status.replicas)
+    }
+
+    /// The certificates and authorities that its pods are given.
+    pub(crate) fn given(&self, children: &Children) -> Keys {
+        let mut given = Keys::default();
+        let Some(plan) = &self.plan else { return given };
+        for name in &plan.spec.certificates {
+            let copy = children.get(SECRET, &plan.namespace().unwrap_or_default(), name);
+            let text = copy.and_then(|object| typed::<Secret>(&object)?.data?.remove(ENTRY));
+            if let Some(keys) = text.and_then(|text| Keys::read(&text.0).ok()) {
+                given.extend(keys);
+            }
+        }
+        given
     }
 
     /// Whether its pods are being replaced.

@@ -1,6 +1,12 @@
 //! Gateways: what the operator makes of them, and what it says. The pods are played by the test.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use causeway_api::{GatewayPlan, Supply, TrafficPolicy};
 use causeway_testkit::eventually;
@@ -9,7 +15,9 @@ use k8s_openapi::api::{
     core::v1::{Pod, Secret, Service, ServiceAccount},
     rbac::v1::Role,
 };
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceDefinitionVersion,
+};
 use kube::{
     Api, ResourceExt,
     api::{
@@ -344,12 +352,96 @@ async fn an_address_that_is_asked_for_is_had_or_refused() {
     let object = api(&cluster, "Gateway").get("far").await.unwrap();
     assert_eq!(object.data["status"]["addresses"], json!([{"type": "IPAddress", "value": "127.96.77.7"}]));
 
+    // One that can't be had takes nothing away from who uses this one.
+    let before = made(&cluster, "far").await;
+    let beyond = json!({"spec": {"addresses": [{"type": "IPAddress", "value": "192.0.2.7"}]}});
+    api(&cluster, "Gateway").patch("far", &PatchParams::default(), &Patch::Merge(&beyond)).await.unwrap();
+    says(&cluster, "Gateway", "far", "", ("Programmed", "False", "AddressNotUsable")).await;
+    operator.looked("gateway", 2).await;
+    assert_eq!(made(&cluster, "far").await, before);
+
     // Another one means another Service.
     let other = json!({"spec": {"addresses": [{"type": "IPAddress", "value": "127.96.77.8"}]}});
     api(&cluster, "Gateway").patch("far", &PatchParams::default(), &Patch::Merge(&other)).await.unwrap();
     eventually("the Service has the other address", || async {
         let service = cluster.api::<Service>().get_opt("far-causeway").await.unwrap()?;
         (service.spec?.cluster_ip? == "127.96.77.8").then_some(())
+    })
+    .await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_secret_that_can_not_be_read_concerns_its_listener_alone_and_takes_nothing_away() {
+    let cluster = Cluster::start().await;
+    let fails = Arc::new(AtomicBool::new(true));
+    let refused = || {
+        let fails = Arc::clone(&fails);
+        cluster.operator_refused(move |request| {
+            fails.load(Ordering::SeqCst) && request.uri().path() == "/api/v1/namespaces/default/secrets/site"
+        })
+    };
+    let operator = Cluster::run_whole(refused());
+    let (chain, key) = certificate("a.test");
+    let secret = json!({
+        "metadata": {"name": "site"}, "type": "kubernetes.io/tls", "stringData": {"tls.crt": chain, "tls.key": key},
+    });
+    let secrets = cluster.api::<Secret>();
+    secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
+    let https = json!({"name": "https", "port": 8443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "site"}]}});
+    gateway(&cluster, "shop", json!([http(8080)[0], https])).await;
+    gateway(&cluster, "web", http(8080)).await;
+    eventually("the listener says why", || async {
+        let gateway = api(&cluster, "Gateway").get("shop").await.unwrap();
+        let conditions = gateway.data.pointer("/status/listeners/1/conditions")?.as_array()?.clone();
+        let resolved = conditions.into_iter().find(|found| found["type"] == "ResolvedRefs")?;
+        let said = resolved["message"].as_str()?.contains("Secret default/site can't be read");
+        (said && resolved["reason"] == "InvalidCertificateRef").then_some(())
+    })
+    .await;
+    for name in ["shop", "web"] {
+        eventually("it is made", || made(&cluster, name)).await;
+    }
+
+    let copy = async || secrets.get_opt("shop-causeway-0").await.unwrap().and_then(|copy| copy.data);
+    fails.store(false, Ordering::SeqCst);
+    says(&cluster, "Gateway", "shop", "/listeners/1", ("ResolvedRefs", "True", "ResolvedRefs")).await;
+    let before = eventually("the pods are given it", &copy).await;
+
+    // What was read last counts on; and for an operator that never has, what the pods have.
+    fails.store(true, Ordering::SeqCst);
+    let touch = json!({"metadata": {"labels": {"a": "b"}}});
+    secrets.patch("site", &PatchParams::default(), &Patch::Merge(&touch)).await.unwrap();
+    operator.looked("gateway", 2).await;
+    assert_eq!(copy().await.as_ref(), Some(&before));
+    says(&cluster, "Gateway", "shop", "/listeners/1", ("ResolvedRefs", "True", "ResolvedRefs")).await;
+    operator.stop().await;
+    let operator = Cluster::run_whole(refused());
+    gateway(&cluster, "more", http(8080)).await;
+    eventually("others are served", || made(&cluster, "more")).await;
+    says(&cluster, "Gateway", "shop", "/listeners/1", ("ResolvedRefs", "False", "InvalidCertificateRef"))
+        .await;
+    operator.looked("gateway", 2).await;
+    assert_eq!(copy().await.as_ref(), Some(&before));
+    fails.store(false, Ordering::SeqCst);
+    says(&cluster, "Gateway", "shop", "/listeners/1", ("ResolvedRefs", "True", "ResolvedRefs")).await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_status_that_is_refused_holds_up_nothing_else() {
+    let cluster = Cluster::start().await;
+    let client =
+        cluster.operator_refused(|request| request.uri().path().ends_with("/httproutes/shop/status"));
+    let operator = Cluster::run_whole(client);
+    service(&cluster, "shop").await;
+    gateway(&cluster, "web", http(8080)).await;
+    route(&cluster, "shop", "web", "shop").await;
+    eventually("it is tried", || async { operator.looks("gateway") > 2 }).await;
+    gateway(&cluster, "late", http(8080)).await;
+    says(&cluster, "Gateway", "late", "", ("Accepted", "True", "Accepted")).await;
+    eventually("the class is held", || async {
+        api(&cluster, "GatewayClass").get("causeway").await.unwrap().finalizers().len() == 1
     })
     .await;
     operator.stop().await;
@@ -403,6 +495,113 @@ async fn a_cluster_without_the_gateway_api_is_served_and_sees_it_come() {
     says(&cluster, "GatewayClass", "causeway", "", ("Accepted", "True", "Accepted")).await;
     gateway(&cluster, "web", http(8080)).await;
     eventually("it is made", || async { cluster.exists::<Deployment>("web-causeway").await }).await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_cluster_that_serves_only_older_versions_is_served() {
+    let cluster = Cluster::start().await;
+    let crds: Api<CustomResourceDefinition> = Api::all(cluster.client.clone());
+    let older = [
+        ("GatewayClass", "gatewayclasses", "v1beta1"),
+        ("Gateway", "gateways", "v1beta1"),
+        ("HTTPRoute", "httproutes", "v1beta1"),
+        ("GRPCRoute", "grpcroutes", "v1alpha2"),
+        ("TLSRoute", "tlsroutes", "v1alpha2"),
+        ("TCPRoute", "tcproutes", "v1alpha2"),
+        ("UDPRoute", "udproutes", "v1alpha2"),
+        ("BackendTLSPolicy", "backendtlspolicies", "v1alpha3"),
+        ("ReferenceGrant", "referencegrants", "v1beta1"),
+    ];
+    for (_, plural, version) in older {
+        let name = format!("{plural}.{GROUP}");
+        let mut versions = crds.get(&name).await.unwrap().spec.versions;
+        if !versions.iter().any(|found| found.name == version) {
+            let newest = versions[0].clone();
+            versions.push(CustomResourceDefinitionVersion {
+                name: version.to_owned(),
+                storage: false,
+                ..newest
+            });
+        }
+        versions.iter_mut().for_each(|found| found.served = found.name == version);
+        let patch = json!({"spec": {"versions": versions}});
+        crds.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+    }
+    let api = |kind: &str| {
+        let (kind, plural, version) = older.iter().find(|(known, ..)| *known == kind).unwrap();
+        let resource =
+            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, version, kind), plural);
+        match *kind {
+            "GatewayClass" => Api::<DynamicObject>::all_with(cluster.client.clone(), &resource),
+            _ => Api::<DynamicObject>::namespaced_with(cluster.client.clone(), "default", &resource),
+        }
+    };
+    let says = async |kind: &str, name: &str, at: &str, type_: &str| {
+        eventually(&format!("{kind} {name}: {type_}"), async || {
+            let found = api(kind).get_opt(name).await.ok()??;
+            let all = found.data.pointer(&format!("/status{at}/conditions"))?.as_array()?.clone();
+            all.iter().any(|found| found["type"] == type_ && found["status"] == "True").then_some(())
+        })
+        .await;
+    };
+    for (kind, ..) in older {
+        eventually("the older version is there", async || {
+            api(kind).list(&ListParams::default()).await.is_ok()
+        })
+        .await;
+    }
+
+    let operator = cluster.whole();
+    says("GatewayClass", "causeway", "", "Accepted").await;
+    service(&cluster, "shop").await;
+    let to = json!([{"backendRefs": [{"name": "shop", "port": 80}]}]);
+    let mut objects = vec![(
+        "Gateway",
+        "web",
+        json!({"gatewayClassName": "causeway", "listeners": [
+            {"name": "http", "port": 8080, "protocol": "HTTP"},
+            {"name": "tls", "port": 8443, "protocol": "TLS", "tls": {"mode": "Passthrough"}},
+            {"name": "tcp", "port": 9000, "protocol": "TCP"},
+            {"name": "udp", "port": 9001, "protocol": "UDP"},
+        ]}),
+    )];
+    let routes = [
+        ("HTTPRoute", "http"),
+        ("GRPCRoute", "http"),
+        ("TLSRoute", "tls"),
+        ("TCPRoute", "tcp"),
+        ("UDPRoute", "udp"),
+    ];
+    for (kind, section) in routes {
+        let mut spec = json!({"parentRefs": [{"name": "web", "sectionName": section}], "rules": to});
+        if section == "tls" {
+            spec["hostnames"] = json!(["a.test"]);
+        }
+        objects.push((kind, "shop", spec));
+    }
+    let validation = json!({"hostname": "a.test", "wellKnownCACertificates": "System"});
+    let target = json!([{"group": "", "kind": "Service", "name": "shop"}]);
+    objects.push(("BackendTLSPolicy", "shop", json!({"targetRefs": target, "validation": validation})));
+    for (kind, name, spec) in objects {
+        let (_, _, version) = older.iter().find(|(known, ..)| *known == kind).unwrap();
+        let object = json!({
+            "apiVersion": format!("{GROUP}/{version}"), "kind": kind, "metadata": {"name": name}, "spec": spec,
+        });
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        api(kind).create(&PostParams::default(), &object).await.unwrap();
+    }
+    for (kind, _) in routes {
+        says(kind, "shop", "/parents/0", "Accepted").await;
+    }
+    says("BackendTLSPolicy", "shop", "/ancestors/0", "Accepted").await;
+    eventually("the plan is there", || async { cluster.exists::<GatewayPlan>("web-causeway").await }).await;
+    serve(&cluster, "web-causeway").await;
+    says("Gateway", "web", "", "Programmed").await;
+    eventually("the class is held", || async {
+        api("GatewayClass").get("causeway").await.unwrap().finalizers().len() == 1
+    })
+    .await;
     operator.stop().await;
 }
 
