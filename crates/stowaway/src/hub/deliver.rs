@@ -49,7 +49,9 @@ impl Hub {
     ) -> Result<(Delivered, Place), Refusal> {
         let uid: Arc<str> = wanted.workstation.as_str().into();
         let place = self.places.take(&uid)?;
-        let delivered = match self.seats.get(&uid) {
+        // A link that breaks keeps its seat until that is noticed, or another takes it.
+        let has_address = self.address_of(&uid).is_some();
+        let delivered = match self.seats.get(&uid).filter(|seat| seat.link.is_usable() || !has_address) {
             Some(seat) => self.deliver_by_link(&seat.link, &uid, wanted, client).await?,
             None => self.deliver_by_wireguard(&uid, wanted).await?,
         };

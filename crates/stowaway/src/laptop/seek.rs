@@ -1,6 +1,7 @@
 //! Keeps a laptop connected: all ways are tried side by side, the better ones with a head start; the best that answers is used;
 //! a better one that answers later is moved to, and what is open on the old link ends by itself. One task does all of it.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,7 +11,7 @@ use causeway_base::backoff::{Steady, spread};
 use causeway_link::{Connection, Identity, Stream};
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Laptop;
@@ -87,6 +88,11 @@ enum Event {
         number: u64,
         result: Box<Result<(Connection, String), String>>,
     },
+    /// A link was put to use, or was not.
+    Seated {
+        number: u64,
+        result: Box<Result<Sitting, String>>,
+    },
     /// The hub asks for the seat, or has taken it.
     Asked(io::Error),
     Lost(String),
@@ -103,6 +109,10 @@ pub(super) struct Seeker {
     attempts: JoinSet<Event>,
     attempt: u64,
     sitting: Option<Sitting>,
+    /// The attempt whose link is being put to use; one at a time, since the hub gives the seat to the last that asks for it.
+    seating: Option<(u64, AbortHandle)>,
+    /// Connections that wait for that, by their attempts.
+    arrived: VecDeque<(u64, Connection, String)>,
     /// Links that others took the place of.
     leaving: Vec<Driven>,
     /// Nothing is tried before, and why.
@@ -122,6 +132,8 @@ impl Seeker {
             attempts: JoinSet::new(),
             attempt: 0,
             sitting: None,
+            seating: None,
+            arrived: VecDeque::new(),
             leaving: Vec::new(),
             paused: None,
             losses: Steady::new(URGENT),
@@ -135,7 +147,8 @@ impl Seeker {
             self.try_roads();
             self.publish();
             match self.next().await {
-                Event::Attempted { number, result } => self.attempted(number, *result).await,
+                Event::Attempted { number, result } => self.attempted(number, *result),
+                Event::Seated { number, result } => self.seated(number, *result),
                 Event::Asked(error) => self.asked(error),
                 Event::Lost(reason) => self.lost(&reason),
                 Event::Changed => self.take_wishes(),
@@ -197,43 +210,65 @@ impl Seeker {
         }
     }
 
-    async fn attempted(&mut self, number: u64, result: Result<(Connection, String), String>) {
-        let Some(index) = self.roads.iter().position(|road| road.attempt == Some(number)) else {
+    /// The road of an attempt, if its way is still asked for.
+    fn road_of(&self, number: u64) -> Option<usize> {
+        self.roads.iter().position(|road| road.attempt == Some(number))
+    }
+
+    fn attempted(&mut self, number: u64, result: Result<(Connection, String), String>) {
+        let Some(index) = self.road_of(number) else {
             // Of a way that is no longer asked for: the connection is dropped.
             return;
         };
-        self.roads[index].attempt = None;
-        let way = self.roads[index].way();
-        let seated = match result {
-            // Another has come first; the hub never hears of this one.
-            Ok(_) if !self.wants(way) => return,
-            Ok((connection, via)) => self.sit(way, connection, via).await,
-            Err(error) => Err(error),
-        };
-        match seated {
-            Ok(sitting) => {
-                let road = &mut self.roads[index];
-                (road.failures, road.error) = (0, None);
-                self.install(sitting);
+        match result {
+            Ok((connection, via)) => {
+                self.arrived.push_back((number, connection, via));
+                self.seat_next();
             }
-            Err(error) => self.failed(index, error),
+            Err(error) => {
+                self.roads[index].attempt = None;
+                self.failed(index, error);
+            }
         }
     }
 
-    /// Puts a link to use.
-    async fn sit(&self, way: Way, connection: Connection, via: String) -> Result<Sitting, String> {
-        let deliveries = Arc::new(Deliveries(Arc::downgrade(&self.laptop)));
-        let driven = Driven::start(connection, deliveries, &self.laptop.tasks, |_| ());
-        let settings = serve_settings(&self.laptop.traffic);
-        let mut stream =
-            driven.link.open(&Request::Serve.encode(), settings).map_err(|error| error.to_string())?;
-        hear_connected(&mut stream, SERVE).await.map_err(|error| error.to_string())?;
-        let welcome = timeout(SERVE, read_line(&mut stream)).await.ok().flatten();
-        let Some(Welcome { replica }) = welcome.as_deref().and_then(Welcome::decode) else {
-            return Err("the cluster's end did not say who it is".to_owned());
-        };
-        let since = SystemTime::now();
-        Ok(Sitting { driven, stream, way, via, replica, since, fades: false, asked: false })
+    /// Puts the next link to use that is still wanted, if none is on the way to that.
+    fn seat_next(&mut self) {
+        while self.seating.is_none() {
+            let Some((number, connection, via)) = self.arrived.pop_front() else { return };
+            let Some(index) = self.road_of(number) else { continue };
+            let way = self.roads[index].way();
+            if !self.wants(way) {
+                // Another has come first; the hub never hears of this one.
+                self.roads[index].attempt = None;
+                continue;
+            }
+            let laptop = self.laptop.clone();
+            let task = self.attempts.spawn(async move {
+                let result = Box::new(sit(&laptop, way, connection, via).await);
+                Event::Seated { number, result }
+            });
+            self.seating = Some((number, task));
+        }
+    }
+
+    fn seated(&mut self, number: u64, result: Result<Sitting, String>) {
+        if self.seating.take_if(|(seating, _)| *seating == number).is_none() {
+            // It was given up when it had just ended.
+            return;
+        }
+        if let Some(index) = self.road_of(number) {
+            let road = &mut self.roads[index];
+            road.attempt = None;
+            match result {
+                Ok(sitting) => {
+                    (road.failures, road.error) = (0, None);
+                    self.install(sitting);
+                }
+                Err(error) => self.failed(index, error),
+            }
+        }
+        self.seat_next();
     }
 
     /// New streams go over this link from here on.
@@ -280,8 +315,12 @@ impl Seeker {
     fn asked(&mut self, error: io::Error) {
         let Some(sitting) = &mut self.sitting else { return };
         if error.kind() == io::ErrorKind::UnexpectedEof {
-            tracing::info!(replica = sitting.replica, "the cluster's end asks to be left");
             (sitting.asked, sitting.fades) = (true, true);
+            if self.seating.is_some() {
+                // It has given the seat to the link that is being put to use.
+                return;
+            }
+            tracing::info!(replica = sitting.replica, "the cluster's end asks to be left");
             return self.hurry(Duration::ZERO);
         }
         let error = understood(error);
@@ -334,6 +373,14 @@ impl Seeker {
             // What is under way shows the old one.
             self.roads.iter_mut().for_each(|road| road.attempt = None);
         }
+        let seating = self.seating.as_ref().map(|(number, _)| *number);
+        if seating.is_some_and(|number| self.road_of(number).is_none())
+            && let Some((_, task)) = self.seating.take()
+        {
+            // Nobody waits for a link that is not asked for any more.
+            task.abort();
+            self.seat_next();
+        }
         if let Some(sitting) = &mut self.sitting {
             // It goes on until there is a link with the new identity, or by a way that is still asked for.
             sitting.fades |= renewed || !self.roads.iter().any(|road| road.way() == sitting.way);
@@ -364,6 +411,22 @@ impl Seeker {
             differs
         });
     }
+}
+
+/// Puts a link to use.
+async fn sit(laptop: &Arc<Laptop>, way: Way, connection: Connection, via: String) -> Result<Sitting, String> {
+    let deliveries = Arc::new(Deliveries(Arc::downgrade(laptop)));
+    let driven = Driven::start(connection, deliveries, &laptop.tasks, |_| ());
+    let settings = serve_settings(&laptop.traffic);
+    let mut stream =
+        driven.link.open(&Request::Serve.encode(), settings).map_err(|error| error.to_string())?;
+    hear_connected(&mut stream, SERVE).await.map_err(|error| error.to_string())?;
+    let welcome = timeout(SERVE, read_line(&mut stream)).await.ok().flatten();
+    let Some(Welcome { replica }) = welcome.as_deref().and_then(Welcome::decode) else {
+        return Err("the cluster's end did not say who it is".to_owned());
+    };
+    let since = SystemTime::now();
+    Ok(Sitting { driven, stream, way, via, replica, since, fades: false, asked: false })
 }
 
 /// Waits until something happens to the link in use; for ever if there is none.

@@ -215,3 +215,28 @@ async fn a_hub_that_welcomes_and_hangs_up_is_not_stormed() {
     // However lucky it is: no try follows at once.
     assert!(began.elapsed() >= Duration::from_millis(50) * (TIMES - 1), "{:?}", began.elapsed());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hub_that_says_nothing_keeps_nobody_from_another() {
+    struct Silent(tokio::sync::mpsc::UnboundedSender<causeway_link::Stream>);
+    impl Handler for Silent {
+        fn opened(&self, incoming: Incoming<'_>) {
+            self.0.send(incoming.accept(settings())).ok();
+        }
+    }
+    let cluster = Cluster::start().await;
+    let mut hub = rogue_hub(&cluster).await;
+    let laptop = cluster.start_laptop(UID, vec![direct(hub.address())]);
+    let (opened, mut asked) = tokio::sync::mpsc::unbounded_channel();
+    let (_link, driver) = soon("the laptop", hub.accept()).await.start(Arc::new(Silent(opened)));
+    tokio::spawn(driver.run());
+    let mut seat = soon("it asks for a seat", asked.recv()).await.expect("a stream");
+    // Its word is waited for, but not when another way is asked for.
+    laptop.set_ways(vec![direct(cluster.link())]);
+    let limit = Duration::from_millis(1500);
+    tokio::time::timeout(limit, connected(&laptop))
+        .await
+        .expect("connected before the first has had its time");
+    let mut rest = Vec::new();
+    soon("the first is given up", seat.read_to_end(&mut rest)).await.ok();
+}
