@@ -41,6 +41,11 @@ pub enum Error {
     /// The other end is not who it should be, or does not take this end for who it should be.
     #[error("the handshake failed")]
     Handshake(#[source] rustls::Error),
+    /// A certificate is not good at the time that a clock shows.
+    #[error(
+        "the handshake failed: a certificate is not valid at this time; set the clock of this machine right, or that of the other end"
+    )]
+    Clock(#[source] rustls::Error),
     /// The other end speaks another version of the language.
     #[error(
         "the handshake failed: the other end does not speak {}; both ends must be of the same release, so replace the older one",
@@ -66,11 +71,19 @@ pub enum Error {
 
 impl From<tls::Error> for Error {
     fn from(error: tls::Error) -> Self {
-        use rustls::{AlertDescription::NoApplicationProtocol, Error::AlertReceived};
+        use rustls::AlertDescription::{CertificateExpired, NoApplicationProtocol};
+        use rustls::CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
+        use rustls::Error::{AlertReceived, InvalidCertificate};
         match error {
             tls::Error::Tls(AlertReceived(NoApplicationProtocol) | rustls::Error::NoApplicationProtocol) => {
                 Self::Version
             }
+            tls::Error::Tls(
+                error @ (AlertReceived(CertificateExpired)
+                | InvalidCertificate(
+                    Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. },
+                )),
+            ) => Self::Clock(error),
             tls::Error::Tls(error) => Self::Handshake(error),
             tls::Error::Exhausted | tls::Error::Closed => Self::Closed,
         }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::panic)]
 
+mod clocks;
 mod ends;
 mod links;
 mod misuse;
