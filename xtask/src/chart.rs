@@ -1,4 +1,4 @@
-//! What is made of the Helm chart: the manifests for those who use no Helm, and the list of its files for the program.
+//! What is made of the Helm chart: the manifests for those who use no Helm, OLM's bundle, and the list of its files for the program.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,6 +13,7 @@ const CHART: &str = "deploy/chart";
 /// Where the chart has the definitions: a link to `deploy/crds`.
 const CRDS: &str = "files/crds";
 
+const TENANTS: &str = "deploy/tenants.yaml";
 const MANIFESTS: [(&str, bool); 2] =
     [("deploy/operator.yaml", false), ("deploy/operator-openshift.yaml", true)];
 
@@ -44,7 +45,32 @@ pub(crate) fn files(
     for (path, is_openshift) in MANIFESTS {
         files.insert(path.to_owned(), manifest(&chart, path, is_openshift)?);
     }
+    files.insert(TENANTS.to_owned(), tenants(&chart)?);
+    let min_kube_version = about["kubeVersion"].as_str().map(|least| least.trim_start_matches(">="));
+    let min_kube_version = min_kube_version.and_then(|least| least.strip_suffix("-0"));
+    let min_kube_version =
+        min_kube_version.with_context(|| format!("{CHART}/Chart.yaml: kubeVersion is to be >=X.Y.Z-0"))?;
+    files.extend(crate::bundle::files(root, &chart, generated, min_kube_version)?);
     Ok(files)
+}
+
+/// What an administrator applies once, so that admins of namespaces can install operators for these.
+fn tenants(chart: &Chart) -> anyhow::Result<String> {
+    let release = Release {
+        name: "causeway".to_owned(),
+        namespace: "causeway-system".to_owned(),
+        service: "kubectl".to_owned(),
+    };
+    let documents =
+        chart.render(&release, &json!({"rbac": {"tenants": true}})).context("rendering tenants")?;
+    let of_people = documents.iter().filter(|one| one.name().starts_with("causeway:"));
+    let texts: Vec<&str> = of_people.map(|document| document.text.as_str()).collect();
+    let header = format!(
+        "# So that admins of namespaces can use Causeway in these and install an operator for them:\n\
+         #   kubectl apply --server-side -f deploy/crds -f {TENANTS}\n\
+         # Generated from deploy/chart by `cargo xtask crds`; change the chart.\n"
+    );
+    Ok(format!("{header}{}\n", texts.join("\n---\n")))
 }
 
 fn manifest(chart: &Chart, path: &str, is_openshift: bool) -> anyhow::Result<String> {

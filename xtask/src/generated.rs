@@ -8,7 +8,7 @@ use anyhow::Context as _;
 
 /// Some generated files, by their paths in the repository, and the directories that hold nothing else.
 pub(crate) struct Generated {
-    pub directories: &'static [&'static str],
+    pub directories: Vec<&'static str>,
     pub files: BTreeMap<String, String>,
 }
 
@@ -26,17 +26,19 @@ pub(crate) fn from_code(root: &Path) -> anyhow::Result<Generated> {
     let multus = crate::multus::crd()?;
     let path = format!("crates/apiserver/crds/{}.json", crate::crds::file_name(&multus));
     files.insert(path, crate::crds::to_json(&multus)?);
-    Ok(Generated { directories: &["deploy/crds", "crates/apiserver/crds"], files })
+    let [manifests, metadata] = crate::bundle::DIRECTORIES;
+    let directories = vec!["deploy/crds", "crates/apiserver/crds", manifests, metadata];
+    Ok(Generated { directories, files })
 }
 
 /// What is made from the Go module of Gateway API.
 pub(crate) fn from_gateway_api() -> anyhow::Result<Generated> {
-    Ok(Generated { directories: &[crate::gateway::DIRECTORY], files: crate::gateway::files()? })
+    Ok(Generated { directories: vec![crate::gateway::DIRECTORY], files: crate::gateway::files()? })
 }
 
 /// Writes what differs, removes what is no longer generated, and says which paths it touched.
 pub(crate) fn write(root: &Path, generated: &Generated) -> anyhow::Result<Vec<String>> {
-    for directory in generated.directories {
+    for directory in &generated.directories {
         fs::create_dir_all(root.join(directory)).with_context(|| format!("making {directory}"))?;
     }
     let stale = stale(root, generated)?;
@@ -58,7 +60,7 @@ pub(crate) fn stale(root: &Path, generated: &Generated) -> anyhow::Result<Vec<St
         .filter(|(path, text)| fs::read_to_string(root.join(path)).ok().as_ref() != Some(*text))
         .map(|(path, _)| path.clone())
         .collect();
-    for directory in *directories {
+    for directory in directories {
         let Ok(entries) = fs::read_dir(root.join(directory)) else {
             continue;
         };
@@ -91,7 +93,7 @@ mod tests {
                 .map(|(name, text)| (format!("deploy/crds/{name}.yaml"), text.to_owned())),
         );
         let expected = ["changed", "missing", "surplus"].map(|name| format!("deploy/crds/{name}.yaml"));
-        let generated = Generated { directories: &["deploy/crds"], files };
+        let generated = Generated { directories: vec!["deploy/crds"], files };
         assert_eq!(stale(&root, &generated).unwrap(), expected);
         assert_eq!(write(&root, &generated).unwrap(), expected);
         assert!(stale(&root, &generated).unwrap().is_empty());

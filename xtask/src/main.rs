@@ -2,6 +2,7 @@
 
 #![warn(unreachable_pub)]
 
+mod bundle;
 mod chart;
 mod cluster;
 mod conformance;
@@ -22,7 +23,7 @@ use generated::Generated;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  crds             write what is made from code and from deploy/chart: deploy/crds, the manifests, crates/apiserver/crds
+  crds             write what is made from code and from deploy/chart: deploy/crds, the manifests, OLM's bundle, crates/apiserver/crds
   gateway-api      write the definitions of the Gateway API, from its Go module: crates/apiserver/gateway-api/*
   check-generated  fail if one of them is stale
   deps             fail if a crate depends on one that it must not see
