@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use causeway_ir::Plan;
+use causeway_ir::{OnRemoval, Plan};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -37,6 +37,8 @@ const LISTEN_AGAIN: Duration = Duration::from_secs(2);
 const GIVE_BACK: Duration = Duration::from_secs(2);
 /// How often certificates that are about to expire are told.
 const TELL_EXPIRY: Duration = Duration::from_hours(12);
+/// When it is looked again whether something that was removed, and is kept for its connections, is still used.
+const STILL_USED: Duration = Duration::from_secs(30);
 /// How long the last connections may take to end once they were told.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
@@ -233,9 +235,18 @@ impl Director {
         missing
     }
 
-    /// Ends what had its time.
+    /// Ends what had its time, unless it is kept for as long as it is used.
     fn finish_drains(&mut self) {
-        for what in self.drains.over(Instant::now()) {
+        let now = Instant::now();
+        for what in self.drains.over(now) {
+            let is_used = || match &what {
+                Leaving::Route { listener, route } => self.listeners.is_used(listener, route),
+                Leaving::Cluster(name) => self.clusters.is_used(name),
+            };
+            if self.plan.on_removal == OnRemoval::Keep && is_used() {
+                self.drains.begin(what, now + STILL_USED);
+                continue;
+            }
             match what {
                 Leaving::Route { listener, route } => self.listeners.end_route(&listener, &route),
                 Leaving::Cluster(name) => self.clusters.remove(&name),

@@ -39,7 +39,7 @@ pub use link::Link;
 pub use listener::{AcceptProxyProtocol, Listener, Protocol};
 pub use name::Name;
 pub use number::Limit;
-pub use plan::Plan;
+pub use plan::{OnRemoval, Plan};
 pub use route::{Action, ConnectionRoute, Refusal, Target, Targets, Tls, TlsRoute};
 pub use server_name::Pattern;
 pub use size::Size;

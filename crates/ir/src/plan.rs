@@ -27,9 +27,30 @@ pub struct Plan {
     /// What the engine as a whole may take.
     #[serde(default)]
     pub limits: Limits,
-    /// How long connections of a removed route or listener may stay; default 30s.
+    /// How long open connections may stay when the engine is told to end, and those of a removed route or listener unless they
+    /// are kept; default 30s.
     #[serde(default = "drain_timeout", with = "duration")]
     pub drain_timeout: Duration,
+    /// What becomes of the open connections of a route or listener that is removed.
+    #[serde(default, skip_serializing_if = "OnRemoval::is_default")]
+    pub on_removal: OnRemoval,
+}
+
+/// What becomes of the open connections of a route or listener that is removed. Nothing new comes either way.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum OnRemoval {
+    /// They have the drain timeout to end by themselves, and are then ended.
+    #[default]
+    Drain,
+    /// They go on until they end by themselves or the engine does.
+    Keep,
+}
+
+impl OnRemoval {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Default for Plan {
@@ -41,6 +62,7 @@ impl Default for Plan {
             pages: Vec::new(),
             limits: Limits::default(),
             drain_timeout: drain_timeout(),
+            on_removal: OnRemoval::default(),
         }
     }
 }

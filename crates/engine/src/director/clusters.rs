@@ -142,6 +142,11 @@ impl ClusterSet {
         missing
     }
 
+    /// Whether a cluster that is no longer in the plan still has connections.
+    pub(super) fn is_used(&self, name: &str) -> bool {
+        self.read().get(name).is_some_and(|cluster| cluster.metrics.active.get() > 0)
+    }
+
     /// Forgets a cluster that has drained.
     pub(super) fn remove(&self, name: &str) {
         self.write().remove(name);

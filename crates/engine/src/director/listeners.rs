@@ -301,6 +301,12 @@ impl ListenerSet {
         table.map(Arc::new)
     }
 
+    /// Whether a route that is no longer in the plan still has connections.
+    pub(super) fn is_used(&self, listener: &str, route: &str) -> bool {
+        let route = self.routes.get(listener).and_then(|routes| routes.get(route));
+        route.is_some_and(|route| route.is_used())
+    }
+
     /// Ends a route that had its time to drain.
     pub(super) fn end_route(&mut self, listener: &str, route: &str) {
         let Some(routes) = self.routes.get_mut(listener) else { return };

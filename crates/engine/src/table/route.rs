@@ -194,6 +194,11 @@ impl RouteShared {
         self.closed.forget();
     }
 
+    /// Whether it has connections.
+    pub(crate) fn is_used(&self) -> bool {
+        self.active.get() > 0
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Relaxed)
     }

@@ -112,7 +112,8 @@ pub fn diff(old: &Plan, new: &Plan) -> PlanDiff {
         clusters: Changes::of(&old.clusters, &new.clusters),
         links: Changes::of(&old.links, &new.links),
         pages: Changes::of(&old.pages, &new.pages),
-        limits: old.limits != new.limits || old.drain_timeout != new.drain_timeout,
+        limits: (&old.limits, old.drain_timeout, old.on_removal)
+            != (&new.limits, new.drain_timeout, new.on_removal),
         ..PlanDiff::default()
     };
     for change in changes(&old.listeners, &new.listeners) {

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use causeway_ir::http::{ErrorPage, Filter, HttpAction, HttpRoute};
 use causeway_ir::{
-    self as ir, Action, ConnectionRoute, HealthCheck, HealthCheckKind, Name, Plan, Protocol, Refusal, Target,
-    Targets,
+    self as ir, Action, ConnectionRoute, HealthCheck, HealthCheckKind, Name, OnRemoval, Plan, Protocol,
+    Refusal, Target, Targets,
 };
 
 use super::backends::Backends;
@@ -198,7 +198,14 @@ impl Builder<'_, '_> {
             clusters.push(made.cluster);
         }
         Built {
-            plan: Plan { listeners, clusters, pages: self.traffic.pages(&self.pages), ..Plan::default() },
+            plan: Plan {
+                listeners,
+                clusters,
+                pages: self.traffic.pages(&self.pages),
+                // Whoever edits a route does not know whose WebSockets are on it.
+                on_removal: OnRemoval::Keep,
+                ..Plan::default()
+            },
             backends: behind,
             certificates: self.certificates,
             authorities: self.authorities,

@@ -3,6 +3,7 @@
 
 mod budget;
 mod filters;
+mod labels;
 mod matches;
 mod persistence;
 
@@ -24,6 +25,8 @@ use crate::services::ServiceRef;
 
 use budget::Budget;
 use filters::Step;
+use labels::Labels;
+pub(super) use labels::name_in;
 
 /// The rules of a route, as far as they are the same everywhere.
 #[derive(Default)]
@@ -143,17 +146,16 @@ impl Compiler<'_> {
 
     fn requests<'w>(&self, written: impl Iterator<Item = Written<'w>>, used: Use) -> Rules {
         let mut rules = Rules::default();
+        let mut labels = Labels::default();
         for (number, rule) in written.enumerate() {
             rules.count += 1;
-            let label = match rule.name {
-                Some(name) => format!("{number} {name}"),
-                None => number.to_string(),
-            };
+            let label = labels.of(number, rule.name);
             let matches = match &rule.matches {
                 Ok(matches) => matches.clone(),
                 Err(message) => {
                     let message = message.clone();
-                    rules.invalid.push(Invalid { rule: label, reason: "UnsupportedValue", message });
+                    let rule = place(number, rule.name);
+                    rules.invalid.push(Invalid { rule, reason: "UnsupportedValue", message });
                     continue;
                 }
             };
@@ -162,7 +164,7 @@ impl Compiler<'_> {
                 if is_reference {
                     rules.wrong.get_or_insert(Verdict::no(reason, message));
                 } else {
-                    rules.invalid.push(Invalid { rule: label.clone(), reason, message });
+                    rules.invalid.push(Invalid { rule: place(number, rule.name), reason, message });
                 }
                 fail()
             });
@@ -248,12 +250,17 @@ impl Compiler<'_> {
             }
         }
         for (number, rule) in spec.rules.iter().enumerate().skip(1) {
-            let label = rule.name.as_ref().map_or(number.to_string(), |name| format!("{number} {name}"));
+            let label = place(number, rule.name.as_deref());
             let message = "nothing tells its connections from those of the first rule".to_owned();
             rules.invalid.push(Invalid { rule: label, reason: "UnsupportedValue", message });
         }
         rules
     }
+}
+
+/// A rule as its author finds it.
+fn place(number: usize, name: Option<&str>) -> String {
+    name.map_or(number.to_string(), |name| format!("{number} {name}"))
 }
 
 /// A route that answers everything with the status of a rule that leads nowhere.

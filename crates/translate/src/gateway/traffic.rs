@@ -19,6 +19,7 @@ use super::backends::INVALID_BACKEND;
 use super::kinds::{ParentRef, TrafficPolicy};
 use super::own::Own;
 use super::routes::{Parents, Route};
+use super::rules;
 use super::world::World;
 use crate::references::Verdict;
 
@@ -138,9 +139,8 @@ impl<'a> TrafficPolicies<'a> {
         }
         let target = Target::route(route.kind, &route.meta.at);
         let of_route = self.at(target.clone()).over(at_listener);
-        // The label of a rule is its number, and its name if it has one.
-        match rule.split_once(' ') {
-            Some((_, name)) => self.at(target.section(name)).over(&of_route),
+        match rules::name_in(rule) {
+            Some(name) => self.at(target.section(name)).over(&of_route),
             None => of_route,
         }
     }

@@ -2,13 +2,13 @@
 //! Everything is taken apart field by field, so that a new field does not compile before it is decided here.
 
 use causeway_ir::{
-    Action, Address, Cluster, ConnectionRoute, Endpoint, Limits, Listener, Plan, Problem, Protocol, Tls,
-    TlsRoute, Transport,
+    Action, Address, Cluster, ConnectionRoute, Endpoint, Limits, Listener, OnRemoval, Plan, Problem,
+    Protocol, Tls, TlsRoute, Transport,
 };
 
 /// What keeps a valid plan from being served to Envoy, each with the path of the field; empty when nothing does.
 pub fn problems(plan: &Plan) -> Vec<Problem> {
-    let Plan { listeners, clusters, links, pages: _, limits, drain_timeout: _ } = plan;
+    let Plan { listeners, clusters, links, pages: _, limits, drain_timeout: _, on_removal } = plan;
     let Limits {
         connections: _,
         connections_per_source,
@@ -21,11 +21,17 @@ pub fn problems(plan: &Plan) -> Vec<Problem> {
             "Envoy can't count connections by client address: leave it out, or use our own engine",
         )
     });
+    let kept = (*on_removal == OnRemoval::Keep).then(|| {
+        problem(
+            "onRemoval".to_owned(),
+            "Envoy ends the connections of what was removed after its drain time: leave it out, or use our own engine",
+        )
+    });
     let links =
         (0..links.len()).map(|at| problem(format!("links[{at}]"), "Envoy has no links: use our own engine"));
     let listeners = listeners.iter().enumerate().flat_map(|(at, listener)| in_listener(at, listener));
     let clusters = clusters.iter().enumerate().flat_map(|(at, cluster)| in_cluster(at, cluster));
-    sources.into_iter().chain(links).chain(listeners).chain(clusters).collect()
+    sources.into_iter().chain(kept).chain(links).chain(listeners).chain(clusters).collect()
 }
 
 fn problem(path: String, message: &str) -> Problem {

@@ -275,7 +275,8 @@ clusters:
 - {name: d, transport: {link: home}, endpoints: [{address: '10.0.0.1:1'}, {address: 'place:web'}]}
 links:
 - {name: home, meet: {listen: '127.0.0.1:5'}, identity: i, authorities: a}
-limits: {connectionsPerSource: 8}",
+limits: {connectionsPerSource: 8}
+onRemoval: keep",
     )
     .unwrap();
     let found = problems(&plan);
@@ -284,6 +285,7 @@ limits: {connectionsPerSource: 8}",
         paths,
         [
             "limits.connectionsPerSource",
+            "onRemoval",
             "links[0]",
             "listeners[0].protocol.http",
             "listeners[1].protocol.tls.routes[1].action.terminate",

@@ -222,11 +222,26 @@ fn rules_keep_their_names_and_order() {
     assert_eq!(
         names,
         [
-            "HTTPRoute/infra/web#0 first@http",
+            "HTTPRoute/infra/web#first@http",
             "HTTPRoute/infra/web#1@http",
-            "HTTPRoute/infra/web#2 third@http"
+            "HTTPRoute/infra/web#third@http"
         ]
     );
+}
+
+#[test]
+fn a_rule_with_a_name_is_the_same_route_wherever_it_stands_and_what_is_removed_lets_go_of_nothing() {
+    let ws = "{name: ws, matches: [{path: {value: /ws}}]}";
+    let rest = "{matches: [{path: {value: /}}]}";
+    let label = |rules: &str| {
+        let all = made(rules);
+        all.iter().find(|rule| rule.name.contains("ws@")).map(|rule| rule.name.clone()).unwrap()
+    };
+    let last = label(&format!("[{rest}, {ws}]"));
+    assert_eq!(label(&format!("[{ws}]")), last);
+    assert_eq!(label(&format!("[{ws}, {rest}]")), last);
+    let picture = Scene::new([gateway(HTTP), http_route("web", &format!("rules: [{ws}]"))]).picture();
+    assert_eq!(picture.plan().on_removal, causeway_ir::OnRemoval::Keep);
 }
 
 #[test]
@@ -326,7 +341,7 @@ fn calls_go_to_backends_in_http2_with_headers_filters_and_names() {
         "[{name: named, matches: [{headers: [{name: version, value: two}]}], filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: a, value: b}]}}], backendRefs: [{name: grpc, port: 8080, weight: 3}, {name: api, port: 8080}]}]",
     );
     let rule = &picture.rules()[0];
-    assert_eq!(rule.name, "GRPCRoute/infra/calls#0 named@http");
+    assert_eq!(rule.name, "GRPCRoute/infra/calls#named@http");
     assert_eq!(rule.matches[0].headers[0].name.as_str(), "version");
     assert!(matches!(rule.filters[0], Filter::RequestHeaders(_)));
     assert_eq!(targets(rule), [("infra/grpc:8080 h2", 3), ("infra/api:8080 h2", 1)]);
