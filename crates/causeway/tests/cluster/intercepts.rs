@@ -1,9 +1,13 @@
 //! Developers on a real Kubernetes: machines outside of the cluster that connect, take requests of a workload, and go.
 
 mod containers;
-mod laptop;
+pub mod laptop;
 mod protocols;
 mod rights;
+#[path = "../intercepts/speakers.rs"]
+mod speakers;
+#[path = "../intercepts/thief.rs"]
+mod thief;
 mod uninstall;
 mod wireguard;
 

@@ -6,6 +6,7 @@
 
 mod addresses;
 mod cli;
+mod crossings;
 mod drain;
 mod gateway_changes;
 mod gateway_load;

@@ -103,6 +103,22 @@ impl Drop for World {
     }
 }
 
+/// Puts the operator of `deploy/` back for whoever comes next, however the test ends that takes it out.
+pub struct Installed;
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        let kubectl = cluster().unwrap().kubectl("");
+        // Nothing can be made in a namespace that goes.
+        kubectl.run(&["wait", "--for=delete", "namespace/causeway-system", "--timeout=60s"]);
+        kubectl.run(&["apply", "--server-side", "-f", deploy("crds").to_str().unwrap()]);
+        kubectl.run(&["apply", "-f", deploy("operator.yaml").to_str().unwrap()]);
+        let status =
+            ["rollout", "status", "deployment/causeway-operator", "-n", "causeway-system", "--timeout=60s"];
+        kubectl.run(&status);
+    }
+}
+
 impl World {
     /// None where there is no cluster.
     pub fn new(name: &str) -> Option<Self> {

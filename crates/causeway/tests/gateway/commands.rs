@@ -64,7 +64,7 @@ fn what_a_gateway_does_is_told_and_what_is_wrong_with_what_to_do() {
     }
 
     // The same as an older one, a Service that is not there, and one without endpoints.
-    kubectl.apply(&route("late", "shop", weights, "matches: [{path: {value: /a}}]")).ok();
+    kubectl.apply(&route("twin", "shop", weights, "matches: [{path: {value: /a}}]")).ok();
     kubectl.apply(&route("gone", "nobody", "hostnames: [gone.test]", "")).ok();
     let idle = "apiVersion: v1\nkind: Service\nmetadata: {name: idle}\nspec: {ports: [{port: 80}]}\n";
     kubectl.apply(idle).ok();
@@ -76,7 +76,7 @@ fn what_a_gateway_does_is_told_and_what_is_wrong_with_what_to_do() {
     ]);
     assert_eq!(ran.code, Some(1), "{ran}");
     assert!(ran.stdout.contains("HTTPRoute default/gone: BackendNotFound: there is no Service"), "{ran}");
-    assert!(ran.stdout.contains("HTTPRoute default/late: OtherRouteServes: "), "{ran}");
+    assert!(ran.stdout.contains("HTTPRoute default/twin: OtherRouteServes: "), "{ran}");
     let ill = run(&server, "doctor", "gateway/web");
     assert_eq!(ill.code, Some(1), "{ill}");
     for line in

@@ -50,8 +50,11 @@ impl Laptop {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = cluster().unwrap().on_node(program());
         command.args(arguments);
-        // All connections of a machine are shown or ended, wherever they lead; so is all of an installation.
-        if !matches!(arguments, ["connections" | "uninstall", ..] | ["disconnect", "--all", ..]) {
+        // All connections of a machine are shown or ended, wherever they lead; an installation has a namespace of its own.
+        let everywhere = ["connections", "install", "uninstall", "check"];
+        if !matches!(arguments, [command, ..] if everywhere.contains(command))
+            && !matches!(arguments, ["disconnect", "--all", ..])
+        {
             command.args(["--namespace", &self.namespace]);
         }
         // That of the cluster's own network, not the one for this process.
@@ -84,6 +87,20 @@ impl Laptop {
         self.intercept(target, &["--header", &format!("x-user={}", self.name)])
     }
 
+    /// One of the keys that never leave it.
+    pub fn key(&self, name: &str) -> String {
+        let mut places = vec![self.home.path().to_owned()];
+        while let Some(place) = places.pop() {
+            for entry in place.read_dir().unwrap().map(Result::unwrap) {
+                if entry.file_name() == name {
+                    return std::fs::read_to_string(entry.path()).unwrap();
+                }
+                places.extend(entry.file_type().unwrap().is_dir().then(|| entry.path()));
+            }
+        }
+        panic!("there is no {name}")
+    }
+
     /// Ends its daemon as a power cut would.
     pub fn kill(&self) {
         let pid = self.connections()["connections"][0]["pid"].as_i64().unwrap();
@@ -103,7 +120,7 @@ impl Drop for Laptop {
 }
 
 /// Takes this thread to the first node's network.
-fn enter() {
+pub fn enter() {
     let (namespace, _) = cluster().unwrap().node_network();
     let file = File::open(namespace).unwrap();
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();

@@ -1,26 +1,10 @@
 //! Causeway is taken out of the cluster while machines are connected: every target is as it was, and nothing is left.
 
 use causeway_testkit::blocking::eventually;
-use causeway_testkit::deploy;
 
 use super::laptop::{Laptop, answers, others};
 use super::nothing_is_left;
-use crate::world::{PATIENCE, World, cluster};
-
-/// Puts the operator back for whoever comes next, however the test ends.
-struct Installed;
-
-impl Drop for Installed {
-    fn drop(&mut self) {
-        let kubectl = cluster().unwrap().kubectl("");
-        // Nothing can be made in a namespace that goes.
-        kubectl.run(&["wait", "--for=delete", "namespace/causeway-system", "--timeout=60s"]);
-        kubectl.run(&["apply", "-f", deploy("operator.yaml").to_str().unwrap()]);
-        let status =
-            ["rollout", "status", "deployment/causeway-operator", "-n", "causeway-system", "--timeout=60s"];
-        kubectl.run(&status);
-    }
-}
+use crate::world::{Installed, PATIENCE, World};
 
 #[test]
 fn whoever_takes_it_out_puts_everything_back_first() {
