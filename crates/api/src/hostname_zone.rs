@@ -80,6 +80,7 @@ pub struct HostnameZoneSpec {
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = required("self.provider != 'rfc2136' || has(self.server)", ".server", "is needed for rfc2136: the address of the zone's primary server, for example 192.0.2.53 or ns1.example.com:53"),
+    validation = rule("!has(self.answeredBy) || self.provider == 'rfc2136'", ".answeredBy", "is for rfc2136 alone: leave it out"),
     validation = required("self.provider != 'rfc2136' || has(self.credentialsSecret)", ".credentialsSecret", "is needed for rfc2136: the Secret with the TSIG key (entries keyName, algorithm, secret)")
 )]
 pub struct ZoneDns {
@@ -98,6 +99,11 @@ pub struct ZoneDns {
     #[x_kube(validation = Rule::new("self.matches('^[^/@\\\\s]+$')")
         .message("must be the primary server's name or address, with a port where that is not 53, for example 192.0.2.53, ns1.example.com:5353 or [2001:db8::53]:53"))]
     pub server: Option<String>,
+    /// For rfc2136: further servers that must answer as the primary does before a record counts as published, or as removed: the
+    /// secondaries that clients ask. Left out: the primary alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "name_servers")]
+    pub answered_by: Vec<String>,
     /// For aws: the region of the API's endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
@@ -200,6 +206,21 @@ pub struct HostnameZoneStatus {
     /// Hostnames that are held in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostnames: Option<i32>,
+}
+
+fn name_servers(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "array",
+        "maxItems": 16,
+        "x-kubernetes-list-type": "set",
+        "items": {
+            "type": "string", "minLength": 1, "maxLength": 261,
+            "x-kubernetes-validations": [{
+                "rule": "self.matches('^[^/@\\\\s]+$')",
+                "message": "must be a server's name or address, with a port where that is not 53, for example 192.0.2.54, ns2.example.com:5353 or [2001:db8::54]:53",
+            }],
+        },
+    })
 }
 
 fn name_patterns(_: &mut schemars::SchemaGenerator) -> schemars::Schema {

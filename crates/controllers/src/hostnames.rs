@@ -87,7 +87,7 @@ impl Controller {
             readings: std::sync::Mutex::default(),
             claims_ahead: std::sync::Mutex::default(),
             orders: Orders::new(client.clone(), suppliers.clone(), settings.clone()),
-            records: Records::new(suppliers, settings.sweep),
+            records: Records::new(suppliers, settings.sweep, settings.now),
             zones_version: std::sync::Mutex::default(),
             said: std::sync::Mutex::default(),
             requests: Writer::new(client.clone(), FIELD_MANAGER),

@@ -119,6 +119,7 @@ impl Zones {
                 Pattern::Exact(name) => name::from_text(name),
                 Pattern::Below(domain) => [b"\x01*", &name::from_text(domain)[..]].concat(),
             };
+            let ttl = record.ttl.map_or(ttl, |ttl| ttl.get().as_secs() as u32);
             self.add_addresses(&owner, &record.addresses, ttl);
         }
         if zone.name_server.is_none()

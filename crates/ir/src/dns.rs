@@ -101,6 +101,9 @@ pub struct Record {
     /// Whether these addresses lead back to the name; default true, and never for `*.domain`.
     #[serde(default = "yes")]
     pub reverse: bool,
+    /// How long answers may be kept; default as the zone says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<Period>,
 }
 
 /// Where names are asked that no zone has.

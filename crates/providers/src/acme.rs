@@ -129,7 +129,10 @@ impl Issuer {
         let Some(url) = &order.handle else { return Ok(None) };
         match self.account.order(url.clone()).await {
             Ok(order) => Ok(Some(order)),
-            Err(instant_acme::Error::Api(Problem { status: Some(404), .. })) => Ok(None),
+            // An order of another account is nothing that this one could go on with.
+            Err(instant_acme::Error::Api(problem)) if problem.status == Some(404) || is_foreign(&problem) => {
+                Ok(None)
+            }
             Err(error) => Err(self.error(error)),
         }
     }
@@ -278,6 +281,11 @@ impl Issuer {
     }
 
     async fn give_up(&self, order: &Order) -> Result<(), Error> {
+        let held = order.held.as_deref().and_then(|chain| x509::leaf(chain).ok());
+        // What is over by itself needs nobody.
+        if held.as_ref().is_some_and(|leaf| leaf.certificate.not_after <= SystemTime::now()) {
+            return Ok(());
+        }
         if let Some(mut made) = self.order(order).await?
             && made.state().status == OrderStatus::Pending
         {
@@ -289,16 +297,21 @@ impl Issuer {
                 }
             }
         }
-        let Some(chain) = &order.held else { return Ok(()) };
         // What somebody wrote over a certificate can't be revoked.
-        let Ok(leaf) = x509::leaf(chain) else { return Ok(()) };
-        if leaf.certificate.not_after <= SystemTime::now() {
-            return Ok(());
-        }
+        let Some(leaf) = held else { return Ok(()) };
         let certificate = CertificateDer::from(leaf.der);
         let reason = Some(RevocationReason::CessationOfOperation);
         match self.account.revoke(&RevocationRequest { certificate: &certificate, reason }).await {
             Err(instant_acme::Error::Api(problem)) if is(&problem, "alreadyRevoked") => Ok(()),
+            // The account was changed, or is not in force any more: nobody here can revoke it ever.
+            Err(instant_acme::Error::Api(problem)) if is_foreign(&problem) => {
+                tracing::warn!(
+                    certificate.serial = leaf.certificate.serial,
+                    said = words(&problem),
+                    "a certificate is given up that can't be revoked, as it is of another ACME account"
+                );
+                Ok(())
+            }
             other => other.map_err(|error| self.error(error)),
         }
     }
@@ -373,6 +386,11 @@ fn proof(
 fn is(problem: &Problem, kind: &str) -> bool {
     let name = problem.r#type.as_deref().and_then(|name| name.strip_prefix("urn:ietf:params:acme:error:"));
     name == Some(kind)
+}
+
+/// Whether something is refused as it is not this account's.
+fn is_foreign(problem: &Problem) -> bool {
+    matches!(problem.status, Some(401 | 403)) && (problem.r#type.is_none() || is(problem, "unauthorized"))
 }
 
 fn words(problem: &Problem) -> String {

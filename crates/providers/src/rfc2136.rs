@@ -6,7 +6,7 @@
 mod connection;
 mod message;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use causeway_base::Backoff;
@@ -79,6 +79,8 @@ const ROUNDS: u32 = 4;
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
 /// Names in one message, which may have 64 KiB.
 const BATCH: usize = 40;
+/// Names that are tried by themselves when their batch was refused and nothing was done.
+const REFUSALS: usize = 8;
 
 /// A primary server.
 pub struct Dns {
@@ -166,13 +168,26 @@ impl Dns {
             let writes: Vec<_> = writes.into_iter().collect();
             // If others write too, one name that keeps changing must not hold up the rest.
             let batch = if round == 1 { BATCH } else { 1 };
-            let mut overtaken = false;
+            let (mut overtaken, mut done) = (false, false);
+            let mut refused: BTreeMap<Name, Error> = BTreeMap::new();
             let mut connection = self.connect().await?;
-            for batch in writes.chunks(batch) {
+            let mut batches: VecDeque<_> = writes.chunks(batch).collect();
+            while let Some(batch) = batches.pop_front() {
                 // Not tried again as it is: it may have been done although no answer came.
                 match connection.exchange(message::update(zone, batch)?).await? {
-                    Answer::Done => {}
+                    Answer::Done => done = true,
                     Answer::NotSo => overtaken = true,
+                    // A policy for single names refuses all that comes with one of them.
+                    Answer::Refused if batch.len() > 1 => {
+                        let (first, second) = batch.split_at(batch.len() / 2);
+                        batches.push_front(second);
+                        batches.push_front(first);
+                    }
+                    // Who refuses one name after the other refuses all of them.
+                    Answer::Refused if done || refused.len() < REFUSALS => {
+                        let denied = self.denied(batch[0].0, &Answer::Refused);
+                        refused.insert(batch[0].0.clone(), denied);
+                    }
                     other => return Err(self.denied(&zone.domain, &other)),
                 }
             }
@@ -189,6 +204,9 @@ impl Dns {
             let waits_for = self.lagging(&names).await;
             let outcome = |step: dns::Step| match (step.verdict, waits_for.get(&step.name)) {
                 (Verdict::Refuse(error), _) => Err(error),
+                (Verdict::Write { .. }, _) if refused.contains_key(&step.name) => {
+                    Err(refused[&step.name].clone())
+                }
                 (_, None) => Ok(Progress::Settled),
                 (_, Some(waits_for)) => Ok(Progress::Pending { waits_for: waits_for.clone() }),
             };

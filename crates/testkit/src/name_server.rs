@@ -14,6 +14,9 @@ pub const SECRET: &str = "dGhlIGtleSB0aGF0IG1heSB1cGRhdGUgdGhlIHpvbmU=";
 /// The name of a key that the server knows, and that may do nothing.
 pub const POWERLESS: &str = "powerless-key";
 
+/// The label below which BIND takes no updates of the key.
+pub const FORBIDDEN: &str = "forbidden";
+
 /// The servers that tests run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Software {
@@ -23,7 +26,7 @@ pub enum Software {
 
 /// A running server.
 pub struct NameServer {
-    _running: Spawned,
+    running: Spawned,
     pub address: SocketAddr,
 }
 
@@ -70,7 +73,8 @@ impl NameServer {
                      controls {{ }};\n\
                      key {KEY} {{ algorithm hmac-sha256; secret \"{SECRET}\"; }};\n\
                      key {POWERLESS} {{ algorithm hmac-sha256; secret \"{SECRET}\"; }};\n\
-                     zone {domain} {{ type primary; file \"zone\"; allow-update {{ key {KEY}; }}; }};\n"
+                     zone {domain} {{ type primary; file \"zone\"; update-policy {{ \
+                     deny {KEY} subdomain {FORBIDDEN}.{domain} ANY; grant {KEY} zonesub ANY; }}; }};\n"
                 )
             }
         };
@@ -79,7 +83,47 @@ impl NameServer {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let ready = || answers(address, domain);
         let running = Spawned::start(directory, command.arg(file), ready);
-        Some(Self { _running: running, address })
+        Some(Self { running, address })
+    }
+
+    /// A secondary of Knot's, which has the zone as it is now and hears of no change until [`Self::catch_up`].
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn secondary(primary: &Self, domain: &str) -> Option<Self> {
+        let program = PathBuf::from("/usr/sbin/knotd");
+        if !program.is_file() {
+            peer::skip("/usr/sbin/knotd is not installed (Debian: knot)");
+            return None;
+        }
+        let directory = tempfile::Builder::new().prefix("causeway-names-").tempdir().unwrap();
+        let (path, port) = (directory.path().display(), port::free());
+        let config = format!(
+            "server:\n  rundir: \"{path}\"\n  listen: 127.0.0.1@{port}\n\
+             log:\n- target: stderr\n  any: info\n\
+             database:\n  storage: \"{path}\"\n\
+             key:\n- id: {KEY}\n  algorithm: hmac-sha256\n  secret: {SECRET}\n\
+             remote:\n- id: primary\n  address: 127.0.0.1@{}\n  key: {KEY}\n\
+             zone:\n- domain: {domain}\n  storage: \"{path}\"\n  file: zone\n  master: primary\n",
+            primary.address.port()
+        );
+        let file = directory.path().join("conf");
+        std::fs::write(&file, config).unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let mut command = Command::new(program);
+        let running = Spawned::start(directory, command.arg("-c").arg(file), || answers(address, domain));
+        Some(Self { running, address })
+    }
+
+    /// Lets a secondary of Knot's ask its primary now.
+    ///
+    /// # Panics
+    /// When it can't be told.
+    pub fn catch_up(&self) {
+        let socket = self.running.path().join("knot.sock");
+        let mut command = Command::new("/usr/sbin/knotc");
+        let output = command.arg("-s").arg(socket).arg("zone-refresh").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
     }
 }
 

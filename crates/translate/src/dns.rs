@@ -141,7 +141,7 @@ fn zones(server: &Valid, entries: BTreeMap<Pattern, BTreeSet<IpAddr>>) -> Vec<Zo
     for (name, addresses) in entries {
         let (Pattern::Exact(text) | Pattern::Below(text)) = &name;
         let zone = if is_inside(text) { domain.to_string() } else { text.clone() };
-        let record = Record { name, addresses: addresses.into_iter().collect(), reverse: true };
+        let record = Record { name, addresses: addresses.into_iter().collect(), reverse: true, ttl: None };
         zones.entry(zone).or_default().push(record);
     }
     let zone = |(domain, records): (String, Vec<Record>)| {

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use causeway_api::HostnameGrantSpec;
 
 pub use case::{Case, Certificate, Held, Publication, Want};
-pub use claims::{Blocked, claim_name};
+pub use claims::{Blocked, LetIn, claim_name};
 pub use listeners::{DesiredGateway, Entry};
 pub use name::Hostname;
 pub use world::World;
@@ -64,15 +64,21 @@ pub fn picture(world: &World) -> Picture {
     }
 }
 
-/// The domains in which a name must be held to be routed.
+/// The domains in which a name must be held to be routed: those of the zones and of the settings, and whatever somebody holds a
+/// name in, however he came to it. Who holds a name has it for himself, though nobody may ask for names there any more.
 fn managed_domains(world: &World) -> BTreeSet<String> {
-    if !world.zones.is_empty() {
-        return world.zones.values().map(|zone| normal(&zone.spec.domain)).collect();
-    }
-    let mut domains: BTreeSet<String> = world.settings.domains.iter().map(|domain| normal(domain)).collect();
-    if domains.is_empty() {
-        // Where everything may be asked for, what has been asked for is managed.
-        domains.extend(world.claims.values().map(|claim| normal(&claim.spec.zone_id)));
+    let zones = world.zones.values().map(|zone| &zone.spec.domain);
+    let mut domains: BTreeSet<String> =
+        zones.chain(&world.settings.domains).map(|domain| normal(domain)).collect();
+    for claim in world.claims.values() {
+        let Ok(name) = Hostname::parse(&claim.spec.hostname) else { continue };
+        // The id of a zone is its domain, unless a cloud has ids of its own.
+        let zone = normal(&claim.spec.zone_id);
+        if claim.spec.hostname_zone.is_none() && name.is_in(&zone) {
+            domains.insert(zone);
+        } else if !domains.iter().any(|domain| name.is_in(domain)) {
+            domains.insert(name.base().to_owned());
+        }
     }
     domains
 }

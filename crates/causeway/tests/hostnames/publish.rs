@@ -3,7 +3,7 @@
 use causeway_testkit::PATIENCE;
 use causeway_testkit::blocking::eventually;
 
-use crate::world::{World, request, route};
+use crate::world::{World, request, route, route_of};
 
 #[test]
 fn curl_answers_for_a_name_that_was_applied_and_nobody_else_can_have_it() {
@@ -70,4 +70,63 @@ fn who_is_killed_carries_on() {
     assert_eq!(claims.lines().count(), 5, "{claims}");
     let gateways = world.kubectl.ok(&["get", "gateways", "-n", "causeway-edge", "-o", "name"]);
     assert_eq!(gateways.lines().count(), 1, "{gateways}");
+}
+
+#[test]
+fn tops_wildcards_and_more_names_than_a_gateway_has_listeners_are_answered() {
+    let world = World::start(&[]);
+    // Five requests of seventeen names each are more listeners than fit into a Gateway.
+    let name = |request: usize, number: usize| format!("n{number}.r{request}.apps.test");
+    let mut objects = String::new();
+    for number in 0..5 {
+        let (first, others) = match number {
+            0 => ("apps.test".to_owned(), "'*.wild.apps.test', ".to_owned()),
+            _ => (name(number, 0), String::new()),
+        };
+        let more: Vec<String> = (1..16).map(|more| name(number, more)).collect();
+        objects.push_str(&format!(
+            "---\napiVersion: causeway.dev/v1alpha1\nkind: GatewayHostnameRequest\n\
+             metadata: {{name: r{number}, namespace: shop}}\n\
+             spec: {{zoneId: apps.test, hostname: '{first}', additionalHostnames: [{others}{}]}}\n",
+            more.join(", ")
+        ));
+    }
+    world.kubectl.apply(&objects).ok();
+    let mut parents = vec!["name: gw-01, namespace: causeway-edge".to_owned()];
+    for number in 0..5 {
+        world.ready("shop", &format!("r{number}"));
+    }
+    let sets = world.kubectl.ok(&["get", "listenersets", "-n", "causeway-edge", "-o", "name"]);
+    assert!(!sets.trim().is_empty(), "there is none");
+    for set in sets.lines() {
+        let set = set.rsplit('/').next().unwrap_or_default();
+        parents.push(format!(
+            "group: gateway.networking.k8s.io, kind: ListenerSet, name: {set}, namespace: causeway-edge"
+        ));
+    }
+    world.trust();
+    for (number, parent) in parents.iter().enumerate() {
+        let names = "apps.test, '*.wild.apps.test', '*.r0.apps.test', '*.r1.apps.test', '*.r2.apps.test', '*.r3.apps.test', '*.r4.apps.test'";
+        // What a namespace holds is named one by one, not by wildcards that it has not.
+        world.kubectl.apply(&route_of("HTTPRoute", "shop", &format!("wide{number}"), names, parent)).fails();
+        let held: Vec<String> =
+            (0..5).flat_map(|request| (1..16).map(move |more| name(request, more))).collect();
+        for (part, names) in held.chunks(15).enumerate() {
+            let route =
+                route_of("HTTPRoute", "shop", &format!("p{number}-{part}"), &names.join(", "), parent);
+            world.kubectl.apply(&route).ok();
+        }
+        let rest: Vec<String> = (1..5).map(|request| name(request, 0)).collect();
+        let rest = format!("apps.test, '*.wild.apps.test', {}", rest.join(", "));
+        world.kubectl.apply(&route_of("HTTPRoute", "shop", &format!("rest{number}"), &rest, parent)).ok();
+    }
+    // The first names, the last ones, and one in between; each of them is on the Gateway or in a set.
+    let mut asked = vec!["apps.test".to_owned(), "any.wild.apps.test".to_owned()];
+    asked.extend((0..5).map(|request| name(request, 15)).chain([name(2, 7), name(4, 0)]));
+    for name in asked {
+        eventually(&format!("curl is answered for {name}"), PATIENCE, || {
+            let ran = world.curl(&name);
+            if ran.stdout.starts_with("shop") { Ok(()) } else { Err(ran.to_string()) }
+        });
+    }
 }

@@ -13,17 +13,20 @@ use crate::framework::{
     kinds::HOSTNAME_GRANT,
 };
 
-/// Brings every namespace's grant to what it holds; other objects of the kind go, whoever made them.
+/// Brings every namespace's grant to what it holds, that of the gateways' namespace (`edge`) last; other objects of the kind go, whoever made them.
 ///
 /// # Errors
 /// The worst of what the API server refused.
 pub(super) async fn write(
     applier: &Applier,
     grants: &BTreeMap<String, HostnameGrantSpec>,
+    edge: &str,
     children: &Children,
 ) -> Result<(), Error> {
     let mut failures = Vec::new();
-    for (namespace, spec) in grants {
+    // That of the gateways' namespace says whose own is to be looked at: it comes after those.
+    let (last, others): (Vec<_>, Vec<_>) = grants.iter().partition(|(namespace, _)| *namespace == edge);
+    for (namespace, spec) in others.into_iter().chain(last) {
         let found = children.get(HOSTNAME_GRANT, namespace, names::HOSTNAME_GRANT);
         let is_so = found.as_ref().is_some_and(|found| {
             serde_json::from_value::<HostnameGrantSpec>(found.data["spec"].clone())

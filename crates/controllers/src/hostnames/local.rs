@@ -3,14 +3,17 @@
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv6Addr, SocketAddr},
-    sync::Mutex,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use causeway_api::names;
 use causeway_base::lock::lock;
 use causeway_ir::{
-    Name as PlanName, Pattern,
+    Name as PlanName, Pattern, Period,
     dns::{DnsPlan, Record, View, Zone as PlanZone},
 };
 use causeway_providers::{
@@ -57,6 +60,8 @@ pub(super) struct ConfigMapShelf {
     port: u16,
     /// The version that the server's pods were told of last.
     nudged: Mutex<Option<String>>,
+    /// Whether it was seen to that the server is of this operator's version.
+    is_made: AtomicBool,
 }
 
 impl ConfigMapShelf {
@@ -67,6 +72,7 @@ impl ConfigMapShelf {
             image: image.to_owned(),
             port,
             nudged: Mutex::default(),
+            is_made: AtomicBool::new(false),
         }
     }
 
@@ -123,6 +129,10 @@ impl ConfigMapShelf {
         match ask(SocketAddr::new(address, self.port), &name).await {
             Some(answer) if answer == version(stored) => Ok(Progress::Settled),
             Some(_) => {
+                // One of an earlier version may not understand what it is told now.
+                if !self.is_made.load(Ordering::Relaxed) {
+                    self.make_server().await?;
+                }
                 self.nudge(&version(stored).to_string()).await?;
                 Ok(Progress::Pending { waits_for: "our own DNS server has an older version".to_owned() })
             }
@@ -158,6 +168,7 @@ impl ConfigMapShelf {
         for (kind, object) in [(SERVICE, self.service()), (DEPLOYMENT, self.deployment())] {
             self.apply(kind, &object).await?;
         }
+        self.is_made.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -276,6 +287,9 @@ fn zones(data: &BTreeMap<String, String>) -> BTreeMap<String, Stored> {
     entries.collect()
 }
 
+/// How long answers may be kept that are about the server itself.
+const TTL: Duration = Duration::from_secs(30);
+
 /// The plan of the server: every zone, with the version of it as one more address.
 fn plan(zones: &BTreeMap<String, Stored>) -> DnsPlan {
     let zones = zones.iter().filter_map(|(domain, stored)| {
@@ -285,16 +299,18 @@ fn plan(zones: &BTreeMap<String, Stored>) -> DnsPlan {
             .filter_map(|(name, found)| {
                 let addresses = addresses(&found.records);
                 let name = Pattern::parse(name.as_str()).ok().filter(|_| !addresses.is_empty())?;
-                Some(Record { name, addresses, reverse: false })
+                // Every name as long as its owner says, whatever his neighbours say.
+                let ttl = found.records.values().filter_map(ttl).min();
+                let ttl = ttl.and_then(|ttl| Period::new(Duration::from_secs(u64::from(ttl))));
+                Some(Record { name, addresses, reverse: false, ttl })
             })
             .collect();
         let own = Pattern::parse(&format!("{VERSION}.{domain}")).ok()?;
-        records.push(Record { name: own, addresses: vec![version(stored).into()], reverse: false });
-        let ttl = stored.names.values().flat_map(|found| found.records.values()).filter_map(ttl).min();
-        let ttl = Duration::from_secs(u64::from(ttl.unwrap_or(30)));
+        let served = vec![version(stored).into()];
+        records.push(Record { name: own, addresses: served, reverse: false, ttl: None });
         Some(PlanZone {
             domain: PlanName::parse(domain).ok()?,
-            ttl,
+            ttl: TTL,
             negative_ttl: Duration::from_secs(5),
             name_server: None,
             open: false,
@@ -381,5 +397,27 @@ fn unavailable(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::Unavailable {
         at: "the zones of our own DNS server".to_owned(),
         source: std::sync::Arc::new(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_kept_as_long_as_its_owner_says() {
+        let found = |ttl: u32| causeway_providers::dns::Found {
+            records: [(Kind::A, Records::A(["192.0.2.1".parse().unwrap()].into(), ttl))].into(),
+            ..causeway_providers::dns::Found::default()
+        };
+        let mut stored = Stored::default();
+        for (name, ttl) in [("a.example.test", 5), ("b.example.test", 3600)] {
+            stored.names.insert(Name::parse(name).unwrap(), found(ttl));
+        }
+        let plan = plan(&[("example.test".to_owned(), stored)].into());
+        assert_eq!(plan.validate(), []);
+        let ttls: Vec<Option<u64>> =
+            plan.views[0].zones[0].records.iter().map(|record| Some(record.ttl?.get().as_secs())).collect();
+        assert_eq!(ttls, [Some(5), Some(3600), None]);
     }
 }

@@ -47,6 +47,7 @@ pub(super) struct Figures {
     longest_pending: Gauge,
     earliest_expiry: Gauge,
     provider_failures: Family<ByRole, Counter>,
+    failing_since: Family<ByRole, Gauge>,
     drift: Counter,
 }
 
@@ -61,6 +62,7 @@ impl Figures {
             longest_pending: Gauge::default(),
             earliest_expiry: Gauge::default(),
             provider_failures: Family::default(),
+            failing_since: Family::default(),
             drift: Counter::default(),
         };
         registry.register("requests", "GatewayHostnameRequests by how they stand", figures.hostnames.clone());
@@ -79,13 +81,18 @@ impl Figures {
         );
         registry.register(
             "certificate_earliest_expiry_timestamp",
-            "When the first of all certificates ends, in seconds since 1970; 0 without any",
+            "When the first of all certificates that are served ends or ended, in seconds since 1970; 0 without any",
             figures.earliest_expiry.clone(),
         );
         registry.register(
             "provider_failures",
             "Calls to DNS providers and issuers that failed",
             figures.provider_failures.clone(),
+        );
+        registry.register(
+            "provider_failing_since_timestamp",
+            "Since when one of the DNS providers or issuers has failed at all that it was asked, in seconds since 1970; 0 if none does",
+            figures.failing_since.clone(),
         );
         registry.register(
             "drift",
@@ -122,6 +129,11 @@ impl Figures {
 
     pub(super) fn failed(&self, provider: Role) {
         self.provider_failures.get_or_create(&ByRole { provider }).inc();
+    }
+
+    /// Since when the first of those in this role fails that fail.
+    pub(super) fn failing(&self, provider: Role, since: Option<i64>) {
+        self.failing_since.get_or_create(&ByRole { provider }).set(since.unwrap_or_default());
     }
 
     pub(super) fn drifted(&self) {

@@ -10,7 +10,7 @@ use causeway_translate::{
     gateway::kinds::ObjectRef,
     hostname::{
         Hostname, World,
-        listeners::{CERTIFICATE_OPTION, COMPONENT, NAMESPACE_NAME, read_visibility},
+        listeners::{CERTIFICATE_OPTION, COMPONENT, NAMESPACE_NAME, read_visibility, set_number},
         world::{Listening, Member},
     },
 };
@@ -91,14 +91,23 @@ fn members(children: &Children, settings: &Settings) -> BTreeMap<String, Member>
         let member = member(&gateway, now);
         members.insert(gateway.name_any(), member);
     }
-    for set in in_edge(children, LISTENER_SET, settings).iter().filter(|set| is_ours(set)) {
-        let parent = set.data["spec"]["parentRef"]["name"].as_str().unwrap_or_default();
+    let sets = in_edge(children, LISTENER_SET, settings);
+    let sets: Vec<(String, &str, &Arc<DynamicObject>)> = sets
+        .iter()
+        .filter(|set| is_ours(set))
+        .map(|set| (set.name_any(), set.data["spec"]["parentRef"]["name"].as_str().unwrap_or_default(), set))
+        .collect();
+    for (name, parent, set) in &sets {
+        let parent = *parent;
         if let Some(member) = members.get_mut(parent) {
             let programmed = condition(&set.data["status"]["conditions"], "Programmed", generation(set));
-            member.listeners.extend(listeners(set, programmed.is_none(), now));
+            let number = set_number(parent, name);
+            let in_set = listeners(set, programmed.is_none(), now).into_iter();
+            member.listeners.extend(in_set.map(|(name, one)| (name, Listening { set: number, ..one })));
         }
     }
-    count_rules(children, settings, &mut members);
+    let sets = sets.iter().map(|(name, parent, _)| (name.as_str(), *parent)).collect();
+    count_rules(children, settings, &sets, &mut members);
     members
 }
 
@@ -197,6 +206,7 @@ fn listeners(object: &DynamicObject, programmed: bool, now: Timestamp) -> BTreeM
             Listening {
                 certificate: certificate.unwrap_or_default().to_owned(),
                 namespace: chosen.as_str().unwrap_or_default().to_owned(),
+                set: 0,
                 programmed: programmed && status.is_some() && wrong.is_none(),
                 pending_since: pending_since(said),
                 trouble: worded(wrong, said, now),
@@ -207,8 +217,13 @@ fn listeners(object: &DynamicObject, programmed: bool, now: Timestamp) -> BTreeM
 }
 
 /// Rules of the routes that a gateway takes: those that name it and are of a namespace that it listens for names of. Nobody else
-/// can fill it.
-fn count_rules(children: &Children, settings: &Settings, members: &mut BTreeMap<String, Member>) {
+/// can fill it. `sets` are the ListenerSets that were made, and their gateways: a route may name one of those instead.
+fn count_rules(
+    children: &Children,
+    settings: &Settings,
+    sets: &BTreeMap<&str, &str>,
+    members: &mut BTreeMap<String, Member>,
+) {
     for kind in [HTTP_ROUTE, GRPC_ROUTE, TLS_ROUTE] {
         for route in children.all(kind).iter().filter(|route| !is_ours(route)) {
             let own = route.namespace().unwrap_or_default();
@@ -218,9 +233,14 @@ fn count_rules(children: &Children, settings: &Settings, members: &mut BTreeMap<
                 parent["namespace"].as_str().unwrap_or(&own) == settings.world.edge_namespace
             });
             // It may name several listeners of one.
-            let named: BTreeSet<&str> = in_edge.filter_map(|parent| parent["name"].as_str()).collect();
+            let gateway = |parent: &Value| {
+                let name = parent["name"].as_str()?;
+                let name = if parent["kind"] == "ListenerSet" { sets.get(name).copied()? } else { name };
+                Some(name.to_owned())
+            };
+            let named: BTreeSet<String> = in_edge.filter_map(gateway).collect();
             for name in named {
-                if let Some(member) = members.get_mut(name).filter(|member| member.takes_routes_of(&own)) {
+                if let Some(member) = members.get_mut(&name).filter(|member| member.takes_routes_of(&own)) {
                     member.rules += rules;
                 }
             }

@@ -39,7 +39,7 @@ use super::{
     kept::Kept,
     metrics::{Figures, Role},
     settings::{Settings, SuppliersRef},
-    status::said,
+    status::{is_of_provider, said},
 };
 use crate::framework::{apply, children::Children, error::Error, kinds::SECRET};
 
@@ -69,6 +69,8 @@ struct Memory {
     failures: u32,
     /// Whether it was to be given up: an order that could not be carried on can still be given up at once.
     removing: bool,
+    /// Since when its issuer fails, in seconds since 1970.
+    failing: Option<i64>,
     /// When the issuer may be asked about renewal again.
     renewal: Option<Instant>,
     /// The order's Secret as it was then: one that somebody else has written since is looked at at once.
@@ -135,6 +137,11 @@ impl Orders {
         memory.iter().filter_map(|(name, memory)| Some((name.clone(), memory.said.clone()?))).collect()
     }
 
+    /// Since when the first of the issuers fails that fail, in seconds since 1970.
+    pub(super) fn failing(&self) -> Option<i64> {
+        lock(&self.memory).values().filter_map(|memory| memory.failing).min()
+    }
+
     /// How long until something is to be done for an order of this picture, and forgets what was said of others.
     pub(super) fn again(&self, picture: &Picture, world: &World) -> Option<Duration> {
         let mut wanted: HashSet<&str> = HashSet::new();
@@ -179,7 +186,7 @@ impl Orders {
         let issuer = match self.suppliers.0.issuer(zone).await {
             Ok(issuer) => issuer,
             // There is no order yet to say it of.
-            Err(error) => return Ok(self.trouble(&case.uid, zone, &error, figures).moved),
+            Err(error) => return Ok(self.trouble(&case.uid, zone, &error, true, figures).moved),
         };
         lock(&self.memory).remove(&case.uid);
         let name = secret_name(&case.uid, serial);
@@ -203,6 +210,7 @@ impl Orders {
                 .last()
                 .and_then(|last| last.failed.as_ref())
                 .map_or(0, |failed| failed.times),
+            since: case.orders.last().filter(|last| last.failed.is_some()).map(|last| last.awaited_since()),
             replaces: case.certificate.serve.as_ref().map(|serve| serve.secret.clone()),
             ..Order::default()
         };
@@ -270,7 +278,7 @@ impl Orders {
         }
         let issuer = match self.suppliers.0.issuer(zone).await {
             Ok(issuer) => issuer,
-            Err(error) => return Ok(self.trouble(&order.secret, zone, &error, figures)),
+            Err(error) => return Ok(self.trouble(&order.secret, zone, &error, true, figures)),
         };
         let mut stored = self.stored(order, &secret, zone);
         let mut next = order.clone();
@@ -313,6 +321,7 @@ impl Orders {
                         said,
                         again: Instant::now() + wait,
                         failures: 0,
+                        failing: None,
                         removing: false,
                         renewal: renewal.or(asked),
                         seen,
@@ -321,7 +330,7 @@ impl Orders {
                 Ok(Outcome { moved: moved || said, drift })
             }
             Err(error) => {
-                let outcome = self.trouble(&order.secret, zone, &error, figures);
+                let outcome = self.trouble(&order.secret, zone, &error, false, figures);
                 Ok(Outcome { moved: moved || outcome.moved, drift })
             }
         }
@@ -495,7 +504,7 @@ impl Orders {
                 issuer.remove(&stored).await
             };
             if let Err(error) = given_up.await {
-                let outcome = self.trouble(&order.secret, zone, &error, figures);
+                let outcome = self.trouble(&order.secret, zone, &error, false, figures);
                 if let Some(memory) = lock(&self.memory).get_mut(&order.secret) {
                     memory.removing = true;
                 }
@@ -514,14 +523,26 @@ impl Orders {
         Ok(Outcome { moved: true, drift: None })
     }
 
-    fn trouble(&self, key: &str, zone: &Zone, error: &ProviderError, figures: &Figures) -> Outcome {
+    /// Remembers a failure, and when to try again; `whole` says that the issuer can't be had at all.
+    fn trouble(
+        &self,
+        key: &str,
+        zone: &Zone,
+        error: &ProviderError,
+        whole: bool,
+        figures: &Figures,
+    ) -> Outcome {
         if error.retry() == Retry::OnChange {
             self.suppliers.0.forget(zone);
         }
         if !matches!(error, ProviderError::InUse { .. }) {
             figures.failed(Role::Issuer);
         }
-        let failures = lock(&self.memory).get(key).map_or(0, |memory| memory.failures).saturating_add(1);
+        let (failures, failing) =
+            lock(&self.memory).get(key).map_or((0, None), |memory| (memory.failures, memory.failing));
+        let failures = failures.saturating_add(1);
+        let is_failing = whole || is_of_provider(error);
+        let failing = is_failing.then(|| failing.unwrap_or_else(|| (self.settings.now)().as_second()));
         let wait = match error.retry() {
             Retry::Backoff => RETRY.delay(failures),
             Retry::After(wait) => spread(wait),
@@ -529,8 +550,8 @@ impl Orders {
         };
         let said = Some(said(error));
         let again = Instant::now() + wait;
-        let moved =
-            self.remember(key, Memory { said, again, failures, removing: false, renewal: None, seen: None });
+        let next = Memory { said, again, failures, failing, removing: false, renewal: None, seen: None };
+        let moved = self.remember(key, next);
         Outcome { moved, drift: None }
     }
 
@@ -542,6 +563,7 @@ impl Orders {
         let next = Memory {
             again: Instant::now() + RETRY.delay(failures),
             failures,
+            failing: before.as_ref().and_then(|memory| memory.failing),
             removing,
             renewal: before.as_ref().and_then(|memory| memory.renewal),
             said: before.and_then(|memory| memory.said),

@@ -21,7 +21,7 @@ use serde_json::json;
 
 use super::{
     Controller, FIELD_MANAGER, grants, local,
-    metrics::Standing,
+    metrics::{Role, Standing},
     orders::Outcome,
     probe, rehearsal,
     status::{no_notes, notes},
@@ -37,6 +37,9 @@ use crate::framework::{
     },
     overseer::Failed,
 };
+
+/// How soon it is said anew how long something has been waited for.
+const COUNTED: Duration = Duration::from_mins(1);
 
 /// How many requests are worked on at a time.
 const AT_ONCE: usize = 16;
@@ -96,8 +99,9 @@ impl<'a> Pass<'a> {
         self.hold_zones(&world, &picture, &mut failures).await;
         self.claim(&world, &picture, &mut failures).await;
         let mut moved = self.certify(&world, &picture, &mut failures).await;
+        let edge = &controller.settings.world.edge_namespace;
         // What a namespace holds is said before anybody can be served, and taken back before anybody else can hold it.
-        failures.extend(grants::write(&controller.applier, &picture.grants, self.children).await.err());
+        failures.extend(grants::write(&controller.applier, &picture.grants, edge, self.children).await.err());
         self.serve(&picture, &mut failures).await;
         let zones = hostname::known_zones(&world);
         let round = controller.records.carry(&picture, zones, &controller.figures).await;
@@ -114,11 +118,12 @@ impl<'a> Pass<'a> {
             if moved { self.world() } else { World { broken_zones: controller.records.broken(), ..world } };
         let picture = if moved { hostname::picture(&world) } else { picture };
         self.tell(&world, &picture, &mut failures).await;
-        self.count(&world, &picture);
+        let waits = self.count(&world, &picture);
         let again = if moved {
             Some(Duration::ZERO)
         } else {
-            [round.again, controller.orders.again(&picture, &world)].into_iter().flatten().min()
+            let orders = controller.orders.again(&picture, &world);
+            [round.again, orders, waits.then_some(COUNTED)].into_iter().flatten().min()
         };
         match failures.into_iter().max_by_key(Error::retry) {
             Some(error) => Err(Failed { error, again }),
@@ -152,7 +157,7 @@ impl<'a> Pass<'a> {
         let version = map.and_then(|map| map.resource_version());
         let mut seen = lock(&controller.zones_version);
         if *seen != version {
-            controller.records.look_again();
+            controller.records.look_again(DnsProviderKind::Local);
             *seen = version;
         }
     }
@@ -509,15 +514,24 @@ impl<'a> Pass<'a> {
         controller.zones.report(zone, &previous, &next, &controller.events, no_notes).await
     }
 
-    fn count(&self, world: &World, picture: &Picture) {
+    /// Says in figures how things are; true if a certificate is waited for.
+    fn count(&self, world: &World, picture: &Picture) -> bool {
         let figures = &self.controller.figures;
         figures.stand(picture.cases.values().filter(|case| case.request.is_some()).map(standing));
         figures.gateways(world.gateways.values().filter(|member| member.is_ours).count());
         let now = world.now.as_second();
-        let pending = world.orders.values().filter(|order| order.is_pending()).map(|order| now - order.begun);
-        let served = picture.cases.values().filter_map(|case| case.certificate.serve.as_ref());
+        let pending = picture.cases.values().filter_map(|case| case.waits_since(world));
+        let pending = pending.map(|since| now - since).max();
+        // What a listener names is what clients see, for how long ago it may have ended.
+        let listeners = world.gateways.values().flat_map(|member| member.listeners.values());
+        let named: BTreeSet<&str> = listeners.map(|listening| listening.certificate.as_str()).collect();
+        let served = world.orders.values().filter(|order| named.contains(order.reference()));
+        let served = served.chain(picture.cases.values().filter_map(|case| case.certificate.serve.as_ref()));
         let expiry = served.filter_map(|order| order.issued.as_ref()).map(|issued| issued.not_after);
-        figures.certificates(pending.max().unwrap_or(0), expiry.min().unwrap_or(0));
+        figures.certificates(pending.unwrap_or(0), expiry.min().unwrap_or(0));
+        figures.failing(Role::Dns, self.controller.records.failing());
+        figures.failing(Role::Issuer, self.controller.orders.failing());
+        pending.is_some()
     }
 }
 

@@ -2,12 +2,12 @@
 //! zone waits for another one.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use causeway_api::conditions::Reason;
+use causeway_api::{DnsProviderKind, conditions::Reason};
 use causeway_base::{
     backoff::{Backoff, spread},
     lock::lock,
@@ -21,12 +21,13 @@ use causeway_translate::hostname::{
     world::{Progress, Told},
 };
 use futures::future::join_all;
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{
     metrics::{Figures, Role},
     settings::SuppliersRef,
-    status::said,
+    status::{is_of_provider, said},
 };
 
 /// How soon what is not served yet is looked at again.
@@ -45,6 +46,7 @@ type Place = (ZoneKey, Hostname);
 pub(super) struct Records {
     suppliers: SuppliersRef,
     sweep: Duration,
+    now: fn() -> Timestamp,
     known: Mutex<BTreeMap<Key, Known>>,
     zones: Mutex<BTreeMap<Place, Standing>>,
 }
@@ -57,6 +59,8 @@ struct Standing {
     there: Option<ProviderZone>,
     /// What is wrong with it as a whole.
     broken: Option<(Reason, String)>,
+    /// Since when, in seconds since 1970.
+    failing: Option<i64>,
     /// When that is to be looked at again though nobody asks for anything.
     again: Instant,
 }
@@ -67,6 +71,8 @@ struct Known {
     settled: Option<Wanted>,
     again: Instant,
     failures: u32,
+    /// Since when its provider fails, in seconds since 1970.
+    failing: Option<i64>,
 }
 
 /// A change that is due.
@@ -100,8 +106,8 @@ impl Round {
 }
 
 impl Records {
-    pub(super) fn new(suppliers: SuppliersRef, sweep: Duration) -> Self {
-        Self { suppliers, sweep, known: Mutex::default(), zones: Mutex::default() }
+    pub(super) fn new(suppliers: SuppliersRef, sweep: Duration, now: fn() -> Timestamp) -> Self {
+        Self { suppliers, sweep, now, known: Mutex::default(), zones: Mutex::default() }
     }
 
     /// What providers said last.
@@ -109,11 +115,29 @@ impl Records {
         lock(&self.known).iter().map(|(key, known)| (key.clone(), known.told.clone())).collect()
     }
 
-    /// Looks again at all that is settled, as somebody has written where it is kept.
-    pub(super) fn look_again(&self) {
-        for known in lock(&self.known).values_mut().filter(|known| known.told.progress == Progress::Settled) {
-            known.again = Instant::now();
+    /// Looks again at all that is settled with these providers, as somebody has written where it is kept.
+    pub(super) fn look_again(&self, provider: DnsProviderKind) {
+        let zones: BTreeSet<ZoneKey> = lock(&self.zones)
+            .iter()
+            .filter(|(_, standing)| standing.zone.dns.provider == provider)
+            .map(|((key, _), _)| key.clone())
+            .collect();
+        for (key, known) in lock(&self.known).iter_mut() {
+            if known.told.progress == Progress::Settled && zones.contains(&key.0) {
+                known.again = Instant::now();
+            }
         }
+    }
+
+    /// Since when the first of the zones' providers fails that fail, in seconds since 1970.
+    pub(super) fn failing(&self) -> Option<i64> {
+        let records = lock(&self.known).values().filter_map(|known| known.failing).min();
+        let zones = lock(&self.zones).values().filter_map(|standing| standing.failing).min();
+        [records, zones].into_iter().flatten().min()
+    }
+
+    fn seconds(&self) -> i64 {
+        (self.now)().as_second()
     }
 
     /// What is wrong with zones as a whole.
@@ -127,6 +151,7 @@ impl Records {
     pub(super) async fn carry(&self, picture: &Picture, zones: Vec<Zone>, figures: &Figures) -> Round {
         let mut work: BTreeMap<Place, (Zone, Vec<Due>)> =
             zones.into_iter().map(|zone| (place(&zone), (zone, Vec::new()))).collect();
+        let swept = self.swept(picture);
         let mut wanted: Vec<Key> = Vec::new();
         for case in picture.cases.values() {
             for publication in &case.publications {
@@ -134,10 +159,11 @@ impl Records {
                 wanted.push(key.clone());
                 let object = case.at.to_string();
                 let object = if object.len() > LONGEST_OBJECT { case.uid.clone() } else { object };
-                let before = publication.served_before.then(|| wish(&publication.want)).flatten();
+                let before = publication.before.as_ref().and_then(wish);
                 let entry = work.entry(place(&publication.zone));
                 let (_, all) = entry.or_insert_with(|| (publication.zone.clone(), Vec::new()));
-                all.extend(self.due(key, object, &publication.want, before));
+                let is_swept = swept.contains(&place(&publication.zone));
+                all.extend(self.due(key, object, &publication.want, before, is_swept));
             }
         }
         wanted.sort();
@@ -158,15 +184,43 @@ impl Records {
         round
     }
 
-    fn due(&self, key: Key, object: String, want: &Want, before: Option<Wanted>) -> Option<Due> {
+    /// The zones that are looked at though nobody is known to have touched them: all that is settled there is looked at together,
+    /// which is one reading of the zone.
+    fn swept(&self, picture: &Picture) -> BTreeSet<Place> {
+        let (known, now) = (lock(&self.known), Instant::now());
+        let mut swept = BTreeSet::new();
+        for (uid, case) in &picture.cases {
+            for publication in &case.publications {
+                let key = (publication.zone.key.clone(), publication.name.clone(), uid.clone());
+                let is_due = known.get(&key).is_some_and(|known| {
+                    known.told.want == publication.want
+                        && known.told.progress == Progress::Settled
+                        && known.again <= now
+                });
+                if is_due {
+                    swept.insert(place(&publication.zone));
+                }
+            }
+        }
+        swept
+    }
+
+    fn due(
+        &self,
+        key: Key,
+        object: String,
+        want: &Want,
+        before: Option<Wanted>,
+        is_swept: bool,
+    ) -> Option<Due> {
         let known = lock(&self.known);
-        let was_served = before.is_some();
+        let was_served = before.is_some() && before == wish(want);
         let (settled, is_sweep, is_served) = match known.get(&key) {
             Some(known) if known.told.want == *want => {
-                if known.again > Instant::now() {
+                let is_settled = known.told.progress == Progress::Settled;
+                if known.again > Instant::now() && !(is_settled && is_swept) {
                     return None;
                 }
-                let is_settled = known.told.progress == Progress::Settled;
                 (known.settled.clone(), is_settled, is_settled)
             }
             Some(known) => (known.settled.clone(), false, false),
@@ -293,7 +347,7 @@ impl Records {
         if let Some(known) = known.filter(|_| !anew) {
             return Ok(known);
         }
-        let is_aws = zone.dns.provider == causeway_api::DnsProviderKind::Aws;
+        let is_aws = zone.dns.provider == DnsProviderKind::Aws;
         let found = provider.zone(if is_aws { &zone.key.id } else { zone.domain.as_str() }).await?;
         if found.domain.as_str() != zone.domain.as_str() {
             return Err(Error::Invalid {
@@ -303,7 +357,7 @@ impl Records {
         }
         let there = Some(found.clone());
         let again = Instant::now() + spread(self.sweep);
-        let standing = Standing { zone: zone.clone(), there, broken: None, again };
+        let standing = Standing { zone: zone.clone(), there, broken: None, failing: None, again };
         lock(&self.zones).insert(place(zone), standing);
         Ok(found)
     }
@@ -314,11 +368,17 @@ impl Records {
         self.suppliers.0.forget(&zone);
         let broken = Some((reason, message.clone()));
         let again = Instant::now() + spread(ON_CHANGE).min(self.sweep);
-        round.moved |= lock(&self.zones).get(&place(&zone)).is_none_or(|before| before.broken != broken);
-        let standing = Standing { there: None, broken, again, zone };
+        let failing = {
+            let zones = lock(&self.zones);
+            let before = zones.get(&place(&zone));
+            round.moved |= before.is_none_or(|before| before.broken != broken);
+            before.and_then(|before| before.failing)
+        };
+        let failing = Some(failing.unwrap_or_else(|| self.seconds()));
+        let standing = Standing { there: None, broken, failing, again, zone };
         lock(&self.zones).insert(place(&standing.zone), standing);
         for due in due {
-            self.keep(due, Progress::Failed(reason, message.clone()), Some(error.retry()), round);
+            self.keep(due, Progress::Failed(reason, message.clone()), Some(error), round);
         }
     }
 
@@ -329,12 +389,13 @@ impl Records {
             Err(error) => {
                 figures.failed(Role::Dns);
                 let (reason, message) = said(&error);
-                self.keep(due, Progress::Failed(reason, message), Some(error.retry()), round);
+                self.keep(due, Progress::Failed(reason, message), Some(&error), round);
             }
         }
     }
 
-    fn keep(&self, due: Due, progress: Progress, retry: Option<Retry>, round: &mut Round) {
+    fn keep(&self, due: Due, progress: Progress, error: Option<&Error>, round: &mut Round) {
+        let retry = error.map(Error::retry);
         let mut known = lock(&self.known);
         let before = known.get(&due.key).filter(|before| before.told.want == due.want);
         let failures = match (&progress, before) {
@@ -359,8 +420,12 @@ impl Records {
         let progress = if stays { Progress::Settled } else { progress };
         round.moved |= before.is_none_or(|before| before.told.progress != progress);
         let settled = if progress == Progress::Settled { wish(&due.want) } else { due.settled };
+        let failing = error.filter(|error| is_of_provider(error)).map(|_| {
+            let before = before.and_then(|before| before.failing);
+            before.unwrap_or_else(|| self.seconds())
+        });
         let told = Told { want: due.want, progress };
-        known.insert(due.key, Known { told, settled, again: Instant::now() + wait, failures });
+        known.insert(due.key, Known { told, settled, again: Instant::now() + wait, failures, failing });
     }
 }
 

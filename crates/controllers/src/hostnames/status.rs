@@ -77,6 +77,17 @@ pub(super) fn no_notes(_: &HostnameZoneStatus, _: &HostnameZoneStatus) -> Vec<No
     Vec::new()
 }
 
+/// Whether a failure is about the provider as a whole, and not about what it was asked for.
+pub(super) fn is_of_provider(error: &Error) -> bool {
+    match error {
+        Error::ZoneNotFound { .. }
+        | Error::Denied { .. }
+        | Error::RateLimited { .. }
+        | Error::Unavailable { .. } => true,
+        Error::NotOurs { .. } | Error::Invalid { .. } | Error::InUse { .. } => false,
+    }
+}
+
 /// A provider's failure as a reason and a message.
 pub(super) fn said(error: &Error) -> (Reason, String) {
     let reason = match error {

@@ -157,8 +157,8 @@ impl Providers {
                     secret: Text::new(entry("secret")?),
                 };
                 let server = dns.server.clone().unwrap_or_default();
-                let settings =
-                    rfc2136::Settings { instance, server, key: Some(key), answered_by: Vec::new() };
+                let answered_by = dns.answered_by.clone();
+                let settings = rfc2136::Settings { instance, server, key: Some(key), answered_by };
                 Ok(Arc::new(rfc2136::Dns::new(settings)?))
             }
             DnsProviderKind::Aws => {

@@ -40,18 +40,30 @@ pub struct Running {
 }
 
 impl Running {
-    /// How many reconciles of Infras have ended.
-    pub fn reconciles(&self) -> u64 {
+    /// What Prometheus would read.
+    pub fn scrape(&self) -> String {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
+        text
+    }
+
+    /// One figure of that, with its labels as they are written there.
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        let text = self.scrape();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|value| value.parse().ok())
+    }
+
+    /// How many reconciles of Infras have ended.
+    pub fn reconciles(&self) -> u64 {
+        let text = self.scrape();
         let line = text.lines().find(|line| line.starts_with("causeway_operator_reconciles_total{"));
         line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
     }
 
     /// How often a controller of everything has looked.
     pub fn looks(&self, controller: &str) -> u64 {
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
+        let text = self.scrape();
         let start = format!("causeway_operator_reconciles_total{{controller=\"{controller}\"");
         let line = text.lines().find(|line| line.starts_with(&start));
         line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)

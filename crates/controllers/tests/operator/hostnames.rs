@@ -2,9 +2,11 @@
 //! every other kind. The gateways' pods are played by the test.
 
 mod acme;
+mod alerts;
 mod aws;
 mod chaos;
 mod data_plane;
+mod drift;
 mod faults;
 mod kills;
 mod lives;

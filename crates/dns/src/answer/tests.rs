@@ -81,6 +81,17 @@ async fn the_clients_network_picks_the_view() {
 }
 
 #[tokio::test]
+async fn a_record_is_kept_as_long_as_it_says_itself_or_else_as_the_zone_says() {
+    let plan = PLAN.replace("own.apps.lab.test, addresses", "own.apps.lab.test, ttl: 7s, addresses");
+    let bench = Bench::new(&plan);
+    for (name, ttl) in [("own.apps.lab.test", 7), ("api.lab.test", 60)] {
+        let bytes = bench.name("10.0.0.9", name, kind::A).bytes;
+        let at = bytes.len() - 10;
+        assert_eq!(bytes[at..at + 4], [0, 0, 0, ttl], "{name}");
+    }
+}
+
+#[tokio::test]
 async fn tells_a_name_that_is_not_there_from_one_without_such_records() {
     let bench = Bench::new(PLAN);
     for (name, kind, expected, answers) in [

@@ -213,3 +213,47 @@ async fn an_authority_that_is_not_trusted_is_not_asked() {
     let text = causeway_base::report::chain(&error);
     assert!(matches!(error, Error::Unavailable { .. }) && text.contains("certificate"), "{text}");
 }
+
+#[tokio::test]
+async fn what_is_of_another_account_is_gone_and_can_be_given_up() {
+    let Some(server) = NameServer::start(Software::Knot, "lab.test", "") else { return };
+    let Some(pebble) = Pebble::start(server.address, false) else { return };
+    let settings = settings(&pebble);
+    let open = async || {
+        let account = new_account(&settings).await.unwrap();
+        Issuer::open(settings.clone(), &account).await.unwrap()
+    };
+    let (before, after) = (open().await, open().await);
+    let dns = dns(&server, "one");
+    let mut order = order("one/uid-1", &["shop.lab.test"]);
+    order.handle = Some(before.request(&order).await.unwrap());
+    // One that is worked on.
+    assert_eq!(after.look(&order).await.unwrap(), Look::Gone);
+    after.remove(&order).await.unwrap();
+    let wanted = proofs(&before, &order).await;
+    show(&dns, &wanted, true).await;
+    before.proofs_served(&order).await.unwrap();
+    let certificate = issued(&before, &order).await;
+    // And one with a certificate, which goes though it can't be revoked.
+    order.held = Some(chain(&certificate));
+    assert_eq!(after.look(&order).await.unwrap(), Look::Issued(certificate));
+    after.remove(&order).await.unwrap();
+    before.remove(&order).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_over_is_given_up_without_asking_anybody() {
+    let Some(server) = NameServer::start(Software::Knot, "lab.test", "") else { return };
+    let Some(pebble) = Pebble::start(server.address, false) else { return };
+    let settings = settings(&pebble);
+    let account = new_account(&settings).await.unwrap();
+    let issuer = Issuer::open(settings, &account).await.unwrap();
+    let mut order = order("one/uid-1", &["shop.lab.test"]);
+    order.handle = Some(issuer.request(&order).await.unwrap());
+    let mut params = rcgen::CertificateParams::new(vec!["shop.lab.test".to_owned()]).unwrap();
+    params.not_after = rcgen::date_time_ymd(2024, 1, 1);
+    let over = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
+    order.held = Some(over.pem());
+    drop(pebble);
+    issuer.remove(&order).await.unwrap();
+}

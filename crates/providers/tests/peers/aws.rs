@@ -127,7 +127,7 @@ async fn callers_of_one_moment_share_requests() {
 
 #[tokio::test]
 async fn certificates_of_acm_are_proven_used_and_deleted() {
-    let Some(moto) = Moto::start(2) else { return };
+    let Some(moto) = Moto::start(5) else { return };
     moto.python("route53.create_hosted_zone(Name='lab.test', CallerReference='1')");
     let dns = Route53::new(&settings(&moto, "one")).await.unwrap();
     let zone = dns.zone("lab.test").await.unwrap();

@@ -3,7 +3,7 @@
 use causeway_providers::dns::{DnsProvider as _, Progress, Wanted};
 use causeway_providers::rfc2136::{Algorithm, Dns, Key, Settings};
 use causeway_providers::{Error, Secret};
-use causeway_testkit::name_server::{KEY, NameServer, POWERLESS, SECRET, Software, dig};
+use causeway_testkit::name_server::{FORBIDDEN, KEY, NameServer, POWERLESS, SECRET, Software, dig};
 
 use crate::{addresses, apply, behaves, change, cname, found, name, settle};
 
@@ -68,7 +68,7 @@ async fn wrong_keys_are_told_apart() {
         // Knot does not tell such a key from one that it does not have.
         let powerless = said(POWERLESS, SECRET).await;
         let words =
-            if software == Software::Knot { "no acl that lets it update" } else { "to update lab.test" };
+            if software == Software::Knot { "no acl that lets it update" } else { "to update x.lab.test" };
         assert!(powerless.contains(POWERLESS) && powerless.contains(words), "{software:?}: {powerless}");
         assert!(!other.contains("YW5vdGhlciBz"), "no secret in an error");
     }
@@ -125,4 +125,30 @@ async fn a_server_that_is_away_is_said_so() {
     drop(server);
     let error = apply(&dns, &zone, change("a/x", "x.lab.test", addresses(&["192.0.2.1"]))).await.unwrap_err();
     assert_eq!(error.to_string(), format!("{address} is not available"));
+}
+
+#[tokio::test]
+async fn one_name_that_is_refused_does_not_stop_the_others_of_its_batch() {
+    let Some(server) = NameServer::start(Software::Bind, "lab.test", "") else { return };
+    let dns = dns(&server, "one");
+    let zone = dns.zone("lab.test").await.unwrap();
+    let mut changes: Vec<_> =
+        (0..20).map(|i| change("a/x", &format!("n{i}.lab.test"), addresses(&["192.0.2.1"]))).collect();
+    changes.insert(7, change("b/y", &format!("x.{FORBIDDEN}.lab.test"), addresses(&["192.0.2.1"])));
+    let outcomes = dns.apply(&zone, &changes).await;
+    for (change, outcome) in changes.iter().zip(&outcomes) {
+        if change.object == "a/x" {
+            assert!(matches!(outcome, Ok(Progress::Settled)), "{}: {outcome:?}", change.name);
+        } else {
+            let error = outcome.as_ref().unwrap_err();
+            assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+            assert!(error.to_string().contains(&change.name.to_string()), "{error}");
+        }
+    }
+    // Where all are refused it is said soon.
+    let forbidden: Vec<_> = (0..40)
+        .map(|i| change("b/y", &format!("n{i}.{FORBIDDEN}.lab.test"), addresses(&["192.0.2.1"])))
+        .collect();
+    let outcomes = dns.apply(&zone, &forbidden).await;
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Err(Error::Denied { .. }))), "{outcomes:?}");
 }

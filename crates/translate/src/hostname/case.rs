@@ -9,10 +9,10 @@ use causeway_api::{GatewayHostnameRequest, IssuerKind, Visibility};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
-use super::claims::Blocked;
+use super::claims::{Blocked, LetIn};
 use super::name::Hostname;
 use super::order::{Failure, Order, Proof};
-use super::world::{Member, Progress, World};
+use super::world::{Listening, Member, Progress, World};
 use super::zones::{self, Refusal, Zone, ZoneKey};
 use crate::gateway::kinds::ObjectRef;
 
@@ -45,6 +45,8 @@ pub struct Case {
     pub claim: Vec<Hostname>,
     /// Who holds one of its names.
     pub blocked: Option<Blocked>,
+    /// Why others may still have names below its wildcard, though it says that they may not.
+    pub lets_in: Option<LetIn>,
     /// Its orders, the oldest first.
     pub orders: Vec<Arc<Order>>,
     /// What follows for its certificate.
@@ -55,6 +57,8 @@ pub struct Case {
     pub no_gateway: Option<Refusal>,
     /// Whether all its names are served with the certificate.
     pub attached: bool,
+    /// Those of its names that are served by a ListenerSet, with its number: routes name that.
+    pub sets: BTreeMap<Hostname, usize>,
     /// Why they are not, in the gateway's words.
     pub service_trouble: Option<Refusal>,
     /// The addresses that its names should lead to.
@@ -118,8 +122,8 @@ pub struct Publication {
     pub name: Hostname,
     /// What should be there.
     pub want: Want,
-    /// Whether it has been there before.
-    pub served_before: bool,
+    /// What has been there before, as far as the request's status says.
+    pub before: Option<Want>,
 }
 
 /// What should be at a name.
@@ -330,6 +334,9 @@ impl Case {
         let mut attached = true;
         for name in &self.names {
             let listening = member.listeners.get(name);
+            if let Some(listening) = listening.filter(|listening| listening.set > 0) {
+                self.sets.insert(name.clone(), listening.set);
+            }
             let is_so = listening.is_some_and(|listening| {
                 listening.certificate == serve.reference() && listening.namespace == self.at.namespace
             });
@@ -343,9 +350,24 @@ impl Case {
             if let Some((reason, why)) = listening.and_then(|listening| listening.trouble.clone()) {
                 self.service_trouble = Some((reason, format!("{name}: {why}")));
             }
+            if let Some(neighbour) = listening.and_then(|listening| self.neighbour(listening, world)) {
+                let why = format!(
+                    "{name}: its listener serves the certificate of GatewayHostnameRequest {neighbour}, which holds the same name in \
+                     another zone: a gateway serves a name for one of them, so put this one on another by spec.gatewaySelector or \
+                     spec.visibility, or delete one of the two"
+                );
+                self.service_trouble = Some((Reason::AttachmentFailed, why));
+            }
         }
         // A successor that is on its way does not make what is served worse.
         self.attached = attached || self.serves_predecessor(member);
+    }
+
+    /// Another request of the namespace whose certificate a listener serves.
+    fn neighbour(&self, listening: &Listening, world: &World) -> Option<ObjectRef> {
+        let order = world.orders.values().find(|order| order.reference() == listening.certificate)?;
+        let is_neighbour = order.uid != self.uid && listening.namespace == self.at.namespace;
+        is_neighbour.then(|| order.at.clone())
     }
 
     /// Whether this very certificate was served on this very gateway when it was looked at last.
@@ -413,7 +435,7 @@ impl Case {
                 zone: zone.clone(),
                 name,
                 want: want.clone(),
-                served_before,
+                before: served_before.then(|| want.clone()),
             });
         }
         self.published = published;
@@ -451,7 +473,7 @@ impl Case {
         let mut old: BTreeSet<Hostname> = over.flat_map(|order| proof_names(order)).collect();
         old.retain(|name| !texts.contains_key(name) && !names.contains_key(name));
         let publication =
-            |name: Hostname, want: Want| Publication { zone: zone.clone(), name, want, served_before: false };
+            |name: Hostname, want: Want| Publication { zone: zone.clone(), name, want, before: None };
         let texts = texts.into_iter().map(|(name, texts)| publication(name, Want::Texts(texts, PROOF_TTL)));
         let names = names.into_iter().map(|(name, target)| publication(name, Want::Canonical(target, TTL)));
         let proofs: Vec<Publication> = texts.chain(names).collect();
@@ -495,7 +517,7 @@ impl Case {
                 zone,
                 name: name.clone(),
                 want: Want::Nothing,
-                served_before: false,
+                before: self.written(&name),
             });
             match told {
                 // One that is not ours was never written, or somebody took it over.
@@ -545,6 +567,44 @@ impl Case {
                 self.release.push(held.claim);
             }
         }
+    }
+
+    /// What the status says that was written at a name: it is the request's though its mark is lost.
+    fn written(&self, name: &Hostname) -> Option<Want> {
+        let status = self.request.as_ref()?.status.as_ref()?;
+        let records = status.records.iter().filter(|record| record.name == name.as_str());
+        let (mut addresses, mut other) = (BTreeSet::new(), None);
+        for record in records {
+            match record.type_.as_str() {
+                "A" | "AAAA" => addresses.extend(record.value.parse::<IpAddr>()),
+                "ALIAS" => other = Some(Want::Balancer(record.value.clone(), self.ttl())),
+                _ => {}
+            }
+        }
+        other.or_else(|| (!addresses.is_empty()).then(|| Want::Addresses(addresses, self.ttl())))
+    }
+
+    /// Since when a certificate is waited for, in seconds since 1970: since the first of the orders that came to nothing one after
+    /// another, or, where nobody could be asked yet, since its names are held or its predecessor was due. None if nothing is waited for.
+    pub fn waits_since(&self, world: &World) -> Option<i64> {
+        let Certificate { serve, pending, names, zone, .. } = &self.certificate;
+        zone.as_ref()?;
+        if let Some(pending) = pending {
+            return Some(pending.awaited_since());
+        }
+        let is_due = serve.as_ref().is_none_or(|serve| serve.is_due(world.now));
+        if !is_due {
+            return None;
+        }
+        let wanted: Vec<String> = names.iter().map(ToString::to_string).collect();
+        let newer = |order: &&Arc<Order>| serve.as_ref().is_none_or(|serve| order.serial > serve.serial);
+        let failed = self.orders.last().filter(newer).filter(|last| last.failed.is_some());
+        if let Some(failed) = failed.filter(|failed| same_names(&failed.names, &wanted)) {
+            return Some(failed.awaited_since());
+        }
+        let due = serve.as_ref().and_then(|serve| serve.issued.as_ref()?.renew_at);
+        let held = || self.held.iter().filter(|held| names.contains(&held.name));
+        due.or_else(|| held().filter_map(|held| Some(held.since.as_ref()?.0.as_second())).max())
     }
 
     /// The first thing that is waited for is told.
@@ -618,7 +678,7 @@ impl Case {
                 }
             }
             let zone = zone.clone();
-            self.publications.push(Publication { zone, name, want: Want::Nothing, served_before: false });
+            self.publications.push(Publication { zone, name, want: Want::Nothing, before: None });
         }
         gone
     }

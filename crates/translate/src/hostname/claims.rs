@@ -37,6 +37,20 @@ pub fn claim_name(zone_id: &str, name: &Hostname) -> String {
     format!("{}.{hash:016x}", front.trim_end_matches(['.', '-']))
 }
 
+/// Somebody below a wildcard whose owner no longer lets others in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LetIn {
+    /// The wildcard.
+    pub wildcard: Hostname,
+    /// The name below it.
+    pub name: Hostname,
+    /// Who holds that.
+    pub holder: ObjectRef,
+}
+
+/// The most names of a namespace, and of others below its wildcards: more are not in its grant.
+const MOST: usize = 4096;
+
 struct Taken {
     zone_id: String,
     zone: Option<String>,
@@ -47,7 +61,11 @@ struct Taken {
 }
 
 #[derive(Default)]
-struct Names(HashMap<Hostname, Vec<Taken>>);
+struct Names {
+    all: HashMap<Hostname, Vec<Taken>>,
+    /// How many each namespace has.
+    counts: HashMap<String, usize>,
+}
 
 /// Says of every case which names it may claim now, or who holds one of them.
 pub(super) fn settle(world: &World, cases: &mut BTreeMap<String, Case>) {
@@ -59,14 +77,24 @@ pub(super) fn settle(world: &World, cases: &mut BTreeMap<String, Case>) {
         let of_request =
             world.requests.get(&at).filter(|request| request.uid().as_deref() == Some(&owner.uid));
         let since = claim.status.as_ref().and_then(|status| status.claimed_at.clone());
-        names.0.entry(name).or_default().push(Taken {
-            zone_id: spec.zone_id.clone(),
-            zone: spec.hostname_zone.clone(),
-            namespace: owner.namespace.clone(),
-            at,
-            since: since.or_else(|| claim.metadata.creation_timestamp.clone()),
-            allows_below: of_request.map_or(spec.allow_names_below, |request| request.spec.allow_names_below),
-        });
+        names.take(
+            name,
+            Taken {
+                zone_id: spec.zone_id.clone(),
+                zone: spec.hostname_zone.clone(),
+                namespace: owner.namespace.clone(),
+                at,
+                since: since.or_else(|| claim.metadata.creation_timestamp.clone()),
+                allows_below: of_request
+                    .map_or(spec.allow_names_below, |request| request.spec.allow_names_below),
+            },
+        );
+    }
+    for (owner, let_in) in names.keep_open() {
+        let of_owner = cases.values_mut().find(|case| case.at == owner && case.request.is_some());
+        if let Some(case) = of_owner {
+            case.lets_in = Some(let_in);
+        }
     }
     let mut queue: Vec<&mut Case> = cases.values_mut().filter(|case| !case.names.is_empty()).collect();
     queue.sort_by_key(|case| {
@@ -79,6 +107,65 @@ pub(super) fn settle(world: &World, cases: &mut BTreeMap<String, Case>) {
 }
 
 impl Names {
+    fn take(&mut self, name: Hostname, taken: Taken) {
+        *self.counts.entry(taken.namespace.clone()).or_default() += 1;
+        self.all.entry(name).or_default().push(taken);
+    }
+
+    /// Who has let others in can't shut the door behind one of them: nobody else would ever come to a name there, nor could he have
+    /// had the wildcard like that. Until they are gone it stays as it was; gives whom that concerns.
+    fn keep_open(&mut self) -> Vec<(ObjectRef, LetIn)> {
+        let mut open = Vec::new();
+        for (wildcard, taken) in self.all.iter().filter(|(name, _)| name.is_wildcard()) {
+            for closed in taken.iter().filter(|taken| !taken.allows_below) {
+                let below = self.all.iter().filter(|(name, _)| wildcard.shadows(name));
+                let foreign = below.filter_map(|(name, others)| {
+                    let other = others.iter().find(|other| other.namespace != closed.namespace)?;
+                    Some((name, other))
+                });
+                // The same one each time, as it is told.
+                if let Some((name, other)) = foreign.min_by_key(|(name, _)| *name) {
+                    let (wildcard, name) = (wildcard.clone(), name.clone());
+                    open.push((closed.at.clone(), LetIn { wildcard, name, holder: other.at.clone() }));
+                }
+            }
+        }
+        for (owner, let_in) in &open {
+            for taken in self.all.get_mut(&let_in.wildcard).into_iter().flatten() {
+                taken.allows_below |= taken.at == *owner;
+            }
+        }
+        open
+    }
+
+    /// Why a grant would have no room for these names: that of the namespace, or of somebody who lets others have names below his.
+    fn no_room(&self, needed: &[Hostname], namespace: &str) -> Option<String> {
+        let held = self.counts.get(namespace).copied().unwrap_or_default();
+        if held + needed.len() > MOST {
+            return Some(format!(
+                "namespace {namespace} holds {held} hostnames, and no namespace can hold more than {MOST}: give some up, or ask for a \
+                 wildcard in their place"
+            ));
+        }
+        for above in needed.iter().flat_map(Hostname::wildcards_above) {
+            let others = self.all.get(&above).into_iter().flatten();
+            for owner in others.filter(|taken| taken.namespace != namespace) {
+                let below = self.all.iter().filter(|(name, _)| above.shadows(name));
+                let foreign = below
+                    .filter(|(_, all)| all.iter().any(|taken| taken.namespace != owner.namespace))
+                    .count();
+                if foreign + needed.len() > MOST {
+                    return Some(format!(
+                        "{foreign} names below {above}, which namespace {} holds, are others' already, and there is no room for more \
+                         than {MOST}: ask for a name elsewhere",
+                        owner.namespace
+                    ));
+                }
+            }
+        }
+        None
+    }
+
     /// Gives a case all that it still needs, or says why not.
     fn serve(&mut self, case: &mut Case) {
         let Some(zone) = &case.zone else { return };
@@ -97,7 +184,7 @@ impl Names {
         }
         if let Some(quota) = zone.quota {
             let mine = |taken: &&Taken| taken.namespace == *namespace && taken.zone == zone.key.name;
-            let held = self.0.values().flatten().filter(mine).count();
+            let held = self.all.values().flatten().filter(mine).count();
             if held + needed.len() > quota {
                 let message = format!(
                     "namespace {namespace} holds {held} of {quota} hostnames that HostnameZone {} lets it have: give one up, or \
@@ -109,15 +196,23 @@ impl Names {
                 return;
             }
         }
+        if let Some(message) = self.no_room(&needed, namespace) {
+            let name = needed[0].clone();
+            case.blocked = Some(Blocked { reason: Reason::QuotaReached, name, holder: None, message });
+            return;
+        }
         for name in &needed {
-            self.0.entry(name.clone()).or_default().push(Taken {
-                zone_id: zone.key.id.clone(),
-                zone: zone.key.name.clone(),
-                namespace: namespace.clone(),
-                at: case.at.clone(),
-                since: None,
-                allows_below,
-            });
+            self.take(
+                name.clone(),
+                Taken {
+                    zone_id: zone.key.id.clone(),
+                    zone: zone.key.name.clone(),
+                    namespace: namespace.clone(),
+                    at: case.at.clone(),
+                    since: None,
+                    allows_below,
+                },
+            );
         }
         case.claim = needed;
     }
@@ -129,21 +224,21 @@ impl Names {
         namespace: &str,
         allows_below: bool,
     ) -> Option<Blocked> {
-        for taken in self.0.get(name).into_iter().flatten() {
+        for taken in self.all.get(name).into_iter().flatten() {
             // A namespace may publish one name in two zones, as for inside and outside.
             if taken.zone_id == zone_id || taken.namespace != namespace {
                 return Some(blocked(Reason::AlreadyClaimed, name, name, taken));
             }
         }
         for above in name.wildcards_above() {
-            let others = self.0.get(&above).into_iter().flatten();
+            let others = self.all.get(&above).into_iter().flatten();
             let other = others.into_iter().find(|taken| taken.namespace != namespace && !taken.allows_below);
             if let Some(taken) = other {
                 return Some(blocked(Reason::Shadowed, name, &above, taken));
             }
         }
         if name.is_wildcard() && !allows_below {
-            for (below, others) in self.0.iter().filter(|(below, _)| name.shadows(below)) {
+            for (below, others) in self.all.iter().filter(|(below, _)| name.shadows(below)) {
                 if let Some(taken) = others.iter().find(|taken| taken.namespace != namespace) {
                     return Some(blocked(Reason::Shadowed, name, below, taken));
                 }

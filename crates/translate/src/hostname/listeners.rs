@@ -1,7 +1,7 @@
 //! The gateways of the pool as they should be: a listener for each name, which takes the routes of its holder's namespace and of
 //! no other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use causeway_api::{Visibility, names};
 use serde_json::{Value, json};
@@ -47,6 +47,8 @@ pub struct Entry {
     pub certificate: String,
     /// Whose routes it takes.
     pub namespace: String,
+    /// The number of the ListenerSet that it is in; 0 for the Gateway itself. Routes name the one or the other, so it stays.
+    pub set: usize,
 }
 
 /// The gateways as they should be. One that is not here should go.
@@ -60,8 +62,8 @@ pub(super) fn desired(world: &World, cases: &BTreeMap<String, Case>) -> BTreeMap
         let gateway = entry(name, case, world, &mut gateways);
         if let Some(order) = case.certificate.serve.as_ref().filter(|_| case.gateway.is_some()) {
             for name in &case.names {
-                let listener =
-                    Entry { certificate: order.reference().to_owned(), namespace: case.at.namespace.clone() };
+                let (certificate, namespace) = (order.reference().to_owned(), case.at.namespace.clone());
+                let listener = Entry { certificate, namespace, set: 0 };
                 gateway.entries.insert(name.clone(), listener);
             }
         }
@@ -70,6 +72,9 @@ pub(super) fn desired(world: &World, cases: &BTreeMap<String, Case>) -> BTreeMap
                 gateway.proofs.push((host.clone(), path.clone(), body.clone()));
             }
         }
+    }
+    for gateway in gateways.values_mut() {
+        gateway.arrange(world);
     }
     gateways
 }
@@ -94,8 +99,8 @@ fn keep(world: &World, case: &Case, gateways: &mut BTreeMap<String, DesiredGatew
                 is_arn == gateway.is_alb && order.names.iter().any(|name| name == held.name.as_str())
             });
             let certificate = renewed.map_or(listening.certificate.as_str(), |order| order.reference());
-            let listener =
-                Entry { certificate: certificate.to_owned(), namespace: listening.namespace.clone() };
+            let namespace = listening.namespace.clone();
+            let listener = Entry { certificate: certificate.to_owned(), namespace, set: 0 };
             gateway.entries.insert(held.name.clone(), listener);
         }
     }
@@ -144,10 +149,41 @@ fn entry<'a>(
 }
 
 impl DesiredGateway {
+    /// Gives each listener its place: the one that it has, or else the first with room.
+    fn arrange(&mut self, world: &World) {
+        let settings = &world.settings;
+        let http = usize::from(settings.http_port.is_some());
+        let first = if self.is_ours { settings.most_listeners.saturating_sub(http) } else { 0 };
+        let room = |set: usize| if set == 0 { first } else { settings.most_listeners.max(1) };
+        let mut taken: BTreeMap<usize, usize> = BTreeMap::new();
+        let member = world.gateways.get(&self.name);
+        let mut homeless = Vec::new();
+        for (name, entry) in &mut self.entries {
+            let there = member.and_then(|member| member.listeners.get(name)).map(|listening| listening.set);
+            match there.filter(|set| taken.get(set).copied().unwrap_or_default() < room(*set)) {
+                Some(set) => {
+                    *taken.entry(set).or_default() += 1;
+                    entry.set = set;
+                }
+                None => homeless.push(entry),
+            }
+        }
+        for entry in homeless {
+            let mut sets = 0..;
+            let free = sets.find(|set| taken.get(set).copied().unwrap_or_default() < room(*set));
+            entry.set = free.unwrap_or_default();
+            *taken.entry(entry.set).or_default() += 1;
+        }
+        // A Gateway has a listener of its own.
+        if http == 0 && first > 0 && !taken.contains_key(&0) {
+            self.entries.values_mut().take(1).for_each(|entry| entry.set = 0);
+        }
+    }
+
     /// The Gateway; none while it would have no listener, or where it is somebody's own.
     pub fn gateway(&self, settings: &Settings) -> Option<Value> {
         let mut listeners: Vec<Value> = settings.http_port.map(http_listener).into_iter().collect();
-        listeners.extend(self.own(settings).map(|(name, entry)| self.listener(name, entry, settings)));
+        listeners.extend(self.of_set(0).map(|(name, entry)| self.listener(name, entry, settings)));
         if listeners.is_empty() || !self.is_ours {
             return None;
         }
@@ -183,16 +219,15 @@ impl DesiredGateway {
 
     /// The ListenerSets with what does not fit into the Gateway.
     pub fn listener_sets(&self, settings: &Settings) -> Vec<Value> {
-        let first = if self.is_ours { self.own(settings).count() } else { 0 };
-        let rest: Vec<(&Hostname, &Entry)> = self.entries.iter().skip(first).collect();
-        let sets = rest.chunks(settings.most_listeners.max(1)).zip(1..);
-        sets.map(|(entries, number)| {
+        let numbers: BTreeSet<usize> =
+            self.entries.values().map(|entry| entry.set).filter(|set| *set > 0).collect();
+        let set = |number: usize| {
             let listeners: Vec<Value> =
-                entries.iter().map(|(name, entry)| self.listener(name, entry, settings)).collect();
+                self.of_set(number).map(|(name, entry)| self.listener(name, entry, settings)).collect();
             json!({
                 "apiVersion": "gateway.networking.k8s.io/v1", "kind": "ListenerSet",
                 "metadata": {
-                    "name": format!("{}-{number}", self.name), "namespace": settings.edge_namespace,
+                    "name": set_name(&self.name, number), "namespace": settings.edge_namespace,
                     "labels": {names::LABEL_COMPONENT: COMPONENT, names::LABEL_GATEWAY_NAME: self.name},
                 },
                 "spec": {
@@ -200,8 +235,8 @@ impl DesiredGateway {
                     "listeners": listeners,
                 },
             })
-        })
-        .collect()
+        };
+        numbers.into_iter().map(set).collect()
     }
 
     /// How the AWS Load Balancer Controller is told of certificates and of the firewall.
@@ -314,10 +349,9 @@ impl DesiredGateway {
         format!("{}-config", self.name)
     }
 
-    /// What is in the Gateway itself.
-    fn own<'a>(&'a self, settings: &Settings) -> impl Iterator<Item = (&'a Hostname, &'a Entry)> {
-        let room = settings.most_listeners.saturating_sub(usize::from(settings.http_port.is_some()));
-        self.entries.iter().take(room)
+    /// What is in a ListenerSet, or in the Gateway itself.
+    fn of_set(&self, number: usize) -> impl Iterator<Item = (&Hostname, &Entry)> {
+        self.entries.iter().filter(move |(_, entry)| entry.set == number)
     }
 
     fn listener(&self, name: &Hostname, entry: &Entry, settings: &Settings) -> Value {
@@ -342,6 +376,17 @@ impl DesiredGateway {
         };
         listener
     }
+}
+
+/// The name of a ListenerSet of a Gateway.
+pub fn set_name(gateway: &str, number: usize) -> String {
+    format!("{gateway}-{number}")
+}
+
+/// The number in that; 0 if there is none.
+pub fn set_number(gateway: &str, set: &str) -> usize {
+    let number = set.strip_prefix(gateway).and_then(|rest| rest.strip_prefix('-')?.parse().ok());
+    number.unwrap_or_default()
 }
 
 /// The option of a listener with the certificate's ARN.

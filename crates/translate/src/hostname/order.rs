@@ -38,6 +38,9 @@ pub struct Order {
     /// How many before it came to nothing, one after another.
     #[serde(default)]
     pub failed_before: u32,
+    /// When the first of those was begun, in seconds since 1970; none without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<i64>,
     /// The Secret of the order whose certificate it will take the place of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<String>,
@@ -149,6 +152,16 @@ impl Order {
     /// Whether it is still worked on.
     pub fn is_pending(&self) -> bool {
         !self.lost && self.issued.is_none() && self.failed.is_none()
+    }
+
+    /// Since when there should be the certificate of this order, in seconds since 1970: whoever begins another one after it carries
+    /// that over.
+    pub fn awaited_since(&self) -> i64 {
+        match (&self.issued, &self.failed) {
+            // It was there, and was lost.
+            (Some(_), Some(failed)) => failed.at,
+            _ => self.since.unwrap_or(self.begun),
+        }
     }
 
     /// Whether its successor should be asked for.

@@ -7,7 +7,7 @@ use causeway_api::Visibility;
 use causeway_api::conditions::Reason;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::case::{Case, issuer_fits};
+use super::case::{Case, Held, issuer_fits};
 use super::world::{Member, World};
 use super::zones::chooses;
 
@@ -68,10 +68,15 @@ pub(super) fn assign(world: &World, cases: &mut BTreeMap<String, Case>) {
     used.extend(cases.values().filter_map(assigned).map(ToOwned::to_owned));
     let mut pool = Pool { world, new: BTreeMap::new(), certificates: BTreeMap::new(), used };
     let mut waiting: Vec<&mut Case> = Vec::new();
-    for case in cases.values_mut().filter(|case| case.is_claimed()) {
+    for case in cases.values_mut().filter(|case| !case.is_leaving()) {
+        if !case.is_claimed() {
+            pool.count(case);
+            continue;
+        }
         let asked = Asked::of(case);
         if let Some(refusal) = impossible(case, &asked, world) {
             case.no_gateway = Some(refusal);
+            pool.count(case);
             continue;
         }
         match pool.current(case, &asked) {
@@ -175,6 +180,19 @@ impl Pool<'_> {
         let settings = &self.world.settings;
         self.certificates.get(name).copied().unwrap_or_default() < settings.most_certificates
             && member.rules < settings.most_rules
+    }
+
+    /// Counts what a case has though it can't have what it asks for.
+    fn count(&mut self, case: &Case) {
+        for (name, member) in &self.world.gateways {
+            let serves = |held: &Held| {
+                let listening = member.listeners.get(&held.name);
+                listening.is_some_and(|there| there.namespace == case.at.namespace)
+            };
+            if case.held.iter().any(serves) {
+                *self.certificates.entry(name.clone()).or_default() += 1;
+            }
+        }
     }
 
     fn take(&mut self, case: &mut Case, name: String) {

@@ -1,13 +1,17 @@
 //! What a request is told: a condition for each step, in the order of the steps.
 
+use std::collections::BTreeSet;
+
 use causeway_api::conditions::{self, ConditionType, Reason, Status};
 use causeway_api::{GatewayHostnameRequestStatus, NameHolder, PublishedCertificate, PublishedRecord};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use super::case::{Case, Want};
+use super::listeners::set_name;
+use super::name::Hostname;
 use super::order::Order;
-use super::world::World;
+use super::world::{Progress, World};
 
 /// The condition types of a request; `Deleting` is there while it goes.
 pub const CONDITIONS: &[ConditionType] = &[
@@ -76,7 +80,7 @@ pub fn status(
         Some(NameHolder { hostname: hostname.to_string(), namespace: at.namespace, name: at.name, since })
     });
     if case.is_claimed() {
-        facts(case, world, &mut next);
+        facts(case, previous, world, &mut next);
     }
     if let Some(order) = &case.certificate.serve {
         next.certificate_arn = order.issued.as_ref().and_then(|issued| issued.arn.clone());
@@ -85,7 +89,12 @@ pub fn status(
     next
 }
 
-fn facts(case: &Case, world: &World, next: &mut GatewayHostnameRequestStatus) {
+fn facts(
+    case: &Case,
+    previous: &GatewayHostnameRequestStatus,
+    world: &World,
+    next: &mut GatewayHostnameRequestStatus,
+) {
     next.hostname_zone = case.zone.as_ref().and_then(|zone| zone.key.name.clone());
     next.hostnames = case.names.iter().map(ToString::to_string).collect();
     next.gateway_class = Some(case.class());
@@ -96,13 +105,21 @@ fn facts(case: &Case, world: &World, next: &mut GatewayHostnameRequestStatus) {
     next.assigned_load_balancer = case.addresses.first().cloned();
     next.addresses.clone_from(&case.addresses);
     if case.published {
-        next.records = records(case);
+        next.records = records(case, previous, world);
         next.observed_spec_hash = case.request.as_ref().map(|request| spec_hash(&request.spec));
     }
 }
 
-fn records(case: &Case) -> Vec<PublishedRecord> {
+fn records(case: &Case, previous: &GatewayHostnameRequestStatus, world: &World) -> Vec<PublishedRecord> {
     let mut records = Vec::new();
+    // What is being removed is there until it is gone.
+    for removed in case.publications.iter().filter(|one| one.want == Want::Nothing && one.before.is_some()) {
+        let told = world.told(&case.uid, &removed.zone.key, &removed.name, &Want::Nothing);
+        if told != Some(&Progress::Settled) {
+            let there = previous.records.iter().filter(|record| record.name == removed.name.as_str());
+            records.extend(there.cloned());
+        }
+    }
     for publication in &case.publications {
         let mut add = |type_: &str, value: String| {
             let (name, type_) = (publication.name.to_string(), type_.to_owned());
@@ -165,7 +182,15 @@ impl Steps<'_> {
         if !case.claim.is_empty() {
             return (Status::Unknown, Reason::Progressing, format!("{} is being claimed", list(&case.claim)));
         }
-        (Status::True, Reason::Claimed, format!("this request holds {}", list(&case.names)))
+        let holds = format!("this request holds {}", list(&case.names));
+        let open = case.lets_in.as_ref().map(|let_in| {
+            format!(
+                "; others may have names below {} until {}, which GatewayHostnameRequest {} holds, and all others there are given up: \
+                 spec.allowNamesBelow counts only then",
+                let_in.wildcard, let_in.name, let_in.holder
+            )
+        });
+        (Status::True, Reason::Claimed, holds + &open.unwrap_or_default())
     }
 
     /// The order that conditions are about: the one that is worked on, unless a good one is served. None is about what a request
@@ -257,11 +282,19 @@ impl Steps<'_> {
             return (Status::Unknown, Reason::WaitingForOthers, "earlier steps come first".to_owned());
         };
         if case.attached {
-            return (
-                Status::True,
-                Reason::Attached,
-                format!("Gateway {gateway} serves {}", list(&case.names)),
-            );
+            let mut message = format!("Gateway {gateway} serves {}", list(&case.names));
+            let sets: BTreeSet<usize> = case.sets.values().copied().collect();
+            for set in sets {
+                let names =
+                    case.sets.iter().filter(|(_, number)| **number == set).map(|(name, _)| name.clone());
+                let names: Vec<Hostname> = names.collect();
+                message.push_str(&format!(
+                    "; routes for {} have the parent {} of kind ListenerSet",
+                    list(&names),
+                    set_name(gateway, set)
+                ));
+            }
+            return (Status::True, Reason::Attached, message);
         }
         match &case.service_trouble {
             Some((reason, why)) => (Status::False, *reason, format!("Gateway {gateway}: {why}")),
@@ -303,7 +336,7 @@ impl Steps<'_> {
     }
 }
 
-fn list(names: &[super::Hostname]) -> String {
-    let names: Vec<&str> = names.iter().map(super::Hostname::as_str).collect();
+fn list(names: &[Hostname]) -> String {
+    let names: Vec<&str> = names.iter().map(Hostname::as_str).collect();
     names.join(", ")
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use causeway_api::conditions::Reason;
+use causeway_api::conditions::{ConditionType, Reason};
 use causeway_api::{ClaimOwner, DomainClaim, DomainClaimSpec, GatewayHostnameRequest, HostnameZone};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::order::{Issued, Order, Proof};
+use super::order::{Failure, Issued, Order, Proof};
 use super::world::{Listening, Member, Progress, Told};
 use super::*;
 use crate::gateway::kinds::ObjectRef;
@@ -146,6 +146,7 @@ fn act(world: &mut World) -> Picture {
                 let listening = Listening {
                     certificate: entry.certificate.clone(),
                     namespace: entry.namespace.clone(),
+                    set: entry.set,
                     programmed: true,
                     pending_since: None,
                     trouble: None,
@@ -491,7 +492,7 @@ fn proofs_of_an_order_that_came_to_nothing_are_taken_back_at_once() {
         issuer: "local".into(),
         zone_id: "example.com".into(),
         proofs: vec![Proof::Txt { name: "_acme-challenge.shop.example.com".into(), text: "x".into() }],
-        failed: Some(order::Failure { message: "no".into(), at: NOW, times: 1 }),
+        failed: Some(Failure { message: "no".into(), at: NOW, times: 1 }),
         ..Order::default()
     };
     world.orders = [("a-shop-1".to_owned(), Arc::new(order))].into();
@@ -839,4 +840,244 @@ fn a_zone_that_goes_lets_nobody_ask_and_clears_up_what_is_in_it() {
     let picture = settle(&mut world);
     assert!(world.claims.is_empty() && world.orders.is_empty());
     assert!(!picture.zones_in_use.contains("lab"));
+}
+
+#[test]
+fn a_name_of_the_settings_stays_protected_when_the_first_zone_comes() {
+    let mut world = world();
+    world.settings.domains = vec!["example.com".into()];
+    name(&mut world, "a/shop", "shop.example.com");
+    settle(&mut world);
+    zone(&mut world, "other", json!({"zoneId": "Z1", "domain": "example.org"}));
+    let picture = settle(&mut world);
+    assert_eq!(picture.grants["b"].zones, ["example.com", "example.org"]);
+    // Nor is it by other settings, nor by those of a cloud, whose ids say nothing.
+    for id in ["example.com", "Z0123"] {
+        let claim = world.claims.values_mut().next().unwrap();
+        Arc::make_mut(claim).spec.zone_id = id.into();
+        world.settings.domains.clear();
+        let picture = super::picture(&world);
+        let zones = &picture.grants["b"].zones;
+        assert!(zones.iter().any(|zone| name_in("shop.example.com", zone)), "{id}: {zones:?}");
+    }
+}
+
+fn name_in(name: &str, domain: &str) -> bool {
+    Hostname::parse(name).unwrap().is_in(domain)
+}
+
+#[test]
+fn who_takes_back_that_others_are_let_in_shuts_nobody_out_while_one_is_in() {
+    let mut world = world();
+    name(&mut world, "b/shop", "shop.example.com");
+    settle(&mut world);
+    ask(
+        &mut world,
+        "a/all",
+        json!({"zoneId": "example.com", "hostname": "*.example.com", "allowNamesBelow": true}),
+    );
+    settle(&mut world);
+    change(&mut world, "a/all", |request| request.spec.allow_names_below = false);
+    name(&mut world, "c/other", "other.example.com");
+    let picture = settle(&mut world);
+    assert!(case(&picture, "c/other").is_ready(), "{:?}", case(&picture, "c/other").blocked);
+    let said = condition(&world, "a/all", ConditionType::Claimed);
+    assert!(said.contains("b/shop") || said.contains("c/other"), "{said}");
+    // When the last one is gone it counts.
+    for at in ["b/shop", "c/other"] {
+        delete(&mut world, at);
+    }
+    settle(&mut world);
+    name(&mut world, "c/late", "late.example.com");
+    assert_eq!(reason(&settle(&mut world), "c/late"), Some(Reason::Shadowed));
+}
+
+/// What a condition of a request says.
+fn condition(world: &World, at: &str, kind: ConditionType) -> String {
+    let (namespace, name) = at.split_once('/').unwrap();
+    let status = world.requests[&ObjectRef::new(namespace, name)].status.clone().unwrap();
+    causeway_api::conditions::find(&status.conditions, kind).unwrap().message.clone()
+}
+
+#[test]
+fn a_record_is_removed_where_it_was_written_whatever_the_settings_say_by_then() {
+    let mut world = world();
+    world.settings.domains = vec!["example.com".into()];
+    name(&mut world, "a/shop", "x.dev.example.com");
+    settle(&mut world);
+    for domains in
+        [vec!["example.com".to_owned(), "dev.example.com".to_owned()], vec!["example.org".to_owned()]]
+    {
+        let mut world = world.clone();
+        world.settings.domains = domains;
+        delete(&mut world, "a/shop");
+        let picture = picture(&world);
+        let gone = |one: &&Publication| one.want == Want::Nothing;
+        let removed = case(&picture, "a/shop").publications.iter().find(gone).expect("it is removed");
+        assert_eq!(removed.zone.domain.as_str(), "example.com");
+    }
+}
+
+#[test]
+fn what_was_written_is_known_after_a_restart_though_its_mark_is_lost() {
+    let mut world = world();
+    ask(&mut world, "a/shop", json!({"zoneId": "example.com", "hostname": "old.example.com", "ttl": 77}));
+    settle(&mut world);
+    let written = Want::Addresses(["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()].into(), 77);
+    let before = |world: &World| {
+        let picture = picture(world);
+        let case = case(&picture, "a/shop");
+        let removed = case.publications.iter().find(|one| one.want == Want::Nothing);
+        removed.expect("it is removed").before.clone()
+    };
+    // By deletion.
+    let mut deleted = world.clone();
+    delete(&mut deleted, "a/shop");
+    deleted.records.clear();
+    assert_eq!(before(&deleted), Some(written.clone()));
+    // And by a change, also when the status has the new name already.
+    change(&mut world, "a/shop", |request| request.spec.hostname = "new.example.com".into());
+    let at = ObjectRef::new("a", "shop");
+    for _ in 0..20 {
+        let picture = picture(&world);
+        let case = case(&picture, "a/shop");
+        if case.publications.iter().any(|one| one.want == Want::Nothing) {
+            let previous = world.requests[&at].status.clone().unwrap();
+            let next = status::status(case, &previous, &world, &status::Waiting::new());
+            assert!(next.hostnames == ["new.example.com"] && next.records.len() == 4, "{next:?}");
+            Arc::make_mut(world.requests.get_mut(&at).unwrap()).status = Some(next);
+            break;
+        }
+        act(&mut world);
+    }
+    assert_eq!(before(&world), Some(written));
+    settle(&mut world);
+    let status = world.requests[&at].status.clone().unwrap();
+    assert!(status.records.iter().all(|record| record.name == "new.example.com"), "{:?}", status.records);
+}
+
+#[test]
+fn who_is_served_takes_a_place_though_he_asks_for_something_else_in_vain() {
+    let mut world = world();
+    world.settings.most_certificates = 1;
+    name(&mut world, "a/one", "one.example.com");
+    settle(&mut world);
+    change(&mut world, "a/one", |request| request.spec.hostname = "x..example.com".into());
+    name(&mut world, "b/two", "two.example.com");
+    let picture = settle(&mut world);
+    assert_eq!(case(&picture, "b/two").gateway.as_deref(), Some("gw-02"));
+}
+
+#[test]
+fn a_namespace_has_no_more_names_than_its_grant() {
+    let mut world = world();
+    name(&mut world, "a/shop", "shop.example.com");
+    settle(&mut world);
+    let one = world.claims.values().next().unwrap().clone();
+    for number in 1..4096 {
+        let mut claim = one.clone();
+        Arc::make_mut(&mut claim).spec.hostname = format!("n{number}.example.com");
+        world.claims.insert(number.to_string(), claim);
+    }
+    name(&mut world, "a/more", "more.example.com");
+    name(&mut world, "b/other", "other.example.com");
+    let picture = picture(&world);
+    assert_eq!(reason(&picture, "a/more"), Some(Reason::QuotaReached));
+    let said = &case(&picture, "a/more").blocked.as_ref().unwrap().message;
+    assert!(said.contains("4096"), "{said}");
+    assert_eq!(picture.grants["a"].hostnames.len(), 4096);
+    assert_eq!(reason(&picture, "b/other"), None);
+}
+
+#[test]
+fn a_name_in_two_zones_on_one_gateway_is_explained() {
+    let mut world = world();
+    for (name, id) in [("inside", "Z1"), ("outside", "Z2")] {
+        zone(&mut world, name, json!({"zoneId": id, "domain": "example.com"}));
+    }
+    ask(&mut world, "a/inside", json!({"zoneId": "Z1", "hostname": "shop.example.com"}));
+    ask(&mut world, "a/outside", json!({"zoneId": "Z2", "hostname": "shop.example.com"}));
+    let picture = settle(&mut world);
+    let (waits, serves) = if case(&picture, "a/inside").is_ready() {
+        ("a/outside", "a/inside")
+    } else {
+        ("a/inside", "a/outside")
+    };
+    assert!(case(&picture, serves).is_ready());
+    let said = condition(&world, waits, ConditionType::ListenerAttached);
+    assert!(said.contains(serves) && said.contains("gatewaySelector"), "{said}");
+}
+
+#[test]
+fn a_certificate_is_waited_for_since_the_first_of_a_series_that_came_to_nothing() {
+    let mut world = world();
+    world.classes.remove("causeway");
+    name(&mut world, "a/shop", "shop.example.com");
+    act(&mut world);
+    // Nobody could be asked yet: since the name is held.
+    let claim = world.claims.values_mut().next().unwrap();
+    Arc::make_mut(claim).metadata.creation_timestamp = Some(Time(Timestamp::from_second(NOW - 900).unwrap()));
+    assert_eq!(case(&picture(&world), "a/shop").waits_since(&world), Some(NOW - 900));
+    // An order that is worked on, or came to nothing: since the first of them.
+    let order = Order {
+        secret: "x".into(),
+        at: ObjectRef::new("a", "shop"),
+        uid: "a/shop".into(),
+        serial: 3,
+        names: vec!["shop.example.com".into()],
+        issuer: "local".into(),
+        zone_id: "example.com".into(),
+        begun: NOW - 10,
+        since: Some(NOW - 700),
+        ..Order::default()
+    };
+    let failed = Failure { message: "no".into(), at: NOW - 1, times: 3 };
+    for (order, wanted) in [
+        (order.clone(), Some(NOW - 700)),
+        (Order { since: None, ..order.clone() }, Some(NOW - 10)),
+        (Order { failed: Some(failed), ..order.clone() }, Some(NOW - 700)),
+        (Order { issued: Some(Issued { not_after: NOW + 100, ..Issued::default() }), ..order.clone() }, None),
+        // One that is due, and that nobody could ask for the successor of.
+        (
+            Order {
+                issued: Some(Issued { not_after: NOW + 100, renew_at: Some(NOW - 50), ..Issued::default() }),
+                ..order
+            },
+            Some(NOW - 50),
+        ),
+    ] {
+        world.orders.insert("x".into(), Arc::new(order.clone()));
+        assert_eq!(case(&picture(&world), "a/shop").waits_since(&world), wanted, "{order:?}");
+    }
+}
+
+#[test]
+fn a_listener_stays_where_routes_look_for_it_and_its_place_is_told() {
+    let mut world = world();
+    world.settings.most_listeners = 3;
+    for number in ["b", "c", "d"] {
+        name(&mut world, &format!("a/{number}"), &format!("{number}.example.com"));
+        settle(&mut world);
+    }
+    let sets = |world: &World| -> Vec<(String, usize)> {
+        let listeners = world.gateways["gw-01"].listeners.iter();
+        listeners.map(|(name, listening)| (name.to_string(), listening.set)).collect()
+    };
+    let there = |names: [(&str, usize); 3]| names.map(|(name, set)| (name.to_owned(), set)).to_vec();
+    assert_eq!(sets(&world), there([("b.example.com", 0), ("c.example.com", 0), ("d.example.com", 1)]));
+    let said = condition(&world, "a/d", ConditionType::ListenerAttached);
+    assert!(said.contains("routes for d.example.com have the parent gw-01-1 of kind ListenerSet"), "{said}");
+    // One that sorts before the others takes nobody's place, and who is left alone is not moved.
+    name(&mut world, "a/a", "a.example.com");
+    settle(&mut world);
+    assert_eq!(sets(&world)[0], ("a.example.com".to_owned(), 1));
+    for at in ["a/b", "a/a"] {
+        delete(&mut world, at);
+    }
+    settle(&mut world);
+    assert_eq!(sets(&world), [("c.example.com".to_owned(), 0), ("d.example.com".to_owned(), 1)]);
+    // Whoever comes then fills the gap.
+    name(&mut world, "a/e", "e.example.com");
+    settle(&mut world);
+    assert_eq!(sets(&world)[2], ("e.example.com".to_owned(), 0));
 }

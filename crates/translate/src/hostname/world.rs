@@ -142,6 +142,8 @@ pub struct Listening {
     pub certificate: String,
     /// Whose routes it takes.
     pub namespace: String,
+    /// The number of the ListenerSet that it is in; 0 for the Gateway itself.
+    pub set: usize,
     /// Whether it serves in this very form.
     pub programmed: bool,
     /// Since when it is not said to, in seconds since 1970, only as a newer configuration is on its way.

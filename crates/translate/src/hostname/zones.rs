@@ -98,8 +98,19 @@ pub(super) fn zone_by_key(key: &ZoneKey, name: &Hostname, world: &World) -> Opti
             // Records are where they were written.
             Some(Zone { key: key.clone(), ..found })
         }
-        None => of_settings(&key.id, std::slice::from_ref(name), world).ok(),
+        None => of_key(key, name, world),
     }
+}
+
+/// The zone of the settings that something was written in. What may be asked for by now is another matter: the id is the domain, but for
+/// Route 53, which knows the domain of its ids itself.
+fn of_key(key: &ZoneKey, name: &Hostname, world: &World) -> Option<Zone> {
+    if world.settings.dns.provider == DnsProviderKind::Aws {
+        return of_settings(&key.id, std::slice::from_ref(name), world).ok();
+    }
+    let domain = Hostname::parse_domain(&key.id).ok()?;
+    // The proof of a name may be beside it, as its mark is.
+    name.is_in(domain.as_str()).then(|| settings_zone(&key.id, domain, world))
 }
 
 /// The zone that lets this namespace ask for these names.
@@ -268,14 +279,19 @@ fn of_settings(zone_id: &str, names: &[Hostname], world: &World) -> Result<Zone,
         domain_of_all(names, &allowed)?
     };
     inside(&domain, names)?;
-    Ok(Zone {
-        key: ZoneKey { name: None, id: zone_id.to_owned() },
+    Ok(settings_zone(zone_id, domain, world))
+}
+
+fn settings_zone(id: &str, domain: Hostname, world: &World) -> Zone {
+    let settings = &world.settings;
+    Zone {
+        key: ZoneKey { name: None, id: id.to_owned() },
         domain,
         dns: settings.dns.clone(),
         certificates: settings.certificates.clone(),
         gateway_class: settings.gateway_class.clone(),
         quota: None,
-    })
+    }
 }
 
 /// The longest of the domains that each name is in, which is to be the same for all: records and claims of a name are in one zone,

@@ -57,6 +57,26 @@ async fn a_name_is_on_a_load_balancer_of_aws_and_leaves_nothing() {
         })
     );
 
+    // Records that somebody edits or removes are put right.
+    moto.python(&format!(
+        "alias = {{'HostedZoneId': 'Z215JYRZR1TBD5', 'DNSName': 'elsewhere.eu-central-1.elb.amazonaws.com', 'EvaluateTargetHealth': False}}\n\
+         changes = [{{'Action': 'UPSERT', 'ResourceRecordSet': {{'Name': 'lab.test', 'Type': 'AAAA', 'AliasTarget': alias}}}}]\n\
+         for r in route53.list_resource_record_sets(HostedZoneId='{zone}')['ResourceRecordSets']:\n\
+         \x20 if r['Name'] in ['*.lab.test.', '\\\\052.lab.test.']:\n\
+         \x20   changes.append({{'Action': 'DELETE', 'ResourceRecordSet': r}})\n\
+         assert len(changes) == 3\n\
+         route53.change_resource_record_sets(HostedZoneId='{zone}', ChangeBatch={{'Changes': changes}})"
+    ));
+    eventually("the records are back", || async {
+        let targets = moto.python(&format!(
+            "for r in route53.list_resource_record_sets(HostedZoneId='{zone}')['ResourceRecordSets']:\n\
+             \x20 if 'AliasTarget' in r: print(r['Name'], r['Type'], r['AliasTarget']['DNSName'])"
+        ));
+        let right = targets.lines().filter(|line| line.contains(BALANCER)).count();
+        if right == 4 { Ok(()) } else { Err(targets) }
+    })
+    .await;
+
     // A certificate that somebody removes is replaced, and the listener's with it.
     moto.python(&format!("acm.delete_certificate(CertificateArn='{arn}')"));
     let second = eventually("another certificate is served", || async {

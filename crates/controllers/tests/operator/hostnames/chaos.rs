@@ -1,7 +1,10 @@
 //! The operator is killed after each single call to an issuer or to DNS; the next one ends where an undisturbed one would have.
 
+use std::sync::Arc;
+
 use causeway_testkit::eventually;
 use serde_json::json;
+use tokio::sync::Notify;
 
 use super::scene::{Fuse, Scene, Supply};
 
@@ -74,6 +77,36 @@ async fn a_kill_after_any_call_changes_nothing_in_the_end() {
         if !killed {
             assert!(blows_after > 5, "only {blows_after} calls were seen");
             println!("killed after each of {} calls", blows_after - 1);
+            return;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_deleted_at_any_step_of_its_creation_leaves_nothing() {
+    for step in 1.. {
+        let scene = Scene::new().await;
+        scene.namespace("shop").await;
+        let (blown, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let fuse = Fuse { blows_after: step, blown, go: Some(go), ..Fuse::default() };
+        let supply = Supply { fuse: fuse.clone(), ..scene.supply.clone() };
+        let operator = scene.operator_with(supply, |_| {});
+        scene.ask("shop", "shop", "one.example.test").await;
+        let held = tokio::select! {
+            () = fuse.blown.notified() => true,
+            () = async {
+                eventually("it is there", || async { is_ready(&scene, "one.example.test").await }).await;
+            } => false,
+        };
+        scene.delete("shop", "shop").await;
+        fuse.go.as_ref().unwrap().notify_one();
+        scene.gone("shop", "shop").await;
+        scene.is_bare().await;
+        assert_eq!(scene.supply.zones.names().len(), 0, "after {step} calls");
+        operator.stop().await;
+        if !held {
+            assert!(step > 5, "only {step} calls were seen");
+            println!("deleted after each of {} calls", step - 1);
             return;
         }
     }

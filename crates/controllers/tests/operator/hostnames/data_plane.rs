@@ -36,7 +36,11 @@ impl DataPlane {
                     continue;
                 }
                 let plan = Arc::new(plan);
-                certificates_tx.send_replace(Arc::new(certificates));
+                // Those of the plan that still runs are needed until the next one does.
+                let before = Arc::clone(&certificates_tx.borrow());
+                let both = before.iter().chain(certificates.iter());
+                let both: Certificates = both.map(|(name, one)| (name.clone(), Arc::clone(one))).collect();
+                certificates_tx.send_replace(Arc::new(both));
                 plans_tx.send_replace(Some(Arc::clone(&plan)));
                 running = Some(plan);
             }

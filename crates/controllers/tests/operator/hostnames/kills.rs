@@ -7,14 +7,17 @@ use causeway_testkit::{
     moto::Moto,
     name_server::{NameServer, Software},
     pebble::Pebble,
+    port,
 };
 use futures::{StreamExt as _, stream};
 use serde_json::json;
 
 use super::{
+    data_plane::DataPlane,
     peers::{Toll, balance, counted, names_of},
     scene::Scene,
 };
+use crate::cluster::Running;
 
 /// Lives at a time.
 const AT_ONCE: usize = 4;
@@ -24,9 +27,26 @@ fn blows(last: usize) -> Vec<usize> {
     (1..=last).filter(|number| *number <= 3 || number % step == 0).collect()
 }
 
+/// Where names are looked for that are proven by HTTP, and where the gateways serve; else as everywhere.
+type Ports = Option<(u16, u16)>;
+
+fn operator(scene: &Scene, ports: Ports) -> Running {
+    scene.usual_operator(|config| {
+        if let Some((http, https)) = ports {
+            config.hostnames.world.http_port = Some(http);
+            config.hostnames.world.https_port = https;
+        }
+    })
+}
+
 /// A part of a life, in which the operator is killed by one of these; whether it was.
-async fn part(scene: &Scene, tolls: &[&Toll], blows_at: usize, ends: impl AsyncFn() -> bool) -> bool {
-    let operator = scene.usual_operator(|_| {});
+async fn part(
+    scene: &Scene,
+    (tolls, ports): (&[&Toll], Ports),
+    blows_at: usize,
+    ends: impl AsyncFn() -> bool,
+) -> bool {
+    let first = operator(scene, ports);
     for toll in tolls {
         toll.arm(blows_at);
     }
@@ -38,11 +58,11 @@ async fn part(scene: &Scene, tolls: &[&Toll], blows_at: usize, ends: impl AsyncF
     for toll in tolls {
         toll.arm(0);
     }
-    operator.kill().await;
+    first.kill().await;
     if killed {
-        let operator = scene.usual_operator(|_| {});
+        let second = operator(scene, ports);
         eventually("the end, after a kill", || async { ends().await }).await;
-        operator.stop().await;
+        second.stop().await;
     }
     killed
 }
@@ -58,15 +78,15 @@ async fn serves(scene: &Scene, hostname: &str) -> bool {
     is_ready && status.hostnames == [hostname]
 }
 
-/// Creates, changes and deletes a request; whether any of it was disturbed.
+/// Creates, changes and deletes a request; how many of the three were disturbed.
 async fn life(
     scene: &Scene,
-    tolls: &[&Toll],
+    tolls: (&[&Toll], Ports),
     blows_at: usize,
     (zone, domain): (&str, &str),
     names: impl AsyncFn() -> Vec<String>,
     certificates: impl AsyncFn() -> usize,
-) -> bool {
+) -> usize {
     let (one, two) = (format!("one.{domain}"), format!("two.{domain}"));
     let has = async |name: &str| {
         let names = names().await;
@@ -75,11 +95,12 @@ async fn life(
     };
     scene.namespace("shop").await;
     scene.ask_for("shop", "shop", json!({"zoneId": zone, "hostname": one})).await;
-    let mut killed =
-        part(scene, tolls, blows_at, async || serves(scene, &one).await && has(&one).await).await;
+    let mut killed = usize::from(
+        part(scene, tolls, blows_at, async || serves(scene, &one).await && has(&one).await).await,
+    );
     assert_eq!((scene.claims().await.len(), scene.orders().await.len(), certificates().await), (1, 1, 1));
     scene.change("shop", "shop", json!({"hostname": two})).await;
-    killed |= part(scene, tolls, blows_at, async || {
+    let changed = part(scene, tolls, blows_at, async || {
         serves(scene, &two).await
             && scene.claims().await.len() == 1
             && scene.orders().await.len() == 1
@@ -87,8 +108,9 @@ async fn life(
             && certificates().await == 1
     })
     .await;
+    killed += usize::from(changed);
     scene.delete("shop", "shop").await;
-    killed |= part(scene, tolls, blows_at, async || {
+    let deleted = part(scene, tolls, blows_at, async || {
         scene.requests("shop").get_opt("shop").await.unwrap().is_none()
             && scene.claims().await.is_empty()
             && scene.orders().await.is_empty()
@@ -97,27 +119,61 @@ async fn life(
             && certificates().await == 0
     })
     .await;
-    killed
+    killed + usize::from(deleted)
+}
+
+/// A life with names in a server and certificates of Pebble; how many parts of it were disturbed, none where a peer can't be had.
+async fn acme_life(software: Software, challenge: &str, blows_at: usize) -> Option<usize> {
+    let server = NameServer::start(software, "lab.test", "")?;
+    let pebble = Pebble::start(server.address, false)?;
+    let directory = pebble.directory();
+    let port = directory.trim_start_matches("https://localhost:").trim_end_matches("/dir");
+    let authority = Toll::before(SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap()))).await;
+    let names = Toll::before(server.address).await;
+    let scene = Scene::new().await;
+    let directory = format!("https://localhost:{}/dir", authority.address.port());
+    scene.acme_zone(names.address, &pebble, &directory, challenge).await;
+    let ports = (challenge == "HTTP-01").then(|| (pebble.http_port, port::free()));
+    let data_plane = ports.map(|_| DataPlane::start(scene.client()));
+    let tolls = [&authority, &names];
+    let count = async || scene.orders().await.len();
+    let zone = ("lab.test", "lab.test");
+    let killed = life(&scene, (&tolls, ports), blows_at, zone, async || names_of(&server), count).await;
+    if let Some(data_plane) = data_plane {
+        data_plane.stop().await;
+    }
+    // One for each name, and one more for each answer with an order that nobody heard.
+    let made = pebble.log().matches("Added order").count();
+    assert!(
+        (2..=2 + killed).contains(&made),
+        "{made} orders for two names, with {killed} kills:\n{}",
+        pebble.log()
+    );
+    Some(killed)
+}
+
+/// Says how many lives were disturbed: the earliest answers come in every part of every life, the latest in none.
+fn judge(killed: &[Option<usize>]) {
+    let Some(killed) = killed.iter().copied().collect::<Option<Vec<usize>>>() else { return };
+    let (lives, kills) = (killed.len(), killed.iter().sum::<usize>());
+    println!(
+        "{lives} lives, {} with a kill, {kills} kills",
+        killed.iter().filter(|kills| **kills > 0).count()
+    );
+    assert!(kills >= lives, "{kills} kills in {lives} lives");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn names_by_updates_and_certificates_by_acme_survive_kills() {
-    let lives = stream::iter(blows(60)).map(async |blows_at| {
-        let Some(server) = NameServer::start(Software::Knot, "lab.test", "") else { return false };
-        let Some(pebble) = Pebble::start(server.address, false) else { return false };
-        let directory = pebble.directory();
-        let port = directory.trim_start_matches("https://localhost:").trim_end_matches("/dir");
-        let authority = Toll::before(SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap()))).await;
-        let names = Toll::before(server.address).await;
-        let scene = Scene::new().await;
-        let directory = format!("https://localhost:{}/dir", authority.address.port());
-        scene.acme_zone(names.address, &pebble, &directory, "DNS-01").await;
-        let tolls = [&authority, &names];
-        let count = async || scene.orders().await.len();
-        life(&scene, &tolls, blows_at, ("lab.test", "lab.test"), async || names_of(&server), count).await
-    });
-    let killed = lives.buffer_unordered(AT_ONCE).collect::<Vec<bool>>().await;
-    println!("{} lives, {} with a kill", killed.len(), killed.iter().filter(|killed| **killed).count());
+    let lives = stream::iter(blows(60)).map(|blows_at| acme_life(Software::Knot, "DNS-01", blows_at));
+    judge(&lives.buffer_unordered(AT_ONCE).collect::<Vec<_>>().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_in_bind_and_proofs_by_our_own_gateway_survive_a_kill() {
+    let (bind, http) =
+        futures::join!(acme_life(Software::Bind, "DNS-01", 9), acme_life(Software::Knot, "HTTP-01", 8),);
+    judge(&[bind, http]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -143,10 +199,10 @@ async fn names_and_certificates_of_aws_survive_kills() {
             names
         };
         let certificates = async || counted(&moto, &zone, &domain).1;
-        let killed = life(&scene, &[&toll], blows_at, (&zone, &domain), names, certificates).await;
+        let tolls = [&toll];
+        let killed = life(&scene, (&tolls, None), blows_at, (&zone, &domain), names, certificates).await;
         balancers.abort();
-        killed
+        Some(killed)
     });
-    let killed = lives.buffer_unordered(AT_ONCE).collect::<Vec<bool>>().await;
-    println!("{} lives, {} with a kill", killed.len(), killed.iter().filter(|killed| **killed).count());
+    judge(&lives.buffer_unordered(AT_ONCE).collect::<Vec<_>>().await);
 }

@@ -151,6 +151,11 @@ impl Scene {
 
 /// Plays the AWS Load Balancer Controller: every Gateway of its class has a load balancer at once.
 pub async fn balance(client: Client) {
+    balance_as(client, "aws-alb", "Hostname", &[BALANCER]).await;
+}
+
+/// Plays the controller of a class whose Gateways have these addresses at once.
+pub async fn balance_as(client: Client, class: &str, kind: &str, addresses: &[&str]) {
     let resource =
         ApiResource::from_gvk(&GroupVersionKind::gvk("gateway.networking.k8s.io", "v1", "Gateway"));
     let gateways = Api::<DynamicObject>::namespaced_with(client, EDGE, &resource);
@@ -166,7 +171,7 @@ pub async fn balance(client: Client) {
                         && one["status"] == "True"
                 })
             });
-            if gateway.data["spec"]["gatewayClassName"] != "aws-alb" || is_said {
+            if gateway.data["spec"]["gatewayClassName"] != class || is_said {
                 continue;
             }
             let condition = |kind: &str| {
@@ -186,8 +191,10 @@ pub async fn balance(client: Client) {
                     })
                 })
                 .collect();
+            let addresses: Vec<Value> =
+                addresses.iter().map(|address| json!({"type": kind, "value": address})).collect();
             let status = json!({"status": {
-                "addresses": [{"type": "Hostname", "value": BALANCER}],
+                "addresses": addresses,
                 "conditions": [condition("Accepted"), condition("Programmed")],
                 "listeners": listeners,
             }});

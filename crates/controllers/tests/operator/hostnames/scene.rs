@@ -108,18 +108,23 @@ pub struct Fuse {
     /// The call after which nothing happens any more; 0 for never.
     pub blows_after: usize,
     pub blown: Arc<Notify>,
+    /// What everything waits for then, to go on; nothing ever if it is not there.
+    pub go: Option<Arc<Notify>>,
 }
 
 impl Fuse {
     pub async fn through<T>(&self, call: impl Future<Output = T>) -> T {
         let number = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
-        if self.blows_after != 0 && number > self.blows_after {
+        if self.blows_after != 0 && number > self.blows_after && self.go.is_none() {
             std::future::pending::<()>().await;
         }
         let done = call.await;
         if number == self.blows_after {
             self.blown.notify_one();
-            std::future::pending::<()>().await;
+            match &self.go {
+                Some(go) => go.notified().await,
+                None => std::future::pending::<()>().await,
+            }
         }
         done
     }
@@ -140,6 +145,8 @@ pub struct Supply {
     pub applies: Arc<AtomicUsize>,
     /// What the issuer says to whatever it is asked, if it does not do it.
     pub issuer_refuses: Arc<Mutex<Option<Error>>>,
+    /// Whether the issuer will never issue what it is asked for.
+    pub issuer_fails: Arc<AtomicBool>,
     /// Whether no issuer can be had.
     pub issuers_missing: Arc<AtomicBool>,
     /// What DNS says to whatever it is asked for, if it does not do it.
@@ -157,6 +164,7 @@ impl Supply {
             signed: Arc::default(),
             applies: Arc::default(),
             issuer_refuses: Arc::default(),
+            issuer_fails: Arc::default(),
             issuers_missing: Arc::default(),
             dns_refuses: Arc::default(),
         }
@@ -239,6 +247,12 @@ impl CertificateIssuer for Watched<Issuer> {
     fn look<'a>(&'a self, order: &'a certificate::Order) -> BoxFuture<'a, Result<Look, Error>> {
         async move {
             let look = self.supply.fuse.through(self.inner.look(order)).await?;
+            if self.supply.issuer_fails.load(Ordering::SeqCst) && order.held.is_none() {
+                return Ok(Look::Failed {
+                    reason: "no proof was found".into(),
+                    remedy: "look for it".into(),
+                });
+            }
             if let Look::Issued(certificate) = &look {
                 let mut signed = self.supply.signed.lock().unwrap();
                 signed

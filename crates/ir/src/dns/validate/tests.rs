@@ -58,6 +58,11 @@ fn says_what_is_wrong_and_where() {
             "views[0].zones[0].ttl",
             "1s500ms can't be told to clients: write whole seconds",
         ),
+        (
+            zone("records: [{name: a.lab.test, addresses: [10.0.0.1], ttl: 1500ms}]"),
+            "views[0].zones[0].records[0].ttl",
+            "write whole seconds",
+        ),
         (zone("negativeTtl: 999999h"), "views[0].zones[0].negativeTtl", "at most 24h"),
         (zone("nameServer: '*.lab.test'"), "views[0].zones[0].nameServer", "wildcard"),
         (

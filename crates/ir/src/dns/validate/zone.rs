@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use crate::dns::Zone;
 use crate::{Pattern, duration};
@@ -28,20 +29,16 @@ pub(super) fn check(
         add(format!("{path}.nameServer"), message.to_owned());
     }
     for (field, ttl) in [("ttl", zone.ttl), ("negativeTtl", zone.negative_ttl)] {
-        let shown = duration::format(ttl);
-        if ttl.as_secs() > LONGEST_TTL {
-            let message = format!("{shown} is longer than any resolver keeps an answer: write at most 24h");
+        if let Err(message) = check_ttl(ttl) {
             add(format!("{path}.{field}"), message);
-        } else if ttl.subsec_millis() != 0 {
-            add(
-                format!("{path}.{field}"),
-                format!("{shown} can't be told to clients: write whole seconds, like 30s"),
-            );
         }
     }
     let mut seen = HashMap::new();
     for (i, record) in zone.records.iter().enumerate() {
         let path = format!("{path}.records[{i}]");
+        if let Some(Err(message)) = record.ttl.map(|ttl| check_ttl(ttl.get())) {
+            add(format!("{path}.ttl"), message);
+        }
         let (Pattern::Exact(name) | Pattern::Below(name)) = &record.name;
         if !is_in(name, domain) {
             add(
@@ -75,6 +72,17 @@ pub(super) fn check(
             add(format!("{path}.addresses[{j}]"), message);
         }
     }
+}
+
+fn check_ttl(ttl: Duration) -> Result<(), String> {
+    let shown = duration::format(ttl);
+    if ttl.as_secs() > LONGEST_TTL {
+        return Err(format!("{shown} is longer than any resolver keeps an answer: write at most 24h"));
+    }
+    if ttl.subsec_millis() != 0 {
+        return Err(format!("{shown} can't be told to clients: write whole seconds, like 30s"));
+    }
+    Ok(())
 }
 
 /// A name, and no pattern.
