@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 
 use causeway_testkit::kubectl::finish;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 /// An HTTP server that answers every request with its name and what it was asked; its port.
 pub(crate) fn backend(name: &'static str) -> u16 {
@@ -99,16 +99,35 @@ impl Authority {
 
     /// A Secret with a certificate for this name, which tells itself from others by its serial number.
     pub(crate) fn secret(&self, secret: &str, host: &str, serial: u64) -> String {
+        let (certificate, key) = self.certificate(host, |params| params.serial_number = Some(serial.into()));
+        tls_secret(secret, &certificate.pem(), &key.serialize_pem())
+    }
+
+    /// A certificate for this name, and its key.
+    pub(crate) fn certificate(
+        &self,
+        host: &str,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> (Certificate, KeyPair) {
         let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
-        params.serial_number = Some(serial.into());
+        change(&mut params);
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        let indented = |text: &str| text.lines().fold(String::new(), |all, line| all + "    " + line + "\n");
-        format!(
-            "apiVersion: v1\nkind: Secret\nmetadata: {{name: {secret}}}\ntype: kubernetes.io/tls\nstringData:\n  \
-             tls.crt: |\n{}  tls.key: |\n{}",
-            indented(&certificate.pem()),
-            indented(&key.serialize_pem())
-        )
+        (certificate, key)
     }
+}
+
+/// A Secret with these texts for a certificate and its key.
+pub(crate) fn tls_secret(name: &str, certificate: &str, key: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}}}\ntype: kubernetes.io/tls\nstringData:\n  \
+         tls.crt: |\n{}  tls.key: |\n{}",
+        indented(certificate),
+        indented(key)
+    )
+}
+
+/// A text as a block of YAML.
+pub(crate) fn indented(text: &str) -> String {
+    text.lines().fold(String::new(), |all, line| all + "    " + line + "\n")
 }

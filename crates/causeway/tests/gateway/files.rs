@@ -9,6 +9,7 @@ use causeway_testkit::blocking::eventually;
 use causeway_testkit::kubectl::finish;
 use causeway_testkit::port;
 use causeway_testkit::server::{program, signal};
+use serde_json::Value;
 
 use crate::backend::{Authority, backend, curl};
 use crate::load::Load;
@@ -88,6 +89,25 @@ endpoints: [{{addresses: [127.0.0.1]}}]
 
 pub(crate) fn status(dir: &Path, object: &str) -> String {
     std::fs::read_to_string(dir.join("status").join(format!("{object}.yaml"))).unwrap_or_default()
+}
+
+/// The conditions in the status of an object, wherever in it they are: of the object, or of a listener of this name.
+pub(crate) fn conditions(dir: &Path, object: &str, listener: Option<&str>) -> Vec<[String; 3]> {
+    let said: Value = serde_saphyr::from_str(&status(dir, object)).unwrap_or_default();
+    let said = &said["status"];
+    let text = |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
+    let entries: Vec<&Value> = match listener {
+        Some(name) => {
+            said["listeners"].as_array().into_iter().flatten().filter(|l| l["name"] == name).collect()
+        }
+        None => ["parents", "ancestors"]
+            .iter()
+            .flat_map(|list| said[list].as_array().into_iter().flatten())
+            .chain([said])
+            .collect(),
+    };
+    let all = entries.into_iter().flat_map(|entry| entry["conditions"].as_array().into_iter().flatten());
+    all.map(|one| ["type", "status", "reason"].map(|field| text(one, field))).collect()
 }
 
 #[test]

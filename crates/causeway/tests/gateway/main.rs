@@ -6,7 +6,9 @@
 mod backend;
 mod commands;
 mod files;
+mod kinds;
 mod load;
 mod machine;
 mod outages;
 mod policies;
+mod refusals;
