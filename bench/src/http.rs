@@ -9,10 +9,12 @@ mod configuration;
 pub(crate) mod frames;
 mod load;
 pub(crate) mod setting;
+mod swaps;
 mod workload;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -26,6 +28,7 @@ use candidate::Candidate;
 use certificates::Certificates;
 use load::Probe;
 use setting::Setting;
+use swaps::Place;
 use workload::Workload;
 
 pub(crate) use backend::{Args as ServeArgs, Backend, serve};
@@ -33,6 +36,8 @@ pub(crate) use load::{Args as LoadArgs, run as load};
 
 /// The core of load and backend.
 const LOAD_CORE: usize = 1;
+/// From one certificate to the next, where it is replaced.
+const SWAP: Duration = Duration::from_secs(1);
 
 /// Measures our gateway beside others. Needs root for a network namespace, and two cores.
 #[derive(Debug, clap::Args)]
@@ -51,8 +56,8 @@ struct Gateways {
     certificates: Certificates,
     /// What each gateway takes without the many things of a row.
     bases: HashMap<(Candidate, Workload), f64>,
-    /// The one at work.
-    current: Option<Candidate>,
+    /// The one at work, and where its configuration is.
+    current: Option<(Candidate, PathBuf)>,
 }
 
 impl Gateways {
@@ -71,6 +76,14 @@ impl Gateways {
         })
     }
 
+    /// The directory of a row's certificates.
+    fn certificates(&self, setting: &Setting) -> anyhow::Result<PathBuf> {
+        match setting.certificates.as_slice() {
+            [name] if setting.changing => self.certificates.changing(name),
+            names => self.certificates.of(names),
+        }
+    }
+
     fn start_for(
         &self,
         candidate: Candidate,
@@ -79,7 +92,11 @@ impl Gateways {
         dir: &Path,
     ) -> anyhow::Result<Running> {
         let setting = Setting::of(row);
-        let certificates = self.certificates.of(&setting.certificates)?;
+        let certificates = self.certificates(&setting)?;
+        if setting.changing {
+            // Each begins with the first.
+            certificates::replace(&certificates, &setting.certificates[0], 0)?;
+        }
         candidate.configure(&setting, dir, &certificates)?;
         let probe = Probe::new(row, candidate == Candidate::Direct, &certificates)?;
         let commands = candidate.commands(program, &setting, dir, &certificates);
@@ -121,7 +138,7 @@ impl Bench for Gateways {
         program: &Path,
         dir: &Path,
     ) -> anyhow::Result<Running> {
-        self.current = Some(candidate);
+        self.current = Some((candidate, dir.to_owned()));
         if let Some(less) = row.without_many()
             && !self.bases.contains_key(&(candidate, row))
         {
@@ -133,14 +150,31 @@ impl Bench for Gateways {
     }
 
     fn run(&self, row: Workload, running: &Running, settings: &Settings<'_>) -> anyhow::Result<Measured> {
-        let certificates = self.certificates.of(&Setting::of(row).certificates)?;
-        let base = self.current.and_then(|candidate| self.bases.get(&(candidate, row)));
+        let setting = Setting::of(row);
+        let certificates = self.certificates(&setting)?;
+        let base = self.current.as_ref().and_then(|(candidate, _)| self.bases.get(&(*candidate, row)));
         let memory = base.map(|base| {
             std::thread::sleep(SETTLE);
             (*base, running.memory())
         });
-        let (spent, mut figures) =
-            load::start(row, &certificates, &running.pids(), self.backend.id(), settings)?;
+        let pids = running.pids();
+        let load = || load::start(row, &certificates, &pids, self.backend.id(), settings);
+        let (spent, mut figures) = match &self.current {
+            Some((gateway, dir)) if setting.changing => {
+                let place = Place {
+                    gateway: *gateway,
+                    pids: &pids,
+                    dir,
+                    certificates: &certificates,
+                    name: &setting.certificates[0],
+                    every: SWAP,
+                };
+                let ((spent, mut figures), replaced) = swaps::during(&place, load)?;
+                figures.insert("swaps", replaced as f64);
+                (spent, figures)
+            }
+            _ => load()?,
+        };
         if let Some((base, memory)) = memory {
             figures.extend([("memoryBase", base), ("memory", memory)]);
         }

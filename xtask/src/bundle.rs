@@ -96,8 +96,7 @@ pub(crate) fn files(
     let labels = labels();
     files.insert(format!("{FOLDER}/metadata/annotations.yaml"), yaml(&json!({"annotations": labels}))?);
     files.insert(DOCKERFILE.to_owned(), dockerfile(&labels));
-    let beside =
-        beside.iter().map(|object| serde_saphyr::to_string(object)).collect::<Result<Vec<_>, _>>()?;
+    let beside = beside.iter().map(serde_saphyr::to_string).collect::<Result<Vec<_>, _>>()?;
     let beside: Vec<&str> = beside.iter().map(|text| text.trim_end()).collect();
     let header = format!(
         "# What OLM does not take, and the bundle in {FOLDER} counts on: kubectl apply -f {BESIDE}\n{HEADER}"

@@ -6,14 +6,14 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
-use causeway_chart::{Chart, Release};
+use causeway_chart::{Chart, Release, TENANTS};
 use serde_json::{Value, json};
 
 const CHART: &str = "deploy/chart";
 /// Where the chart has the definitions: a link to `deploy/crds`.
 const CRDS: &str = "files/crds";
 
-const TENANTS: &str = "deploy/tenants.yaml";
+const TENANTS_FILE: &str = "deploy/tenants.yaml";
 const MANIFESTS: [(&str, bool); 2] =
     [("deploy/operator.yaml", false), ("deploy/operator-openshift.yaml", true)];
 
@@ -45,7 +45,7 @@ pub(crate) fn files(
     for (path, is_openshift) in MANIFESTS {
         files.insert(path.to_owned(), manifest(&chart, path, is_openshift)?);
     }
-    files.insert(TENANTS.to_owned(), tenants(&chart)?);
+    files.insert(TENANTS_FILE.to_owned(), tenants(&chart)?);
     let min_kube_version = about["kubeVersion"].as_str().map(|least| least.trim_start_matches(">="));
     let min_kube_version = min_kube_version.and_then(|least| least.strip_suffix("-0"));
     let min_kube_version =
@@ -54,20 +54,19 @@ pub(crate) fn files(
     Ok(files)
 }
 
-/// What an administrator applies once, so that admins of namespaces can install operators for these.
+/// What an administrator applies once, so that admins of namespaces can install operators for these. By name and label it is of no
+/// installation: one for the whole cluster has the same roles, and takes them with it when it goes.
 fn tenants(chart: &Chart) -> anyhow::Result<String> {
-    let release = Release {
-        name: "causeway".to_owned(),
-        namespace: "causeway-system".to_owned(),
-        service: "kubectl".to_owned(),
-    };
+    let release =
+        Release { name: "causeway".to_owned(), namespace: TENANTS.to_owned(), service: "kubectl".to_owned() };
     let documents =
         chart.render(&release, &json!({"rbac": {"tenants": true}})).context("rendering tenants")?;
     let of_people = documents.iter().filter(|one| one.name().starts_with("causeway:"));
-    let texts: Vec<&str> = of_people.map(|document| document.text.as_str()).collect();
+    let renamed = of_people.map(|one| one.text.replace("  name: causeway:", "  name: causeway:tenants:"));
+    let texts: Vec<String> = renamed.collect();
     let header = format!(
         "# So that admins of namespaces can use Causeway in these and install an operator for them:\n\
-         #   kubectl apply --server-side -f deploy/crds -f {TENANTS}\n\
+         #   kubectl apply --server-side -f deploy/crds -f {TENANTS_FILE}\n\
          # Generated from deploy/chart by `cargo xtask crds`; change the chart.\n"
     );
     Ok(format!("{header}{}\n", texts.join("\n---\n")))

@@ -1,8 +1,11 @@
 //! Who used the processors while a load was measured: the proxy, the load and its backend, and everybody else.
 
+use std::collections::HashMap;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+
+use super::running::tree;
 
 /// Seconds of processor time while a load was measured.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
@@ -44,8 +47,8 @@ pub(crate) struct Accounts {
 pub(crate) struct Window {
     start: Instant,
     accounts: Accounts,
-    /// User and system seconds of each process of the proxy.
-    proxy: Vec<(u32, (f64, f64))>,
+    /// What each process of the proxy had used.
+    proxy: HashMap<u32, Used>,
     load: f64,
     machine: f64,
 }
@@ -54,7 +57,7 @@ impl Window {
     pub(crate) fn open(accounts: &Accounts) -> Self {
         Self {
             accounts: accounts.clone(),
-            proxy: accounts.proxy.iter().filter_map(|pid| Some((*pid, used(*pid)?))).collect(),
+            proxy: proxy(accounts),
             load: load(accounts),
             machine: machine(),
             start: Instant::now(),
@@ -63,12 +66,7 @@ impl Window {
 
     pub(crate) fn close(self) -> Spent {
         let seconds = self.start.elapsed().as_secs_f64();
-        // One that has ended meanwhile had no part in it that could be told.
-        let spent = self.proxy.iter().filter_map(|(pid, before)| {
-            let now = used(*pid)?;
-            Some((now.0 - before.0, now.1 - before.1))
-        });
-        let (proxy_user, proxy_system) = spent.fold((0.0, 0.0), add);
+        let (proxy_user, proxy_system) = spent(&self.proxy, &proxy(&self.accounts));
         let load = load(&self.accounts) - self.load;
         let others = (machine() - self.machine - proxy_user - proxy_system - load).max(0.0);
         Spent { seconds, proxy_user, proxy_system, load, others }
@@ -77,25 +75,62 @@ impl Window {
 
 fn load(accounts: &Accounts) -> f64 {
     let both = [accounts.backend, std::process::id()].into_iter().filter_map(used);
-    let (user, system) = both.fold((0.0, 0.0), add);
+    let (user, system) = both.map(|used| used.own).fold((0.0, 0.0), add);
     user + system
+}
+
+/// The processes of the proxy as they are now: some make others while they work.
+fn proxy(accounts: &Accounts) -> HashMap<u32, Used> {
+    let all = accounts.proxy.iter().flat_map(|pid| tree(*pid));
+    all.filter_map(|pid| Some((pid, used(pid)?))).collect()
+}
+
+/// User and system seconds between two looks. Who began in between counts from its beginning, and the time of one that ended is
+/// with its parent; if that is none of them, it had no part that could be told.
+fn spent(before: &HashMap<u32, Used>, now: &HashMap<u32, Used>) -> (f64, f64) {
+    let sum = now.values().map(Used::all).fold((0.0, 0.0), add);
+    let had = |(pid, used): (&u32, &Used)| {
+        let counts = now.contains_key(pid) || now.contains_key(&used.parent);
+        counts.then(|| used.all())
+    };
+    let had = before.iter().filter_map(had).fold((0.0, 0.0), add);
+    (sum.0 - had.0, sum.1 - had.1)
 }
 
 fn add(one: (f64, f64), other: (f64, f64)) -> (f64, f64) {
     (one.0 + other.0, one.1 + other.1)
 }
 
-/// User and system seconds of a process, all threads; none if it is gone.
-fn used(pid: u32) -> Option<(f64, f64)> {
+/// User and system seconds of a process, all threads.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Used {
+    parent: u32,
+    own: (f64, f64),
+    /// Of its children that have ended.
+    ended: (f64, f64),
+}
+
+impl Used {
+    fn all(&self) -> (f64, f64) {
+        add(self.own, self.ended)
+    }
+}
+
+/// None if it is gone.
+fn used(pid: u32) -> Option<Used> {
     Some(times(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?))
 }
 
-fn times(stat: &str) -> (f64, f64) {
+fn times(stat: &str) -> Used {
     // The name in parentheses may hold anything, also spaces.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |n: usize| fields.get(n).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0);
-    let second = rustix::param::clock_ticks_per_second() as f64;
-    (ticks(11) / second, ticks(12) / second)
+    let number = |n: usize| fields.get(n).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0);
+    let seconds = |n: usize| number(n) / rustix::param::clock_ticks_per_second() as f64;
+    Used {
+        parent: fields.get(1).and_then(|f| f.parse().ok()).unwrap_or(0),
+        own: (seconds(11), seconds(12)),
+        ended: (seconds(13), seconds(14)),
+    }
 }
 
 /// Seconds that the processors of the machine were busy or taken away by the host.
@@ -118,8 +153,29 @@ mod tests {
     #[test]
     fn names_of_processes_do_not_disturb_the_times() {
         let second = rustix::param::clock_ticks_per_second();
-        let stat = format!("7 (a ) b) S 1 7 7 0 -1 0 0 0 0 0 {} {} 0 0", 2 * second, 3 * second);
-        assert_eq!(times(&stat), (2.0, 3.0));
+        let stat = format!("7 (a ) b) S 5 7 7 0 -1 0 0 0 0 0 {} {} {} 0", 2 * second, 3 * second, 4 * second);
+        assert_eq!(times(&stat), Used { parent: 5, own: (2.0, 3.0), ended: (4.0, 0.0) });
+    }
+
+    #[test]
+    fn processes_that_begin_and_end_meanwhile_count() {
+        let used = |parent, own, ended| Used { parent, own: (own, 0.0), ended: (ended, 0.0) };
+        // A master with a worker that ends, one that begins and one that does both; and a process of nobody that ends.
+        let before = [(1, used(0, 1.0, 0.0)), (2, used(1, 5.0, 0.0)), (9, used(0, 70.0, 0.0))];
+        let now = [(1, used(0, 1.5, 6.0 + 0.25)), (3, used(1, 2.0, 0.0))];
+        let (user, system) = spent(&before.into(), &now.into());
+        assert!((user - (0.5 + 1.0 + 0.25 + 2.0)).abs() < 1e-9, "{user}");
+        assert!(system.abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_time_of_a_child_that_has_ended_is_with_its_parent() {
+        let accounts = Accounts { proxy: vec![std::process::id()], backend: 0 };
+        let window = Window::open(&accounts);
+        let work = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+        assert!(std::process::Command::new("sh").args(["-c", work]).status().unwrap().success());
+        let spent = window.close();
+        assert!(spent.proxy() > 0.02, "{spent:?}");
     }
 
     #[test]

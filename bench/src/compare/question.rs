@@ -38,6 +38,11 @@ pub(crate) enum Question {
     P99Micros,
     Lost,
     Failed,
+    /// How often the certificate was replaced, and how many of those clients were shown.
+    Swaps,
+    SwapsSeen,
+    /// How many came after the last one that they were shown.
+    SwapsBehind,
     /// Users of dead backends that were told, that gave up, and after which time half of the first were told.
     Refused,
     RefusalMillis,
@@ -85,6 +90,9 @@ impl Question {
             Self::P50Millis => Some(figure("p50Us")? / 1e3),
             Self::P99Millis => Some(figure("p99Us")? / 1e3),
             Self::Failed => figure("failed"),
+            Self::Swaps => figure("swaps"),
+            Self::SwapsSeen => figure("swapsSeen"),
+            Self::SwapsBehind => Some(figure("swaps")? - figure("lastSwapSeen")?),
             Self::Refused => figure("refused"),
             Self::RefusalMillis => Some(figure("refusalP50Us")? / 1e3),
             Self::GaveUp => figure("gaveUp"),
@@ -127,6 +135,9 @@ impl Question {
             Self::P50Millis => ("p50 ms", 2),
             Self::P99Millis => ("p99 ms", 2),
             Self::Failed => ("failed", 0),
+            Self::Swaps => ("certificates replaced", 0),
+            Self::SwapsSeen => ("of them shown", 0),
+            Self::SwapsBehind => ("after the last shown", 0),
             Self::Refused => ("users of dead backends told", 0),
             Self::RefusalMillis => ("told after ms", 1),
             Self::GaveUp => ("gave up", 0),
@@ -150,6 +161,9 @@ impl Question {
                 | Self::Resumed
                 | Self::Lost
                 | Self::Failed
+                | Self::Swaps
+                | Self::SwapsSeen
+                | Self::SwapsBehind
                 | Self::Refused
                 | Self::RefusalMillis
                 | Self::GaveUp

@@ -134,7 +134,7 @@ fn signal(pid: u32, signal: Signal) {
 }
 
 /// A process and its descendants.
-fn tree(root: u32) -> Vec<u32> {
+pub(super) fn tree(root: u32) -> Vec<u32> {
     let mut found = vec![root];
     let mut next = 0;
     while let Some(pid) = found.get(next) {

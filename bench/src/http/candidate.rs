@@ -45,7 +45,7 @@ impl Candidate {
             Self::Causeway => causeway::files(setting),
             Self::Nginx => nginx::files(setting, dir, certificates),
             Self::Haproxy => haproxy::files(setting, dir, certificates),
-            Self::Envoy => envoy::files(setting, certificates),
+            Self::Envoy => envoy::files(setting, dir, certificates),
             Self::Traefik => traefik::files(setting, dir, certificates),
         };
         for (name, text) in files {
@@ -53,6 +53,17 @@ impl Candidate {
             std::fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
         }
         Ok(())
+    }
+
+    /// Tells a running one that a certificate is another, in its own way.
+    pub(crate) fn tell(self, pids: &[u32], dir: &Path, certificate: &Path) -> anyhow::Result<()> {
+        match self {
+            // These look by themselves.
+            Self::Direct | Self::Causeway | Self::Envoy => Ok(()),
+            Self::Nginx => nginx::reload(pids),
+            Self::Haproxy => haproxy::replace(dir, certificate),
+            Self::Traefik => traefik::reload(dir),
+        }
     }
 
     /// How to start it in the foreground.

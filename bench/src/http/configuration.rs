@@ -34,7 +34,7 @@ mod tests {
                 causeway::files(&setting),
                 nginx::files(&setting, dir, certificates),
                 haproxy::files(&setting, dir, certificates),
-                envoy::files(&setting, certificates),
+                envoy::files(&setting, dir, certificates),
                 traefik::files(&setting, dir, certificates),
             ] {
                 let text: String = files.iter().map(|(_, text)| text.as_str()).collect();

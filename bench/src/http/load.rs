@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const GIB: f64 = (1 << 30) as f64;
 
 /// Every figure that a load may tell.
-const FIGURES: [&str; 14] = [
+const FIGURES: [&str; 16] = [
     "requests",
     "perSecond",
     "gib",
@@ -51,6 +51,8 @@ const FIGURES: [&str; 14] = [
     "memoryBefore",
     "memoryHeld",
     "perConnection",
+    "swapsSeen",
+    "lastSwapSeen",
 ];
 
 /// What the process is told.
@@ -88,7 +90,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Workload::Http2 | Workload::Grpc => streams::run(&world, &settings, LENGTH)?,
         Workload::Idle => idle::run(&world, &settings)?,
         Workload::Paced => requests::run(&world, &settings, LENGTH, Manner::Paced)?,
-        Workload::Handshakes | Workload::Resumed | Workload::Certificates => {
+        Workload::Handshakes | Workload::Resumed | Workload::Certificates | Workload::Swaps => {
             requests::run(&world, &settings, LENGTH, Manner::Fresh)?
         }
         Workload::Http | Workload::Https | Workload::Bodies | Workload::Routes => {
@@ -99,6 +101,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let bytes = figures.get("requests").copied().unwrap_or(0.0) * world.length() as f64;
         figures.insert("gib", bytes / GIB);
         figures.insert("gbitPerSecond", bytes * 8.0 / 1e9 / spent.seconds);
+    }
+    if args.row == Workload::Swaps {
+        figures.insert("swapsSeen", f64::from(world.shown().saturating_sub(1)));
+        figures.insert("lastSwapSeen", f64::from(world.last_shown()));
     }
     if spent.seconds > 0.0 {
         figures.insert("loadBusy", spent.load / spent.seconds);

@@ -74,6 +74,8 @@ pub(crate) struct Ask {
 pub(crate) struct Setting {
     /// The names of its certificates; without any it listens without TLS.
     pub(crate) certificates: Vec<String>,
+    /// Whether they are replaced while it runs.
+    pub(crate) changing: bool,
     /// What the load speaks; HTTP/1.1 is taken beside HTTP/2 where TLS agrees on it.
     pub(crate) front: Version,
     /// What backends speak.
@@ -93,6 +95,7 @@ impl Setting {
         let everything = || vec![Route { host: None, prefix: "/".into(), backend: 0 }];
         Self {
             certificates,
+            changing: row == Workload::Swaps,
             front: version(matches!(row, Workload::Http2 | Workload::Grpc)),
             back: version(row == Workload::Grpc),
             routes: if row == Workload::Routes { many_routes() } else { everything() },

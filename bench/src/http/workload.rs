@@ -39,6 +39,9 @@ pub(crate) enum Workload {
     /// HTTPS, 5,000 requests a second
     #[value(name = "10-paced", alias = "10")]
     Paced,
+    /// 4a while the certificate is replaced each second
+    #[value(name = "11-swaps", alias = "11")]
+    Swaps,
 }
 
 impl Workload {
@@ -81,12 +84,24 @@ impl Workload {
             Question::Failed,
             Question::LoadBusy,
         ];
+        const SWAPS: &[Question] = &[
+            Question::PerSecond,
+            Question::P50Millis,
+            Question::P99Millis,
+            Question::Failed,
+            Question::Swaps,
+            Question::SwapsSeen,
+            Question::SwapsBehind,
+            Question::CpuPer100k,
+            Question::LoadBusy,
+        ];
         const IDLE: &[Question] = &[Question::KibPerConnection, Question::MibBefore, Question::MibHeld];
         Load::Own(match self {
             Self::Resumed => RESUMED,
             Self::Bodies => BODIES,
             Self::Certificates | Self::Routes => MANY,
             Self::Idle => IDLE,
+            Self::Swaps => SWAPS,
             _ => FAST,
         })
     }

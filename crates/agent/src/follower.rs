@@ -12,7 +12,8 @@ use causeway_base::report::chain;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Client, Resource, ResourceExt};
 use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
 
 use crate::agent::{Config, Leave};
 use crate::feed::{Feed, Which};
@@ -26,6 +27,8 @@ use crate::version::{Version, text};
 
 /// How long the API server may take before the saved state is used.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long the disk may take before what runs is told of all the same.
+const WRITING: Duration = Duration::from_secs(2);
 /// How often this machine's addresses are looked at.
 const LOOK: Duration = Duration::from_secs(1);
 /// Changes that come together are taken together.
@@ -59,10 +62,15 @@ pub(crate) struct Follower<F: Followed> {
     /// What was said of an API server that does not answer.
     has_warned: bool,
     /// What is on disk.
-    saved: Option<(Arc<Version<F>>, Known)>,
+    saved: Option<Stored<F>>,
+    /// What is on its way there.
+    storing: Option<(JoinHandle<Result<(), saved::Error>>, Stored<F>)>,
     plan_tx: watch::Sender<Option<Arc<F::Plan>>>, // → runner
     state_tx: watch::Sender<Arc<State<F>>>,       // → reporter
 }
+
+/// A version, and what was known of its Services.
+type Stored<F> = (Arc<Version<F>>, Known);
 
 /// What became of a version.
 enum Tried {
@@ -117,6 +125,7 @@ impl<F: Followed> Follower<F> {
             here: Vec::new(),
             has_warned: false,
             saved: None,
+            storing: None,
             plan_tx,
             state_tx,
         }
@@ -140,6 +149,7 @@ impl<F: Followed> Follower<F> {
     /// Something that will be decided by time alone.
     fn is_waiting(&self) -> bool {
         self.newest.is_none()
+            || self.storing.is_some()
             || self.namespaces.are_incomplete()
             || self.config_maps.are_incomplete()
             || self.secrets.are_incomplete()
@@ -354,9 +364,11 @@ impl<F: Followed> Follower<F> {
     }
 
     /// Remembers the version whose plan runs; `seen` is the generation that was looked at, and `refused` is why it is not
-    /// that one.
+    /// that one. It is said when the next start has it, too, or can't have it: what is wrong with the disk is in the log, and keeps
+    /// nothing from running.
     async fn accept(&mut self, version: Arc<Version<F>>, seen: Option<i64>, refused: Option<String>) {
         self.good = Some(Arc::clone(&version));
+        self.save(&version).await;
         self.say(|state| {
             if let Some(why) = refused.as_ref().filter(|why| state.refused.as_ref() != Some(why)) {
                 tracing::warn!("the spec is refused and the last good one runs on: {why}");
@@ -366,7 +378,6 @@ impl<F: Followed> Follower<F> {
             state.running = version.generation();
             state.refused = refused;
         });
-        self.save(version).await;
     }
 
     fn say(&self, change: impl FnOnce(&mut State<F>)) {
@@ -383,27 +394,42 @@ impl<F: Followed> Follower<F> {
         }
     }
 
-    /// Keeps what runs for the next start, if it is new.
-    async fn save(&mut self, version: Arc<Version<F>>) {
+    /// Keeps what runs for the next start, if it is new. One is written after the other, so that the last is the newest.
+    async fn save(&mut self, version: &Arc<Version<F>>) {
         let Some(file) = self.file.clone() else { return };
+        if !self.is_written(Duration::ZERO).await {
+            return;
+        }
         let is_saved = self.saved.as_ref().is_some_and(|(saved, known)| {
-            (Arc::ptr_eq(saved, &version) || saved.is_same(&version.object)) && known.is_same(&self.known)
+            (Arc::ptr_eq(saved, version) || saved.is_same(&version.object)) && known.is_same(&self.known)
         });
         if is_saved {
             return;
         }
-        let (copy, known) = (Arc::clone(&version), self.known.clone());
+        let (copy, known) = (Arc::clone(version), self.known.clone());
         let store = tokio::task::spawn_blocking(move || {
             let object = copy.bare().unwrap_or_else(|_| F::Object::clone(&copy.object));
             file.store(&Saved { object, known: known.bare() })
         });
-        match store.await {
-            Ok(Ok(())) => self.saved = Some((version, self.known.clone())),
+        self.storing = Some((store, (Arc::clone(version), self.known.clone())));
+        if !self.is_written(WRITING).await {
+            tracing::warn!("the disk takes long; a start without the API server would not know the state");
+        }
+    }
+
+    /// Whether nothing is on its way to the disk any more, after so long at most.
+    async fn is_written(&mut self, patience: Duration) -> bool {
+        let Some((store, _)) = &mut self.storing else { return true };
+        let Ok(stored) = timeout(patience, store).await else { return false };
+        let storing = self.storing.take();
+        match stored {
+            Ok(Ok(())) => self.saved = storing.map(|(_, stored)| stored),
             Ok(Err(error)) => {
                 tracing::warn!("{}; a start without the API server would not know it", chain(&error));
             }
             Err(error) => tracing::warn!(%error, "the state was not saved"),
         }
+        true
     }
 }
 

@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
+use crate::ZoneDns;
 use crate::rules::forbidden;
 
 /// What a `DomainClaim` locks.
@@ -47,6 +48,14 @@ pub struct DomainClaimSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::object_name")]
     pub hostname_zone: Option<String>,
+    /// Where there is no HostnameZone: who writes its records, as the operator's settings said when it was claimed. They are removed
+    /// there, whatever the settings say by then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dns: Option<ZoneDns>,
+    /// Where there is no HostnameZone: the zone's own name, as the operator's settings had it then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::hostname")]
+    pub domain: Option<String>,
     /// For a wildcard: other namespaces may hold names below it.
     #[serde(default)]
     pub allow_names_below: bool,

@@ -49,6 +49,10 @@ pub struct GatewayParametersSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub replicas: Option<i32>,
+    /// Seconds that WebSockets and other streams may still take when a pod ends. Left out: 30.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 3600))]
+    pub drain_seconds: Option<u16>,
     /// The image of the pods. Left out: the operator's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::image")]
@@ -74,6 +78,7 @@ impl GatewayParametersSpec {
             external_traffic_policy,
             host_ports,
             replicas,
+            drain_seconds,
             image,
             update_policy,
             traces,
@@ -85,6 +90,7 @@ impl GatewayParametersSpec {
             external_traffic_policy: external_traffic_policy.or(below.external_traffic_policy),
             host_ports: host_ports.or(below.host_ports),
             replicas: replicas.or(below.replicas),
+            drain_seconds: drain_seconds.or(below.drain_seconds),
             image: image.or_else(|| below.image.clone()),
             update_policy: update_policy.or(below.update_policy),
             traces: traces.or_else(|| below.traces.clone()),
@@ -155,6 +161,7 @@ mod tests {
         let class = GatewayParametersSpec {
             service_type: Some(GatewayServiceType::NodePort),
             replicas: Some(2),
+            drain_seconds: Some(300),
             ..GatewayParametersSpec::default()
         };
         let own = GatewayParametersSpec {
@@ -165,5 +172,6 @@ mod tests {
         let made = own.over(&class);
         assert_eq!(made.service_type, Some(GatewayServiceType::NodePort));
         assert_eq!((made.replicas, made.host_ports), (Some(3), Some(true)));
+        assert_eq!(made.drain_seconds, Some(300));
     }
 }

@@ -76,7 +76,7 @@ pub struct HostnameZoneSpec {
 }
 
 /// Who writes records.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = required("self.provider != 'rfc2136' || has(self.server)", ".server", "is needed for rfc2136: the address of the zone's primary server, for example 192.0.2.53 or ns1.example.com:53"),
@@ -155,7 +155,9 @@ pub struct ZoneCertificates {
 }
 
 /// Who writes records.
-#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(
+    JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum DnsProviderKind {
     /// Causeway's own DNS server.

@@ -40,6 +40,7 @@ pub(crate) mod refusal;
 pub(crate) mod seen;
 pub(crate) mod server_pod;
 pub(crate) mod session_key;
+pub(crate) mod strangers;
 pub(crate) mod table;
 pub(crate) mod target;
 pub(crate) mod termination;

@@ -20,6 +20,11 @@ pub use values::{set, with_files};
 
 /// The label with the namespace of the installation that an object is part of.
 pub const INSTALLED_IN: &str = "causeway.dev/installed-in";
+/// Value of [`INSTALLED_IN`] on what lets tenants have installations of their own, which no installation takes with it: no namespace
+/// can be called so.
+pub const TENANTS: &str = "every_namespace";
+/// The annotation of an operator's account with the namespaces that it serves, a JSON list, where these are not all.
+pub const SERVED: &str = "causeway.dev/namespaces";
 
 /// The files of the chart, as `cargo xtask crds` has listed them.
 const FILES: &[(&str, &str)] = &include!("files.in");

@@ -30,7 +30,7 @@ fn matrix() -> Vec<Value> {
         "proxies": {"engine": "native", "envoyImage": "reg.example/envoy:1", "allowedImages": ["reg.example/*", "x:1"], "updatePolicy": "manual", "updatesAtOnce": 1, "requireGrants": false},
         "hostnames": {"gatewayNamespace": {"name": "edge"}, "domains": ["a.example", "b.example"], "dns": "aws", "issuer": "acme", "acmeDirectory": "https://acme.example/dir", "awsRegion": "eu-west-1"},
         "workstations": {"entry": "load-balancer", "addresses": ["edge.example"], "network": "100.64.0.0/16", "reach": ["10.0.0.0/8"], "deny": ["10.1.0.0/16"], "group": "", "replicas": 1, "carrierReplicas": 1},
-        "metrics": {"service": {"annotations": {"x": "y"}}, "serviceMonitor": {"enabled": true, "labels": {"release": "prom"}}, "rules": {"enabled": true}, "dashboard": {"enabled": true}},
+        "metrics": {"service": {"annotations": {"x": "y"}}, "serviceMonitor": {"enabled": true, "labels": {"release": "prom"}}, "podMonitor": {"enabled": true}, "tls": {"enabled": true, "secretName": "metrics"}, "token": {"secretName": "ask"}, "rules": {"enabled": true}, "dashboard": {"enabled": true}},
         "networkPolicy": {"enabled": true, "from": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]},
         "log": "debug", "extraArgs": ["--no-other-node-port"], "extraEnv": [{"name": "A", "value": "1"}],
     });
@@ -40,6 +40,9 @@ fn matrix() -> Vec<Value> {
         json!({"image": {"digest": format!("sha256:{}", "0".repeat(64))}, "replicas": 1, "crds": {"keep": false}}),
         json!({"crds": {"enabled": false}, "rbac": {"aggregate": false}, "hostnames": {"admissionPolicy": false, "gatewayNamespace": {"create": false}}}),
         json!({"metrics": {"service": {"enabled": false}}, "podDisruptionBudget": {"enabled": false}, "topologySpreadConstraints": []}),
+        json!({"metrics": {"tls": {"enabled": true}, "serviceMonitor": {"enabled": true}}}),
+        json!({"metrics": {"tls": {"secretName": "metrics"}}}),
+        json!({"metrics": {"podMonitor": {"enabled": true}}, "namespaces": ["a", "b"], "openshift": true, "rbac": {"tenants": true}, "namespace": {"create": true}}),
         json!({"networkPolicy": {"enabled": true}, "resources": {}, "namespace": {"create": true, "podSecurity": ""}}),
     ]
 }
@@ -127,6 +130,14 @@ fn helm_has_nothing_to_say_against_the_chart() {
     // A release is kept in a Secret, with its objects, and that holds 1 MiB.
     let size = fs::metadata(directory.join("causeway-0.1.0.tgz")).unwrap().len();
     assert!(size < 200_000, "{size} bytes");
+    // Who has no network takes the file along: it is the same chart, with the definitions that it has by a link.
+    let package = directory.join("causeway-0.1.0.tgz").display().to_string();
+    let [folder, file] = [&chart, &package].map(|chart| {
+        let ran = helm(&program, directory, &["template", "x", chart, "--kube-version", "1.36.0"]);
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        theirs(&String::from_utf8(ran.stdout).unwrap())
+    });
+    assert!(folder == file && file.keys().any(|(kind, ..)| kind == "CustomResourceDefinition"));
 }
 
 #[test]
@@ -142,6 +153,7 @@ fn helm_and_we_refuse_the_same_values() {
         json!({"proxies": {"engine": "nginx"}}),
         json!({"workstations": {"reach": ["everything"]}}),
         json!({"labels": {"a": 1}}),
+        json!({"namespaces": ["A"]}),
     ] {
         let file = written(directory.path(), &values);
         let arguments = ["template", "x", &chart, "--values", &file, "--kube-version", "1.36.0"];

@@ -28,6 +28,8 @@ pub struct Config {
     pub leader: Option<leader::Config>,
     /// This replica, as Events name it.
     pub identity: String,
+    /// Where it works, each by itself; empty for the whole cluster.
+    pub namespaces: Vec<String>,
     /// How controllers are run.
     pub runner: runner::Config,
     /// What ProxyServers get where they leave it open.
@@ -63,6 +65,7 @@ impl Config {
         Self {
             leader: Some(leader::Config::new(namespace, causeway_api::names::LEADER_LEASE, identity)),
             identity: identity.to_owned(),
+            namespaces: Vec::new(),
             runner: runner::Config::default(),
             proxy: proxy::Settings::default(),
             gateway: gateway::Settings::default(),
@@ -87,6 +90,15 @@ pub enum Error {
     ControllerEnded,
 }
 
+/// What an operator for some namespaces does not do, and why.
+pub const OFF_IN_NAMESPACES: [&str; 5] = [
+    "Gateways, TrafficPolicies and their routes: a GatewayClass is the whole cluster's",
+    "hostnames: zones, claims and the admission policy are the whole cluster's",
+    "intercepts and developers' machines: they ask for nodes, and for rights in all namespaces",
+    "container networks and tunnels: they are a machine's",
+    "Services, routes and networks of other namespaces: each namespace is served by itself",
+];
+
 /// All controllers of Causeway.
 pub struct Operator {
     client: Client,
@@ -107,11 +119,22 @@ impl Operator {
             runner_config.stop_within = runner_config.stop_within.min(leader.grace());
         }
         let mut runner = Runner::new(client.clone(), runner_config, metrics.clone(), health.clone());
+        if !config.namespaces.is_empty() {
+            confined(&mut runner, &client, &config);
+            health.switch_off(OFF_IN_NAMESPACES.map(str::to_owned).to_vec());
+            for what in OFF_IN_NAMESPACES {
+                tracing::info!(
+                    namespaces = config.namespaces.join(","),
+                    "off in some namespaces alone: {what}"
+                );
+            }
+            return Self { client, config, runner, metrics, health };
+        }
         runner.register(infra::Controller::new(client.clone(), &config.identity));
         runner.register(proxy::Controller::new(client.clone(), config.proxy.clone(), &config.identity));
         runner.register(dns::Controller::new(client.clone(), config.proxy.clone(), &config.identity));
         runner.register(dhcp::Controller::new(client.clone(), config.proxy.clone(), &config.identity));
-        runner.register(supply::Controller::new(client.clone(), config.proxy.require_grants));
+        runner.register(supply::Controller::new(client.clone(), config.proxy.require_grants, false));
         runner.oversee(gateway::Controller::new(
             client.clone(),
             config.gateway.clone(),
@@ -224,6 +247,20 @@ impl Operator {
     fn begin_term(&self) {
         self.metrics.leads(true);
         self.health.enter(Phase::Leading);
+    }
+}
+
+/// What needs nothing but a namespace, for each of them.
+fn confined(runner: &mut Runner, client: &Client, config: &Config) {
+    // Nobody can have agreed to anything: other namespaces are not looked at.
+    let settings = proxy::Settings { require_grants: true, is_confined: true, ..config.proxy.clone() };
+    for namespace in &config.namespaces {
+        runner.confine(namespace);
+        runner.register(infra::Controller::new(client.clone(), &config.identity));
+        runner.register(proxy::Controller::new(client.clone(), settings.clone(), &config.identity));
+        runner.register(dns::Controller::new(client.clone(), settings.clone(), &config.identity));
+        runner.register(dhcp::Controller::new(client.clone(), settings.clone(), &config.identity));
+        runner.register(supply::Controller::new(client.clone(), true, true));
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) use buffer::Buffers;
 pub(crate) use common::Common;
 pub(crate) use connection::Connection;
 pub(crate) use decision::Client;
-pub(crate) use h2::ALPN as H2;
+pub(crate) use h2::{ALPN as H2, Hands, Job};
 pub(crate) use mirror::Mirrors;
 pub(crate) use pages::PageSet;
 pub(crate) use persistence::Key as SessionKey;

@@ -19,7 +19,7 @@ use crate::cluster::Clusters;
 use crate::tls::Expiry;
 use clusters::ClusterSeries;
 pub(crate) use inline::{Active, Counter as InlineCounter, HasActive, Held};
-use times::{AllTimes, Times};
+use times::{AllAnswers, Answers};
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -27,8 +27,7 @@ type Labels = Vec<(&'static str, String)>;
 #[derive(Default)]
 struct ByRoute {
     closed: Family<Labels, Counter>,
-    requests: Family<Labels, Counter>,
-    times: AllTimes,
+    answers: AllAnswers,
 }
 
 /// All families.
@@ -68,12 +67,7 @@ impl Metrics {
             "Connections that ended, by reason",
             self.by_route.closed.clone(),
         );
-        r.register(
-            "causeway_requests",
-            "Requests that were answered, by class of status",
-            self.by_route.requests.clone(),
-        );
-        r.register_collector(Box::new(self.by_route.times.clone()));
+        r.register_collector(Box::new(self.by_route.answers.clone()));
         r.register_collector(Box::new(self.certificates.clone()));
         r.register("causeway_connections_active", "Connections at this moment", self.active.clone());
         r.register("causeway_accept_errors", "Failures to accept", self.accept_errors.clone());
@@ -97,12 +91,12 @@ impl Metrics {
 
     pub(crate) fn closes(&self, listener: &Arc<str>, route: &str) -> Closes {
         Closes {
+            forgotten: AtomicBool::new(false),
+            answers: OnceLock::new(),
+            counters: OnceLock::new(),
             by_route: Arc::clone(&self.by_route),
             listener: Arc::clone(listener),
             route: route.into(),
-            counters: OnceLock::new(),
-            requests: OnceLock::new(),
-            forgotten: AtomicBool::new(false),
         }
     }
 
@@ -140,36 +134,22 @@ pub(crate) struct ClusterMetrics {
     answers: OnceLock<Box<Answers>>,
 }
 
-/// What became of the requests that went to one cluster.
-#[derive(Debug, Default)]
-struct Answers {
-    classes: [InlineCounter; CLASSES.len()],
-    times: Times,
-}
-
 impl ClusterMetrics {
     /// Counts a request that went there, by the status that its client got and the milliseconds it took.
     pub(crate) fn count_request(&self, status: u16, millis: u64) {
-        let answers = self.answers.get_or_init(Box::default);
-        answers.classes[class_of(status)].inc();
-        answers.times.count(millis);
+        self.answers.get_or_init(Box::default).count(status, millis);
     }
 }
 
 /// Ends of connections and requests of one route, by reason or class of status; each shows once it has happened.
+#[repr(C)]
 pub(crate) struct Closes {
+    forgotten: AtomicBool,
+    answers: OnceLock<Arc<Answers>>,
+    counters: OnceLock<Box<[OnceLock<Counter>; CloseReason::ALL.len()]>>,
     by_route: Arc<ByRoute>,
     listener: Arc<str>,
     route: Box<str>,
-    counters: OnceLock<Box<[OnceLock<Counter>; CloseReason::ALL.len()]>>,
-    requests: OnceLock<Box<Requests>>,
-    forgotten: AtomicBool,
-}
-
-/// The requests of one route.
-struct Requests {
-    classes: [OnceLock<Counter>; CLASSES.len()],
-    times: Arc<Times>,
 }
 
 impl Closes {
@@ -186,30 +166,19 @@ impl Closes {
 
     /// Counts a request by the status of its answer and the milliseconds it took.
     pub(crate) fn count_request(&self, status: u16, millis: u64) {
-        let class = class_of(status);
         if self.forgotten.load(Relaxed) {
-            self.by_route.requests.get_or_create_owned(&request_labels(&self.listener, "", class)).inc();
+            self.by_route.answers.of(&self.listener, "").count_status(status);
             return;
         }
-        let labels = || request_labels(&self.listener, &self.route, class);
-        let create = || self.by_route.requests.get_or_create_owned(&labels());
-        let begin = || {
-            let times = self.by_route.times.of(&self.listener, &self.route);
-            Box::new(Requests { classes: Default::default(), times })
-        };
-        let requests = self.requests.get_or_init(begin);
-        requests.classes[class].get_or_init(create).inc();
-        requests.times.count(millis);
+        let answers = self.answers.get_or_init(|| self.by_route.answers.of(&self.listener, &self.route));
+        answers.count(status, millis);
     }
 
     /// Takes the series out of the exposition.
     pub(crate) fn forget(&self) {
         self.forgotten.store(true, Relaxed);
-        if let Some(requests) = self.requests.get() {
-            self.by_route.times.forget(&self.listener, &self.route);
-            for class in (0..CLASSES.len()).filter(|class| requests.classes[*class].get().is_some()) {
-                self.by_route.requests.remove(&request_labels(&self.listener, &self.route, class));
-            }
+        if self.answers.get().is_some() {
+            self.by_route.answers.forget(&self.listener, &self.route);
         }
         let Some(counters) = self.counters.get() else { return };
         for reason in CloseReason::ALL.into_iter().filter(|reason| counters[*reason as usize].get().is_some())
@@ -217,16 +186,6 @@ impl Closes {
             self.by_route.closed.remove(&labels(&self.listener, &self.route, reason));
         }
     }
-}
-
-const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
-
-fn class_of(status: u16) -> usize {
-    CLASSES.len().min(usize::from(status / 100)).saturating_sub(1)
-}
-
-fn request_labels(listener: &str, route: &str, class: usize) -> Labels {
-    vec![("listener", listener.to_owned()), ("route", route.to_owned()), ("class", CLASSES[class].to_owned())]
 }
 
 fn labels(listener: &str, route: &str, reason: CloseReason) -> Labels {

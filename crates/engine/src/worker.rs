@@ -92,6 +92,8 @@ pub(crate) struct Worker {
     pub(crate) pool: http::Pool,
     /// Copies of requests under way.
     pub(crate) mirrors: Rc<http::Mirrors>,
+    /// Tasks for requests that come in streams.
+    pub(crate) hands: Rc<http::Hands<http::Job>>,
 }
 
 struct Listening {
@@ -148,6 +150,7 @@ async fn run(shared: Arc<Shared>, mut command_rx: mpsc::UnboundedReceiver<Comman
         waiting: Rc::default(),
         pool: http::Pool::default(),
         mirrors: Rc::default(),
+        hands: Rc::default(),
     });
     let mut listening = Listeners::new();
     let mut sweep = tokio::time::interval(SWEEP);
@@ -162,6 +165,7 @@ async fn run(shared: Arc<Shared>, mut command_rx: mpsc::UnboundedReceiver<Comman
                 worker.connections.sweep();
                 worker.waiting.sweep();
                 worker.pool.sweep();
+                worker.hands.sweep();
             }
         }
     }

@@ -5,6 +5,7 @@ mod filter;
 mod matches;
 mod policy;
 pub mod precedence;
+mod regexes;
 mod targets;
 mod text;
 
@@ -16,6 +17,7 @@ pub use policy::{
     CookieLifetime, ErrorPage, ForwardedHeader, Page, Persistence, PersistenceBy, Policies, RateLimit,
     TrustedProxies,
 };
+pub use regexes::Regexes;
 pub use targets::{HttpTarget, HttpTargets};
 pub use text::{HeaderName, Method, Path, Regex};
 

@@ -48,6 +48,7 @@ pub enum OnRemoval {
 }
 
 impl OnRemoval {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde wants")]
     fn is_default(&self) -> bool {
         *self == Self::default()
     }

@@ -28,7 +28,7 @@ pub(crate) use outbound::{Outgoing, reset_for};
 use ranges::{Piece, Ranges};
 use ring::Ring;
 use sent::Sent;
-use timers::Timers;
+use timers::{PROBE, Timers};
 use trip::RoundTrip;
 
 /// What a window begins with; the largest that needs no scale.
@@ -142,6 +142,8 @@ pub(crate) struct Connection {
     urgent: bool,
     tail_due: bool,
     probe_due: bool,
+    /// Between probes of a silent other end.
+    probe_every: Duration,
     /// The window of congestion held the flow back here.
     held_back_at: Option<u64>,
     pace: Pace,
@@ -226,6 +228,7 @@ impl Connection {
             urgent: false,
             tail_due: false,
             probe_due: false,
+            probe_every: PROBE,
             held_back_at: None,
             pace: Pace::default(),
             first_in: 0,

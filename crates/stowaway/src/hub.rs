@@ -139,7 +139,7 @@ pub async fn start(config: Config) -> io::Result<Handle> {
         credentials,
         shown: RwLock::new(Arc::new(shown)),
         known: RwLock::default(),
-        grants: RwLock::default(),
+        grants: watch::Sender::default(),
         reach: RwLock::default(),
         seats: Seats::default(),
         links: Arc::default(),
@@ -212,9 +212,15 @@ impl Handle {
         self.hub.links.keep(|uid, key| self.hub.knows(uid, key));
     }
 
-    /// Says what carriers may have, from the next handshake on; what is open goes on.
+    /// Says what carriers may have, from the next handshake on. What is open without a grant has half a minute to end by itself.
     pub fn set_grants(&self, grants: Vec<Grant>) {
-        *write(&self.hub.grants) = Grants::new(grants);
+        let grants = Grants::new(grants);
+        // Everything that is open looks at a change.
+        self.hub.grants.send_if_modified(|known| {
+            let is_new = *known != grants;
+            *known = grants;
+            is_new
+        });
     }
 
     /// Says what laptops may reach, from the next stream on; what is open goes on.
@@ -268,7 +274,7 @@ struct Hub {
     credentials: Credentials,
     shown: RwLock<Arc<Shown>>,
     known: RwLock<HashMap<Uid, Workstation>>,
-    grants: RwLock<Grants>,
+    grants: watch::Sender<Grants>,
     reach: RwLock<Arc<Reach>>,
     seats: Seats,
     links: Arc<Links>,

@@ -1,11 +1,26 @@
 //! Moto, which plays the APIs of AWS. `scripts/test-deps.sh` installs it; it may be missing on a user's machine.
 
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 
 use crate::spawned::Spawned;
 use crate::{environment, peer, port};
+
+/// The server, with what tests need beyond it.
+const SERVER: &str = include_str!("moto.py");
+/// In its folder: while it is there, no change is everywhere.
+const LATE: &str = "late";
+
+/// What was asked for, by which key and with which token.
+fn asked(log: &str) -> impl Iterator<Item = (&str, &str, &str)> {
+    log.lines().filter_map(|line| {
+        let (action, by) = line.strip_prefix("asked: ")?.split_once(" by ")?;
+        let (key, token) = by.split_once(' ')?;
+        Some((action, key, token))
+    })
+}
 
 /// A running server, without anything in it.
 pub struct Moto {
@@ -34,17 +49,16 @@ impl Moto {
 
     fn launch(setting: &str, value: u32) -> Option<Self> {
         let bin = environment::folder().join("moto/bin");
-        let program = bin.join("moto_server");
-        if !program.is_file() {
-            peer::skip(&format!("{} is missing; run scripts/test-deps.sh", program.display()));
+        // By Python, since a copied environment has the old place in its scripts.
+        let python = bin.join("python");
+        if !bin.join("moto_server").is_file() {
+            peer::skip(&format!("moto is missing in {}; run scripts/test-deps.sh", bin.display()));
             return None;
         }
         let directory = tempfile::Builder::new().prefix("causeway-moto-").tempdir().unwrap();
         let port = port::free();
-        // By Python, since a copied environment has the old place in its scripts.
-        let python = bin.join("python");
         let mut command = Command::new(&python);
-        command.arg(program).args(["-H", "127.0.0.1", "-p", &port.to_string()]);
+        command.args(["-c", SERVER, "-H", "127.0.0.1", "-p", &port.to_string()]);
         command.env(setting, value.to_string());
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let running = Spawned::start(directory, &mut command, || TcpStream::connect(address).is_ok());
@@ -72,6 +86,38 @@ impl Moto {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{errors}\n{}", self.running.log());
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    /// From here on, no change of a record is everywhere, until [`Self::catch_up`] says so.
+    ///
+    /// # Panics
+    /// When its folder is gone.
+    pub fn lag(&self) {
+        std::fs::write(self.running.path().join(LATE), "").unwrap();
+    }
+
+    /// All changes of records are everywhere.
+    ///
+    /// # Panics
+    /// When it did not lag.
+    pub fn catch_up(&self) {
+        std::fs::remove_file(self.running.path().join(LATE)).unwrap();
+    }
+
+    /// How often this was asked for, in Amazon's own word for it, such as `GetChange`; by this key if there is one.
+    pub fn asked(&self, action: &str, key: Option<&str>) -> usize {
+        let log = self.running.log();
+        asked(&log).filter(|(asked, by, _)| *asked == action && key.is_none_or(|key| key == *by)).count()
+    }
+
+    /// How often this key asked for a certificate, for each token that makes asking twice asking once.
+    pub fn certificates_asked(&self, key: &str) -> BTreeMap<String, usize> {
+        let (log, mut tokens) = (self.running.log(), BTreeMap::new());
+        for (_, _, token) in asked(&log).filter(|(asked, by, _)| *asked == "RequestCertificate" && *by == key)
+        {
+            *tokens.entry(token.to_owned()).or_default() += 1;
+        }
+        tokens
     }
 
     /// How often it was asked for something whose line in the log has this text.

@@ -21,11 +21,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use causeway_api::HostnameGrantSpec;
 
 pub use case::{Case, Certificate, Held, Publication, Want};
-pub use claims::{Blocked, LetIn, claim_name};
+pub use claims::{Blocked, LetIn, claim_name, claim_spec, missing_origin};
 pub use listeners::{DesiredGateway, Entry};
 pub use name::Hostname;
 pub use world::World;
-pub use zones::{Refusal, Zone, ZoneKey};
+pub use zones::{Origin, Refusal, Zone, ZoneKey};
 
 /// What follows from a world.
 #[derive(Debug, Default)]
@@ -73,7 +73,7 @@ fn managed_domains(world: &World) -> BTreeSet<String> {
     for claim in world.claims.values() {
         let Ok(name) = Hostname::parse(&claim.spec.hostname) else { continue };
         // The id of a zone is its domain, unless a cloud has ids of its own.
-        let zone = normal(&claim.spec.zone_id);
+        let zone = normal(claim.spec.domain.as_deref().unwrap_or(&claim.spec.zone_id));
         if claim.spec.hostname_zone.is_none() && name.is_in(&zone) {
             domains.insert(zone);
         } else if !domains.iter().any(|domain| name.is_in(domain)) {

@@ -163,6 +163,9 @@ fn candidate<'a>(
             swap::check(near, &found, &port).map_err(|message| refused(Reason::InvalidSpec, message))?;
         }
     }
+    // With a fallback a container is replaced for as long as somebody answers in its place.
+    let may_hold = spec.mode == InterceptMode::Container && spec.fallback && station.replica.is_none();
+    let held_from = if may_hold { waited_for_until(world, near, &target, station) } else { None };
     let address = spec.destination_ip.as_deref().and_then(|text| text.parse().ok());
     let taking = Taking {
         request: at.clone(),
@@ -188,19 +191,23 @@ fn candidate<'a>(
         workstation_uid: station.uid.clone(),
         takes: words::takes(spec, &port),
         owner: station.owner.clone(),
-        is_held: spec.mode == InterceptMode::Container
-            && spec.fallback
-            && is_away(world, near, &target, station),
+        is_held: may_hold && held_from.is_none(),
+        held_from,
     };
     Ok(Candidate { at, request, port, taking, fronts, accepted })
 }
 
-/// Whether a container is left in its place, or put back, since nobody would answer: at once where it was not replaced yet, and
-/// after a while where it was, so that a short loss does not replace pods twice.
-fn is_away(world: &World, near: &world::Near, target: &TargetRef, station: &world::Station) -> bool {
+/// Until when a machine that is away is waited for. A container that is in its place is left there at once, and one that was replaced
+/// is put back after a while, so that a short loss does not replace pods twice.
+fn waited_for_until(
+    world: &World,
+    near: &world::Near,
+    target: &TargetRef,
+    station: &world::Station,
+) -> Option<Timestamp> {
     let is_replaced = near.replaced.contains_key(target) || near.stood_in.contains_key(target);
-    let is_short = station.away.is_some_and(|since| world.now.duration_since(since) < PATIENCE);
-    station.replica.is_none() && !(is_replaced && is_short)
+    let since = station.away.filter(|_| is_replaced)?;
+    since.checked_add(PATIENCE).ok().filter(|until| *until > world.now)
 }
 
 /// The workstation that a request names, if it may.

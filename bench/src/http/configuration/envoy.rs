@@ -10,10 +10,12 @@ use crate::http::certificates::{CHAIN, KEY};
 use crate::http::setting::{GATEWAY, Route, Setting, Version};
 
 pub(crate) const FILE: &str = "envoy.json";
+/// What it follows, where certificates are replaced.
+const FOLLOWED: &str = "certificates.json";
 
 const KINDS: &str = "type.googleapis.com/envoy.extensions";
 
-pub(crate) fn files(setting: &Setting, certificates: &Path) -> Files {
+pub(crate) fn files(setting: &Setting, dir: &Path, certificates: &Path) -> Files {
     let hosts = setting.by_host().into_iter().map(|(host, routes)| virtual_host(host, &routes));
     let router =
         json!({"@type": format!("{KINDS}.filters.http.router.v3.Router"), "suppress_envoy_headers": true});
@@ -32,14 +34,33 @@ pub(crate) fn files(setting: &Setting, certificates: &Path) -> Files {
     let filter = json!({"name": "envoy.filters.network.http_connection_manager", "typed_config": manager});
     let mut chain = json!({"filters": [filter]});
     if setting.has_tls() {
-        chain["transport_socket"] = tls(setting, certificates);
+        chain["transport_socket"] = tls(setting, dir, certificates);
     }
     let clusters = setting.backends.iter().enumerate().map(|(place, at)| backend(setting, place, *at));
-    let all = json!({"static_resources": {
-        "listeners": [{"name": "front", "address": address(GATEWAY), "filter_chains": [chain]}],
-        "clusters": clusters.collect::<Vec<_>>(),
-    }});
-    vec![(FILE, all.to_string())]
+    let all = json!({
+        "node": {"id": "bench", "cluster": "bench"},
+        "static_resources": {
+            "listeners": [{"name": "front", "address": address(GATEWAY), "filter_chains": [chain]}],
+            "clusters": clusters.collect::<Vec<_>>(),
+        },
+    });
+    let mut files = vec![(FILE, all.to_string())];
+    if setting.changing {
+        files.push((FOLLOWED, followed(setting, certificates).to_string()));
+    }
+    files
+}
+
+/// The certificates, each by its name. It looks at their files whenever one is moved to where they are.
+fn followed(setting: &Setting, certificates: &Path) -> Value {
+    let kind = format!("{KINDS}.transport_sockets.tls.v3.Secret");
+    let secret = |name: &String| json!({"@type": kind, "name": name, "tls_certificate": certificate(certificates, name)});
+    json!({"resources": setting.certificates.iter().map(secret).collect::<Vec<_>>()})
+}
+
+fn certificate(certificates: &Path, name: &str) -> Value {
+    let dir = certificates.join(name);
+    json!({"certificate_chain": {"filename": dir.join(CHAIN)}, "private_key": {"filename": dir.join(KEY)}})
 }
 
 fn virtual_host(host: Option<&str>, routes: &[&Route]) -> Value {
@@ -54,22 +75,27 @@ fn virtual_host(host: Option<&str>, routes: &[&Route]) -> Value {
 }
 
 /// One context for all certificates, which chooses by name.
-fn tls(setting: &Setting, certificates: &Path) -> Value {
-    let certificate = |name: &String| {
-        let dir = certificates.join(name);
-        json!({"certificate_chain": {"filename": dir.join(CHAIN)}, "private_key": {"filename": dir.join(KEY)}})
-    };
+fn tls(setting: &Setting, dir: &Path, certificates: &Path) -> Value {
     let alpn: &[&str] = match setting.front {
         Version::Http1 => &["http/1.1"],
         Version::Http2 => &["h2", "http/1.1"],
     };
+    let mut common = json!({
+        "alpn_protocols": alpn,
+        "tls_params": {"tls_minimum_protocol_version": "TLSv1_3", "tls_maximum_protocol_version": "TLSv1_3"},
+    });
+    let names = setting.certificates.iter();
+    if setting.changing {
+        let source =
+            json!({"path_config_source": {"path": dir.join(FOLLOWED)}, "resource_api_version": "V3"});
+        let named = names.map(|name| json!({"name": name, "sds_config": source}));
+        common["tls_certificate_sds_secret_configs"] = named.collect();
+    } else {
+        common["tls_certificates"] = names.map(|name| certificate(certificates, name)).collect();
+    }
     let context = json!({
         "@type": format!("{KINDS}.transport_sockets.tls.v3.DownstreamTlsContext"),
-        "common_tls_context": {
-            "alpn_protocols": alpn,
-            "tls_params": {"tls_minimum_protocol_version": "TLSv1_3", "tls_maximum_protocol_version": "TLSv1_3"},
-            "tls_certificates": setting.certificates.iter().map(certificate).collect::<Vec<_>>(),
-        },
+        "common_tls_context": common,
     });
     json!({"name": "envoy.transport_sockets.tls", "typed_config": context})
 }

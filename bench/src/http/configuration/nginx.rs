@@ -3,6 +3,9 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use anyhow::Context;
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::{Files, cluster};
 use crate::http::certificates::{CHAIN, KEY};
 use crate::http::setting::{GATEWAY, LARGE, Route, Setting, Version};
@@ -79,6 +82,12 @@ pub(crate) fn files(setting: &Setting, dir: &Path, certificates: &Path) -> Files
     }
     out.push_str("}\n");
     vec![(FILE, out)]
+}
+
+/// Makes a running one read its files again: the first of its processes starts others.
+pub(crate) fn reload(pids: &[u32]) -> anyhow::Result<()> {
+    let first = pids.first().and_then(|pid| Pid::from_raw(pid.cast_signed()));
+    kill_process(first.context("NGINX is gone")?, Signal::HUP).context("can't tell NGINX to look again")
 }
 
 #[cfg(test)]

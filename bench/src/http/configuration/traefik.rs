@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use anyhow::Context;
 use serde_json::{Map, Value, json};
 
 use super::{Files, cluster};
@@ -17,13 +18,17 @@ pub(crate) fn files(setting: &Setting, dir: &Path, certificates: &Path) -> Files
         "address": GATEWAY.to_string(),
         "transport": {"respondingTimeouts": timeouts},
     });
-    let main = json!({
+    let mut main = json!({
         "global": {"checkNewVersion": false, "sendAnonymousUsage": false},
         "log": {"level": "ERROR"},
         "entryPoints": {"front": front},
         "serversTransport": {"maxIdleConnsPerHost": 512},
-        "providers": {"file": {"filename": dir.join(DYNAMIC), "watch": false}},
+        "providers": {"file": {"filename": dir.join(DYNAMIC), "watch": setting.changing}},
     });
+    if setting.changing {
+        // It waits for two seconds otherwise.
+        main["providers"]["providersThrottleDuration"] = json!("100ms");
+    }
     let routers = setting.routes.iter().enumerate().map(|(place, route)| {
         let mut router = json!({
             "rule": rule(route),
@@ -58,6 +63,13 @@ pub(crate) fn files(setting: &Setting, dir: &Path, certificates: &Path) -> Files
         });
     }
     vec![(FILE, main.to_string()), (DYNAMIC, dynamic.to_string())]
+}
+
+/// Makes a running one read its certificates again, which it does with the file that names them.
+pub(crate) fn reload(dir: &Path) -> anyhow::Result<()> {
+    let (file, beside) = (dir.join(DYNAMIC), dir.join("dynamic.next"));
+    std::fs::copy(&file, &beside)?;
+    std::fs::rename(beside, file).context("can't tell Traefik to look again")
 }
 
 fn rule(route: &Route) -> String {

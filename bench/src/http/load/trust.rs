@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -11,9 +12,29 @@ use rustls::crypto::aws_lc_rs::{self, cipher_suite, kx_group};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
-/// The certificate that each name has to show.
+/// The certificates that each name may show: one, but where it is replaced.
 #[derive(Debug)]
-pub(super) struct Trust(pub(super) HashMap<String, CertificateDer<'static>>);
+pub(super) struct Trust {
+    names: HashMap<String, Vec<CertificateDer<'static>>>,
+    /// Which of a name's were shown, a bit for each.
+    shown: AtomicU64,
+}
+
+impl Trust {
+    pub(super) fn new(names: HashMap<String, Vec<CertificateDer<'static>>>) -> Self {
+        Self { names, shown: AtomicU64::new(0) }
+    }
+
+    /// How many of a name's were shown, of 64 at most.
+    pub(super) fn shown(&self) -> u32 {
+        self.shown.load(Relaxed).count_ones()
+    }
+
+    /// The last in their order that was shown.
+    pub(super) fn last_shown(&self) -> u32 {
+        self.shown.load(Relaxed).checked_ilog2().unwrap_or(0)
+    }
+}
 
 /// TLS 1.3 with X25519, AES-128-GCM and ECDSA P-256, and one protocol inside.
 pub(super) fn config(trust: Arc<Trust>, protocol: &[u8], resumes: bool) -> anyhow::Result<Arc<ClientConfig>> {
@@ -41,10 +62,13 @@ impl ServerCertVerifier for Trust {
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if self.0.get(name.to_str().as_ref()).is_some_and(|own| own == certificate) {
-            Ok(ServerCertVerified::assertion())
-        } else {
-            Err(Error::General("the certificate of another name".into()))
+        let own = self.names.get(name.to_str().as_ref());
+        match own.and_then(|own| own.iter().position(|own| own == certificate)) {
+            Some(place) => {
+                self.shown.fetch_or(1 << (place % 64), Relaxed);
+                Ok(ServerCertVerified::assertion())
+            }
+            None => Err(Error::General("the certificate of another name".into())),
         }
     }
 

@@ -38,6 +38,7 @@ pub(super) struct World {
     pub(super) body: &'static [u8],
     /// One for all connections, or one for each that keeps a session of its own; none without TLS.
     tls: Vec<Arc<ClientConfig>>,
+    trust: Arc<Trust>,
 }
 
 impl World {
@@ -48,10 +49,18 @@ impl World {
         let head = asks.first().map(|ask| head(ask, setting.has_tls(), messages));
         let head = head.context("there is nothing to ask for")?;
         let asks = asks.iter().map(|ask| asked(ask, &setting)).collect::<anyhow::Result<_>>()?;
+        let own = |name: &String| {
+            let own = if setting.changing {
+                certificates::read_successors(certificates)?
+            } else {
+                vec![certificates::read(certificates, name)?]
+            };
+            anyhow::Ok((name.clone(), own))
+        };
+        let own = setting.certificates.iter().map(own).collect::<anyhow::Result<_>>()?;
+        let trust = Arc::new(Trust::new(own));
         let mut tls = Vec::new();
         if setting.has_tls() {
-            let own = |name: &String| anyhow::Ok((name.clone(), certificates::read(certificates, name)?));
-            let trust = Arc::new(Trust(setting.certificates.iter().map(own).collect::<anyhow::Result<_>>()?));
             let protocol: &[u8] = match setting.front {
                 Version::Http1 => b"http/1.1",
                 Version::Http2 => b"h2",
@@ -61,12 +70,22 @@ impl World {
                 tls.push(trust::config(Arc::clone(&trust), protocol, resumes)?);
             }
         }
-        Ok(Self { setting, direct, asks, head, body: if messages { &MESSAGE } else { &[] }, tls })
+        Ok(Self { setting, direct, asks, head, body: if messages { &MESSAGE } else { &[] }, tls, trust })
     }
 
     /// Bytes of each body.
     pub(super) fn length(&self) -> usize {
         length(&self.setting)
+    }
+
+    /// How many certificates of a name were shown.
+    pub(super) fn shown(&self) -> u32 {
+        self.trust.shown()
+    }
+
+    /// The place of the last of them.
+    pub(super) fn last_shown(&self) -> u32 {
+        self.trust.last_shown()
     }
 
     pub(super) fn front(&self) -> Version {

@@ -414,3 +414,17 @@ async fn routes_come_by_supply_whose_parts_count_together_and_are_kept_on_disk()
     let agent = Running::start(away, world.state.path()).await;
     agent.plan("from disk", |plan| names_server(plan, "third.test") && endpoints(plan) == 2).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_runs_is_told_of_though_it_can_not_be_saved() {
+    let world = World::new().await;
+    // Nothing can take the place of a directory that is not empty.
+    std::fs::create_dir_all(world.state.path().join("proxyservers.default.edge.json/full")).unwrap();
+    let agent = world.start().await;
+    for name in ["first.test", "second.test"] {
+        world.object(&[name]).await;
+        agent.plan("of the newest spec", |plan| names_server(plan, name)).await;
+        let newest = world.cluster.api::<ProxyServer>().get("edge").await.unwrap().metadata.generation;
+        world.report("of the newest spec", |report| report["observedGeneration"] == json!(newest)).await;
+    }
+}

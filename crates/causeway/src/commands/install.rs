@@ -2,13 +2,14 @@
 //! for. What can't work is said before anything is changed; what fails later is taken back.
 
 mod apply;
+mod confined;
 mod rollout;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use causeway_api::names;
 use causeway_chart::{Chart, Document, Release};
 use k8s_openapi::api::core::v1::Namespace;
@@ -19,11 +20,12 @@ use serde_json::{Value, json};
 use super::check::{self, Checklist, Line};
 use crate::parts::answer::{Answer, FormatArg};
 use crate::parts::cluster::ClusterArgs;
-use crate::parts::installation::{self, Piece};
+use crate::parts::installation::{self, Piece, Reach};
 use crate::parts::output::Output;
 use crate::parts::paint::Paint;
 use crate::parts::progress::Progress;
 use crate::parts::refusal;
+use crate::parts::termination::Termination;
 use apply::Applied;
 
 #[derive(Debug, clap::Args)]
@@ -39,9 +41,16 @@ pub(crate) struct Args {
     /// A value of the chart, as for Helm: image.tag=1.2.3; may be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     single: Vec<String>,
+    /// An operator for these namespaces alone, with rights there and nowhere else, like --set 'namespaces={a,b}'. The definitions are
+    /// an administrator's matter then, and the operator's namespace has to be there.
+    #[arg(long, value_delimiter = ',', value_name = "NAMESPACE")]
+    namespaces: Vec<String>,
     /// For OpenShift, like --set openshift=true.
     #[arg(long)]
     openshift: bool,
+    /// Go back from a newer version. Its definitions stay, as its objects may have fields that older ones do not know.
+    #[arg(long)]
+    downgrade: bool,
     /// Print what would be applied, and change nothing. No cluster is needed.
     #[arg(long)]
     dry_run: bool,
@@ -66,6 +75,12 @@ impl Args {
         }
         if self.openshift {
             values["openshift"] = json!(true);
+        }
+        if !self.namespaces.is_empty() {
+            values["namespaces"] = json!(self.namespaces);
+        }
+        if confined::is_asked(&values) {
+            confined::leave_to_administrators(&mut values);
         }
         Ok(values)
     }
@@ -101,10 +116,20 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             overrides["hostnames"]["gatewayNamespace"]["create"] = json!(false);
         }
     }
-    let documents = args.render(&overrides)?;
+    let mut documents = args.render(&overrides)?;
     let pieces: Vec<Piece> = documents.iter().map(Piece::of).collect();
     let progress = Progress::new(!args.format.is_json());
-    let mut lines = check::before_install(&client, &args.namespace, &pieces).await;
+    let wanted = confined::namespaces(&overrides);
+    let reach = Reach::of(&wanted);
+    let check::Before { mut lines, newer } =
+        check::before_install(&client, &args.namespace, &pieces, &reach, args.downgrade).await;
+    // Also where others have made it.
+    let others = rendered.iter().filter(|one| one.kind() == "Namespace" && one.name() != args.namespace);
+    for other in others {
+        lines.extend(check::going(&client, other.name()).await);
+    }
+    documents
+        .retain(|document| document.kind() != "CustomResourceDefinition" || !newer.contains(document.name()));
     if !lines.iter().any(Line::is_failed) {
         lines.extend(apply::refusals(&client, &documents).await?);
     }
@@ -112,10 +137,16 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         args.format.print(&Checklist::new(lines))?;
         bail!("nothing was changed");
     }
+    lines.retain(Line::is_warning);
+    for warning in &lines {
+        progress.warn(warning.words());
+    }
+    let scope = installation::scope(&client, &args.namespace, &wanted).await;
+    let mut termination = Termination::listen()?;
     let start = Instant::now();
     let deadline = start + Duration::from_secs(args.timeout);
     let mut applied = Applied::default();
-    let outcome = async {
+    let work = async {
         progress
             .wait("applying", async |_| {
                 applied.all(&client, &documents).await?;
@@ -128,18 +159,26 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
                 anyhow::Ok(((), "the operator is ready".to_owned()))
             })
             .await
-    }
-    .await;
+    };
+    let outcome = tokio::select! {
+        outcome = work => outcome,
+        () = termination.asked() => Err(anyhow!("it was interrupted")),
+    };
     if let Err(error) = outcome {
-        let back = applied.take_back(&client).await;
+        progress.mind("taking back what was applied");
+        let back = tokio::select! {
+            back = applied.take_back(&client) => back,
+            () = termination.asked() => Err(anyhow!("interrupted again")),
+        };
         let back = match back {
-            Ok(()) => "what was applied is taken back".to_owned(),
+            Ok(left) if left.is_empty() => "what was applied is taken back".to_owned(),
+            Ok(left) => format!("what was applied is taken back, but for {}", left.join("; ")),
             Err(left) => format!("taking back what was applied failed, too ({left:#}): see `causeway check`"),
         };
         return Err(error.context(back));
     }
     // Only now: before, it may have been needed again.
-    let pruned = apply::prune(&client, &args.namespace, &pieces).await?;
+    let (pruned, not_pruned) = apply::prune(&client, &args.namespace, &scope, &pieces).await;
     let installed = Installed {
         version: env!("CARGO_PKG_VERSION"),
         namespace: args.namespace,
@@ -147,8 +186,10 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         changed: applied.changed(),
         removed: pruned.iter().map(ToString::to_string).collect(),
         seconds: start.elapsed().as_secs_f64(),
+        warnings: lines,
     };
     args.format.print(&installed)?;
+    not_pruned.context("it is installed; what the values no longer ask for could not all be removed")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -186,11 +227,14 @@ struct Installed {
     /// What the values no longer ask for.
     removed: Vec<String>,
     seconds: f64,
+    /// What was to be thought about before; people were told then.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<Line>,
 }
 
 impl Answer for Installed {
     fn text(&self, _: Paint) -> String {
-        let Self { version, namespace, created, changed, removed, seconds } = self;
+        let Self { version, namespace, created, changed, removed, seconds, warnings: _ } = self;
         let done = format!(
             "Causeway {version} is in namespace {namespace}, after {seconds:.1} s: {created} objects made, {changed} changed"
         );

@@ -6,7 +6,6 @@ mod metrics;
 mod pod_template;
 mod workstations;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -23,6 +22,7 @@ use crate::parts::grants::GrantsArg;
 use crate::parts::own_program;
 use crate::parts::termination::Termination;
 use hostnames::HostnameArgs;
+use metrics::ObserveArgs;
 use workstations::WorkstationArgs;
 
 #[derive(Debug, clap::Args)]
@@ -30,15 +30,18 @@ pub(crate) struct Args {
     /// Namespace of the election's Lease; in a pod, its own.
     #[arg(long, env = "POD_NAMESPACE", default_value = names::NAMESPACE, value_name = "NAMESPACE")]
     namespace: String,
+    /// Work in these namespaces alone, each by itself: proxies, DNS and DHCP, and Infras. May be given several times
+    /// [default: the whole cluster, and everything].
+    #[arg(long, value_delimiter = ',', value_parser = namespace_name, value_name = "NAMESPACE")]
+    namespaces: Vec<String>,
     /// This replica's name in the election; in a pod, its own.
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     identity: Option<String>,
     /// Run at once, without asking other replicas.
     #[arg(long)]
     no_leader_election: bool,
-    /// Where /metrics, /healthz and /readyz are served.
-    #[arg(long, default_value = "127.0.0.1:8081", value_name = "ADDR:PORT")]
-    observe: SocketAddr,
+    #[command(flatten)]
+    observe: ObserveArgs,
     #[command(flatten)]
     proxies: ProxyDefaults,
     #[command(flatten)]
@@ -124,12 +127,24 @@ impl ProxyDefaults {
                 DefaultPolicy::Manual => UpdatePolicy::Manual,
             },
             updates_at_once: self.updates_at_once,
+            is_confined: false,
         };
         let problems = settings.pod_template_problems();
         if !problems.is_empty() {
             bail!("--pod-template: {}", problems.join("; "));
         }
         Ok(settings)
+    }
+}
+
+/// A word that a namespace can be called.
+pub(super) fn namespace_name(text: &str) -> Result<String, String> {
+    let is_word = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+    let is_name = (1..=63).contains(&text.len()) && text.chars().all(is_word) && !text.starts_with('-');
+    if is_name && !text.ends_with('-') {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("`{text}` is no name of a namespace"))
     }
 }
 
@@ -144,12 +159,16 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.no_leader_election {
         config.leader = None;
     }
+    config.namespaces = args.namespaces;
+    config.namespaces.sort();
+    config.namespaces.dedup();
     config.proxy = args.proxies.settings()?;
     config.intercepts = args.workstations.settings(&args.namespace);
     config.hostnames = args.hostnames.settings(&args.namespace);
     // Without a runtime nothing is kept, and no directory is needed.
     let mut held = None;
-    if let Some(choice) = args.container_runtime.choice() {
+    let runtime = args.container_runtime.choice().filter(|_| config.namespaces.is_empty());
+    if let Some(choice) = runtime {
         let dir = data_dir::path(args.data_dir.as_deref(), "causeway-operator")?;
         held = Some(directory::take(&dir, client.clone()).await?);
         config.containers = data_dir::containers(&dir, Some(choice))?;
@@ -158,8 +177,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut registry = Registry::default();
     let operator = Operator::new(client, config, &mut registry);
     let shutdown = CancellationToken::new();
-    let listener = metrics::bind(args.observe).await?;
-    let serving = tokio::spawn(metrics::serve(listener, registry, operator.health(), shutdown.clone()));
+    let observed = args.observe.open(&args.namespace).await?;
+    let serving = tokio::spawn(metrics::serve(observed, registry, operator.health(), shutdown.clone()));
     let mut termination = Termination::listen()?;
     let stop = shutdown.clone();
     tokio::spawn(async move {

@@ -3,6 +3,7 @@
 //! asked for, all other objects. Then the operator goes, what it made, the definitions, and at last the namespaces; each is
 //! waited for, so that nothing is left that is being deleted.
 
+mod confined;
 mod force;
 mod rest;
 
@@ -20,9 +21,10 @@ use serde::Serialize;
 
 use crate::parts::answer::{Answer, FormatArg};
 use crate::parts::cluster::ClusterArgs;
-use crate::parts::installation::{self, Found, Piece};
+use crate::parts::installation::{self, Found, Operator, Piece, Reach};
 use crate::parts::paint::Paint;
 use crate::parts::progress::Progress;
+use crate::parts::strangers::strangers;
 use crate::parts::{operator_lease, refusal};
 
 /// Between two looks at what is going.
@@ -52,6 +54,9 @@ pub(crate) struct Args {
     /// Where no operator is there any more: let go of what waits for one, and say what nobody has put back.
     #[arg(long, requires = "all")]
     force: bool,
+    /// Namespaces that the operator was for, where nothing of it says so any more.
+    #[arg(long, value_delimiter = ',', value_name = "NAMESPACE")]
+    namespaces: Vec<String>,
     /// How long to wait for what has to be put back.
     #[arg(long, default_value_t = 300, value_name = "SECONDS")]
     timeout: u64,
@@ -61,7 +66,20 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = args.cluster.client().await?;
-    nobody_else_works(&client, &args).await?;
+    if let Some(found) = installation::confined(&client, &args.namespace, &args.namespaces).await? {
+        return confined::run(&client, &args, &found).await;
+    }
+    if !args.namespaces.is_empty() {
+        bail!(
+            "the operator in namespace {} is for the whole cluster: leave --namespaces out; nothing was changed",
+            args.namespace
+        );
+    }
+    let operators = match installation::operators(&client).await {
+        Ok(operators) => operators,
+        Err(error) => bail!("can't look for operators: {}; nothing was changed", refusal::words(&error)),
+    };
+    nobody_else_works(&client, &args, &operators).await?;
     let mut kinds = kinds();
     // Infras make others, which would come back.
     kinds.sort_by_key(|kind| {
@@ -95,19 +113,35 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let Found { pieces: operator, namespaces_of_others } =
         installation::find(&client, &args.namespace).await?;
-    for piece in operator.iter().filter(|piece| piece.kind() == "Namespace") {
-        let inside = rest::gateways_in(&client, &piece.name).await?;
-        if !inside.is_empty() {
-            bail!(
-                "there are Gateways in {piece} that are not Causeway's and would go with it: {}; delete them or bring them elsewhere first",
-                inside.join(", ")
-            );
-        }
+    if args.force && operator.is_empty() && args.namespace != names::NAMESPACE {
+        bail!(
+            "nothing is installed in namespace {0}, so which objects are meant can't be known: for those of some namespaces say --namespaces, for all of the cluster leave --namespace {0} out; nothing was changed",
+            args.namespace
+        );
     }
+    let releases = rest::helm_releases(&client, &args.namespace, &operator).await?;
+    let ours = [&operator[..], &releases].concat();
+    let mut kept = Vec::new();
+    for piece in operator.iter().filter(|piece| piece.kind() == "Namespace") {
+        kept.extend(keeps(&client, piece, &ours).await?);
+    }
+    let others_inside = operators.iter().filter(|one| one.namespace != args.namespace && one.is_ready);
+    let others_inside = others_inside.filter_map(|one| match &one.reach {
+        Reach::Namespaces(_) => Some(format!(
+            "Deployment {}/{}: an operator for some namespaces, whose objects go with the rest",
+            one.namespace,
+            installation::OPERATOR
+        )),
+        _ => None,
+    });
     let mut done = Uninstalled {
         done: args.yes,
         objects: there.iter().map(|(kind, object)| name_of(kind, object)).collect(),
-        operator: operator.iter().map(ToString::to_string).collect(),
+        operator: operator
+            .iter()
+            .filter(|piece| !kept.iter().any(|(kept, _)| kept == *piece))
+            .map(ToString::to_string)
+            .collect(),
         definitions: if args.crds {
             causeway_api::crds().iter().map(ResourceExt::name_any).collect()
         } else {
@@ -121,29 +155,30 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
                     .iter()
                     .map(|piece| format!("{piece}: it was not made by `causeway install`")),
             )
+            .chain(others_inside)
+            .chain(rest::of_tenants(&client).await?)
             .collect(),
     };
     if !args.yes {
+        done.left.extend(kept.into_iter().map(|(_, why)| why));
         args.format.print(&done)?;
         return Ok(ExitCode::SUCCESS);
     }
     let progress = Progress::new(!args.format.is_json());
     let deadline = Instant::now() + Duration::from_secs(args.timeout);
     if args.force {
+        // It may still start, and go on with what is let go.
+        remove_operator(&client, &args, &operator, deadline).await?;
         done.left.extend(force::let_go(&client, &kinds).await?);
-    } else if let (false, Some(trouble)) =
-        (there.is_empty(), operator_lease::trouble(&client, &args.namespace).await)
-    {
-        bail!(
-            "{trouble}: nobody would put back what was changed; start the operator first, or let go of it all with --force --all"
-        );
+    } else if !there.is_empty() && !installation::is_one_machine(&client).await {
+        somebody_puts_back(&client, &args.namespace, &operators).await?;
     }
     for kind in &kinds {
         if there.iter().any(|(of, _)| of.kind == kind.kind) {
             let what = format!("putting back what {} changed", kind.plural);
             progress
                 .wait(&what, async |_| {
-                    remove_all(&client, kind, deadline).await?;
+                    remove_all(&client, kind, args.force, deadline).await?;
                     Ok::<_, anyhow::Error>(((), String::new()))
                 })
                 .await?;
@@ -157,25 +192,52 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             })
             .await?;
     }
-    let held = remove_installation(&client, &args, &operator, deadline, &progress).await?;
-    if args.force {
-        done.left.extend(held);
+    // While somebody is there who lets go of objects: what is made anew meanwhile, by GitOps perhaps, would never go again.
+    if args.crds && !args.force {
+        remove_definitions(&client, &args, &operator, deadline, &progress).await?;
     }
+    let held = remove_installation(&client, &args, &ours, deadline, &progress).await?;
+    done.left.extend(held);
+    if args.crds && args.force {
+        remove_definitions(&client, &args, &operator, deadline, &progress).await?;
+    }
+    if !args.crds && !operator.is_empty() {
+        for kind in &kinds {
+            let came = objects(&client, kind).await?;
+            done.left.extend(came.iter().map(|object| {
+                format!("{}: it was made while this ran, and nobody follows it", name_of(kind, object))
+            }));
+        }
+    }
+    let kept = remove_namespaces(&client, &ours, deadline, &progress).await?;
+    done.operator.retain(|name| !kept.iter().any(|(piece, _)| piece.to_string() == *name));
+    done.left.extend(kept.into_iter().map(|(_, why)| why));
     if operator.is_empty() {
-        done.operator.push("none: on one machine it goes with `causeway down`".to_owned());
+        let none = if installation::is_one_machine(&client).await {
+            "none: on one machine it goes with `causeway down`"
+        } else {
+            "none: it was gone already"
+        };
+        done.operator.push(none.to_owned());
     }
     args.format.print(&done)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Refuses while an operator is at work to whom the objects matter and that would not be removed; with force, any.
-async fn nobody_else_works(client: &Client, args: &Args) -> anyhow::Result<()> {
+async fn nobody_else_works(client: &Client, args: &Args, operators: &[Operator]) -> anyhow::Result<()> {
     if args.force && installation::is_one_machine(client).await {
         bail!(
             "on one machine an operator is at work as long as there is a cluster; leave --force out; nothing was changed"
         );
     }
-    let at_work = installation::at_work(client).await?;
+    // Without force those for some namespaces are named, and their objects are let go by themselves.
+    let counts = |reach: &Reach| match reach {
+        Reach::Cluster => true,
+        Reach::Namespaces(_) => args.force,
+        Reach::Nothing => false,
+    };
+    let at_work = installation::at_work(operators, counts);
     match trouble_with(&at_work, &args.namespace, args.force) {
         Some(trouble) => bail!("{trouble}; nothing was changed"),
         None => Ok(()),
@@ -196,62 +258,127 @@ fn trouble_with(at_work: &BTreeSet<String>, namespace: &str, by_force: bool) -> 
     }
 }
 
-/// The operator, what it made and nobody owns, the definitions, and the namespaces; what of it somebody holds.
-async fn remove_installation(
+/// Before the first object is deleted: refuses where nobody would put back what was changed for it.
+async fn somebody_puts_back(client: &Client, namespace: &str, operators: &[Operator]) -> anyhow::Result<()> {
+    let is_there = operators.iter().any(|one| one.namespace == namespace && one.is_ready);
+    let trouble = if is_there {
+        operator_lease::nobody_leads(client, namespace).await
+    } else {
+        Some(format!("no operator is at work in namespace {namespace}"))
+    };
+    if let Some(trouble) = trouble {
+        bail!(
+            "{trouble}: nobody would put back what was changed; start the operator first (`causeway install`), or let go of it all with --force --all; nothing was changed"
+        );
+    }
+    Ok(())
+}
+
+/// What keeps a namespace that is ours: why, if something does.
+async fn keeps(
+    client: &Client,
+    namespace: &Piece,
+    ours: &[Piece],
+) -> anyhow::Result<Option<(Piece, String)>> {
+    let inside = strangers(client, &namespace.name, ours).await?;
+    let named: Vec<&str> = inside.iter().take(5).map(String::as_str).collect();
+    let more = if inside.len() > named.len() { ", …" } else { "" };
+    let why = format!("{namespace}: in it is what is not Causeway's: {}{more}", named.join(", "));
+    Ok((!inside.is_empty()).then(|| (namespace.clone(), why)))
+}
+
+/// Deletes the operator's Deployment and waits until its pods are gone: it would make again what is removed next.
+async fn remove_operator(
+    client: &Client,
+    args: &Args,
+    operator: &[Piece],
+    deadline: Instant,
+) -> anyhow::Result<()> {
+    let mut runs = operator.iter().filter(|piece| piece.kind() == "Deployment").peekable();
+    if runs.peek().is_none() {
+        return Ok(());
+    }
+    for piece in runs {
+        piece.delete(client).await?;
+    }
+    rest::operator_is_gone(client, &args.namespace, deadline).await
+}
+
+/// The definitions, after what refuses requests for want of them.
+async fn remove_definitions(
     client: &Client,
     args: &Args,
     operator: &[Piece],
     deadline: Instant,
     progress: &Progress,
+) -> anyhow::Result<()> {
+    progress
+        .wait("removing the definitions", async |_| {
+            for piece in operator.iter().filter(|piece| piece.kind().starts_with("ValidatingAdmission")) {
+                piece.delete(client).await?;
+            }
+            rest::remove_definitions(client, args.force, deadline).await?;
+            Ok::<_, anyhow::Error>(((), String::new()))
+        })
+        .await
+}
+
+/// The operator, and what it made and nobody owns; what of it somebody holds.
+async fn remove_installation(
+    client: &Client,
+    args: &Args,
+    ours: &[Piece],
+    deadline: Instant,
+    progress: &Progress,
 ) -> anyhow::Result<Vec<String>> {
     let mut held = Vec::new();
-    let (namespaces, rest): (Vec<&Piece>, Vec<&Piece>) =
-        operator.iter().partition(|piece| piece.kind() == "Namespace");
-    let releases = rest::helm_releases(client, &args.namespace).await?;
     progress
         .wait("removing the operator", async |_| {
-            for (index, piece) in rest.iter().enumerate() {
-                piece.delete(client).await?;
-                // It would make again what is removed next.
-                if piece.kind() == "Deployment"
-                    && rest.get(index + 1).is_none_or(|next| next.kind() != "Deployment")
-                {
-                    rest::operator_is_gone(client, &args.namespace, deadline).await?;
-                }
-            }
+            remove_operator(client, args, ours, deadline).await?;
             // Whoever removed the operator by hand may have removed all that it was known by.
-            if !operator.is_empty() || args.force {
+            if !ours.is_empty() || args.force {
                 if args.all {
                     held = rest::sweep(client).await?;
                 }
                 rest::remove_class(client).await?;
-                for release in &releases {
-                    release.delete(client).await?;
-                }
             }
-            Ok::<_, anyhow::Error>(((), String::new()))
-        })
-        .await?;
-    if args.crds {
-        progress
-            .wait("removing the definitions", async |_| {
-                rest::remove_definitions(client, args.force, deadline).await?;
-                Ok::<_, anyhow::Error>(((), String::new()))
-            })
-            .await?;
-    }
-    progress
-        .wait("removing namespaces", async |_| {
-            for piece in &namespaces {
+            // Releases are known by them, should this end here.
+            for piece in ours.iter().filter(|piece| piece.kind() != "Namespace") {
                 piece.delete(client).await?;
-            }
-            for piece in &namespaces {
-                rest::namespace_is_gone(client, piece, deadline).await?;
             }
             Ok::<_, anyhow::Error>(((), String::new()))
         })
         .await?;
     Ok(held)
+}
+
+/// Namespaces that were made for it; those that stay, and why.
+async fn remove_namespaces(
+    client: &Client,
+    ours: &[Piece],
+    deadline: Instant,
+    progress: &Progress,
+) -> anyhow::Result<Vec<(Piece, String)>> {
+    let mut kept = Vec::new();
+    progress
+        .wait("removing namespaces", async |_| {
+            let mut going = Vec::new();
+            for piece in ours.iter().filter(|piece| piece.kind() == "Namespace") {
+                match keeps(client, piece, ours).await? {
+                    Some(stays) => kept.push(stays),
+                    None => going.push(piece),
+                }
+            }
+            for piece in &going {
+                piece.delete(client).await?;
+            }
+            for piece in &going {
+                rest::namespace_is_gone(client, piece, deadline).await?;
+            }
+            Ok::<_, anyhow::Error>(((), String::new()))
+        })
+        .await?;
+    Ok(kept)
 }
 
 /// Causeway's kinds that people make objects of.
@@ -279,21 +406,33 @@ async fn objects(client: &Client, kind: &ApiResource) -> anyhow::Result<Vec<Dyna
     }
 }
 
-/// Deletes all objects of a kind, and waits until they are gone, which is when all is put back.
-async fn remove_all(client: &Client, kind: &ApiResource, deadline: Instant) -> anyhow::Result<()> {
-    let mut asked = BTreeSet::new();
+/// Deletes all objects of a kind, and waits until they are gone, which is when all is put back. What somebody makes anew
+/// meanwhile is not waited for: that might never end.
+async fn remove_all(
+    client: &Client,
+    kind: &ApiResource,
+    by_force: bool,
+    deadline: Instant,
+) -> anyhow::Result<()> {
+    let first = objects(client, kind).await?;
+    for object in first.iter().filter(|object| object.metadata.deletion_timestamp.is_none()) {
+        delete(client, kind, object).await?;
+    }
+    let asked: BTreeSet<Option<String>> = first.iter().map(ResourceExt::uid).collect();
     loop {
-        let left = objects(client, kind).await?;
+        let mut left = objects(client, kind).await?;
+        left.retain(|object| asked.contains(&object.uid()));
         if left.is_empty() {
             return Ok(());
         }
-        for object in &left {
-            if object.metadata.deletion_timestamp.is_none() && asked.insert(object.uid()) {
-                delete(client, kind, object).await?;
-            }
-        }
         if Instant::now() >= deadline {
             let stuck: Vec<String> = left.iter().map(|object| why(kind, object)).collect();
+            if by_force {
+                bail!(
+                    "still there, though Causeway has let go of it: {}; whoever holds it has to let go, too, then do this again",
+                    stuck.join("; ")
+                );
+            }
             bail!(
                 "not put back in time, and nothing else was removed: {}; where no operator is there any more, --force lets go of it",
                 stuck.join("; ")
@@ -308,10 +447,11 @@ async fn made_is_gone(client: &Client, deadline: Instant) -> anyhow::Result<()> 
     let api: Api<Deployment> = Api::all(client.clone());
     let made = ListParams::default().labels(&format!("{} in (Stowaway, Carrier)", names::LABEL_OWNER_KIND));
     loop {
-        let left = match api.list_metadata(&made).await {
+        let mut left = match api.list_metadata(&made).await {
             Ok(list) => list.items,
             Err(error) => bail!("can't list deployments: {}", refusal::words(&error)),
         };
+        left.retain(|one| rest::is_labelled_by_us(&one.metadata));
         if left.is_empty() {
             return Ok(());
         }
@@ -342,14 +482,17 @@ fn name_of(kind: &ApiResource, object: &DynamicObject) -> String {
     format!("{} {}{}", kind.kind, namespace.unwrap_or_default(), object.name_any())
 }
 
-/// Why an object is still there, in its own words.
+/// Why an object is still there, in its own words, and whoever else holds it.
 fn why(kind: &ApiResource, object: &DynamicObject) -> String {
     let conditions = object.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let says = |wanted: ConditionType| conditions.iter().find(|one| one["type"] == wanted.as_str());
     let words = says(ConditionType::Installed)
         .or_else(|| says(ConditionType::Ready))
         .and_then(|condition| condition["message"].as_str());
-    format!("{} ({})", name_of(kind, object), words.unwrap_or("it says nothing"))
+    let others: Vec<&str> =
+        object.finalizers().iter().map(String::as_str).filter(|one| !force::is_ours(one)).collect();
+    let held = if others.is_empty() { String::new() } else { format!(", held by {}", others.join(", ")) };
+    format!("{} ({}{held})", name_of(kind, object), words.unwrap_or("it says nothing"))
 }
 
 /// What was, or would be, removed.

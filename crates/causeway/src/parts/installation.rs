@@ -1,6 +1,8 @@
 //! What an installation consists of in a cluster: all that is labelled as part of Causeway, whatever values it was made with,
 //! and what has one of the chart's names, which is how older ones are known.
 
+mod confined;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -8,6 +10,7 @@ use anyhow::{Context, bail};
 use causeway_api::names;
 use causeway_chart::{Chart, Document, INSTALLED_IN, Release};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding, Subject};
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PartialObjectMeta,
 };
@@ -15,10 +18,11 @@ use kube::{Client, ResourceExt};
 use serde_json::json;
 
 use super::refusal;
+pub(crate) use confined::{Confined, Scope, confined, find_in, reach, scope};
 
 /// The usual name of an installation.
 pub(crate) const NAME: &str = "causeway";
-/// The operator's Deployment.
+/// The operator's Deployment, and the roles that it has its rights by in single namespaces.
 pub(crate) const OPERATOR: &str = "causeway-operator";
 /// The label that says it of pods and Deployments, also in older installations.
 pub(crate) const OPERATOR_LABEL: &str = "app=causeway-operator";
@@ -107,6 +111,21 @@ pub(crate) fn is_missing(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(answer) if answer.code == 404)
 }
 
+/// What an installation consists of with the usual values, in these namespaces alone if some are named.
+pub(crate) fn usual_pieces(namespace: &str, namespaces: &[String]) -> anyhow::Result<Vec<Piece>> {
+    let release = Release {
+        name: NAME.to_owned(),
+        namespace: namespace.to_owned(),
+        service: names::INSTALLER.to_owned(),
+    };
+    let is_for_all = namespaces.is_empty();
+    let values = json!({
+        "namespaces": namespaces, "crds": {"enabled": is_for_all}, "namespace": {"create": is_for_all},
+    });
+    let documents = Chart::own().render(&release, &values).context("the chart can't be rendered")?;
+    Ok(documents.iter().map(Piece::of).collect())
+}
+
 /// What an installation could consist of with any values, without definitions.
 fn pieces_of_chart(namespace: &str) -> anyhow::Result<Vec<Piece>> {
     let release = Release {
@@ -117,8 +136,8 @@ fn pieces_of_chart(namespace: &str) -> anyhow::Result<Vec<Piece>> {
     let on = json!({"enabled": true});
     let all = json!({
         "namespace": {"create": true}, "openshift": true, "crds": {"enabled": false}, "networkPolicy": on,
-        "podTemplate": {"labels": {"a": "b"}}, "replicas": 2,
-        "metrics": {"service": on, "serviceMonitor": on, "rules": on, "dashboard": on},
+        "podTemplate": {"labels": {"a": "b"}}, "replicas": 2, "rbac": {"aggregateGatewayApi": true},
+        "metrics": {"service": on, "serviceMonitor": on, "podMonitor": on, "rules": on, "dashboard": on},
     });
     let documents = Chart::own().render(&release, &all).context("the chart can't be rendered")?;
     Ok(documents.iter().map(Piece::of).collect())
@@ -150,6 +169,11 @@ fn belongs(labels: &BTreeMap<String, String>, namespace: &str) -> Belongs {
     }
 }
 
+/// What selects all that says so of the installation in this namespace.
+fn of_installation(namespace: &str) -> String {
+    format!("{}={},{INSTALLED_IN}={namespace}", names::LABEL_PART_OF, names::PART_OF)
+}
+
 /// Whether a namespace was made by the installation in `namespace`, and not only has what it needs.
 pub(crate) fn is_own_namespace(labels: &BTreeMap<String, String>, namespace: &str) -> bool {
     labels.get(names::LABEL_PART_OF).map(String::as_str) == Some(names::PART_OF)
@@ -171,16 +195,91 @@ async fn is_bound_elsewhere(client: &Client, piece: &Piece, namespace: &str) -> 
     Ok(binding.get(client).await?.is_some_and(|binding| !binds_in(&binding, namespace)))
 }
 
-/// Namespaces in which an operator is at work.
-pub(crate) async fn at_work(client: &Client) -> anyhow::Result<BTreeSet<String>> {
+/// How far what looks like an operator may reach. A Deployment with our name and labels is made by whoever may make one;
+/// rights that reach beyond his namespace are not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    Cluster,
+    /// By RoleBindings there.
+    Namespaces(BTreeSet<String>),
+    Nothing,
+}
+
+impl Reach {
+    /// In these; in all of them if none is named.
+    pub(crate) fn of(namespaces: &[String]) -> Self {
+        if namespaces.is_empty() {
+            Self::Cluster
+        } else {
+            Self::Namespaces(namespaces.iter().cloned().collect())
+        }
+    }
+
+    /// What an operator with the one and one with the other would both serve.
+    pub(crate) fn overlap(&self, other: &Self) -> Self {
+        match (self, other) {
+            (Self::Nothing, _) | (_, Self::Nothing) => Self::Nothing,
+            (Self::Cluster, reach) | (reach, Self::Cluster) => reach.clone(),
+            (Self::Namespaces(ones), Self::Namespaces(others)) => {
+                let both: BTreeSet<String> = ones.intersection(others).cloned().collect();
+                if both.is_empty() { Self::Nothing } else { Self::Namespaces(both) }
+            }
+        }
+    }
+}
+
+/// What looks like an operator.
+#[derive(Debug)]
+pub(crate) struct Operator {
+    pub(crate) namespace: String,
+    pub(crate) is_ready: bool,
+    pub(crate) reach: Reach,
+}
+
+/// All Deployments that look like an operator, by namespace.
+pub(crate) async fn operators(client: &Client) -> Result<Vec<Operator>, kube::Error> {
     let api: Api<Deployment> = Api::all(client.clone());
-    let operators = match api.list(&ListParams::default().labels(OPERATOR_LABEL)).await {
-        Ok(operators) => operators.items,
-        Err(error) => bail!("can't look for operators: {}", refusal::words(&error)),
+    let found = api.list(&ListParams::default().labels(OPERATOR_LABEL)).await?.items;
+    let found: Vec<Deployment> = found.into_iter().filter(|one| one.name_any() == OPERATOR).collect();
+    if found.is_empty() {
+        return Ok(Vec::new());
+    }
+    let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
+    let bindings = bindings.list(&ListParams::default()).await?.items;
+    // To whatever role: OLM names it in its own way, and nobody binds a whole cluster's rights without having them.
+    let whole: BTreeSet<String> = bindings.iter().flat_map(|one| accounts(one.subjects.as_deref())).collect();
+    let parts: Api<RoleBinding> = Api::all(client.clone());
+    let parts = parts.list(&ListParams::default()).await?.items;
+    let mut inside: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for binding in parts.iter().filter(|one| one.role_ref.name == OPERATOR) {
+        for account in accounts(binding.subjects.as_deref()) {
+            inside.entry(account).or_default().extend(binding.namespace());
+        }
+    }
+    let operator = |one: &Deployment| {
+        let namespace = one.namespace().unwrap_or_default();
+        let reach = match inside.get(&namespace) {
+            _ if whole.contains(&namespace) => Reach::Cluster,
+            Some(namespaces) => Reach::Namespaces(namespaces.clone()),
+            None => Reach::Nothing,
+        };
+        let ready = one.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0);
+        Operator { namespace, is_ready: ready > 0, reach }
     };
-    let is_ready =
-        |one: &Deployment| one.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0) > 0;
-    Ok(operators.iter().filter(|one| is_ready(one)).filter_map(ResourceExt::namespace).collect())
+    Ok(found.iter().map(operator).collect())
+}
+
+/// Namespaces of the operator's account among these.
+fn accounts(subjects: Option<&[Subject]>) -> impl Iterator<Item = String> {
+    let ours = subjects.unwrap_or_default().iter();
+    ours.filter(|one| one.kind == "ServiceAccount" && one.name == names::OPERATOR_ACCOUNT)
+        .filter_map(|one| one.namespace.clone())
+}
+
+/// Namespaces in which an operator is at work whose reach counts.
+pub(crate) fn at_work(operators: &[Operator], counts: impl Fn(&Reach) -> bool) -> BTreeSet<String> {
+    let works = operators.iter().filter(|one| one.is_ready && counts(&one.reach));
+    works.map(|one| one.namespace.clone()).collect()
 }
 
 /// Whether the cluster is `causeway up`: its operator is no part of it, and has its rights anew at each start.
@@ -247,8 +346,7 @@ async fn labelled(
     namespace: &str,
 ) -> anyhow::Result<Vec<PartialObjectMeta<DynamicObject>>> {
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind.resource());
-    let ours = format!("{}={},{INSTALLED_IN}={namespace}", names::LABEL_PART_OF, names::PART_OF);
-    let ours = ListParams::default().labels(&ours);
+    let ours = ListParams::default().labels(&of_installation(namespace));
     match api.list_metadata(&ours).await {
         Ok(list) => Ok(list.items),
         Err(error) if is_missing(&error) => Ok(Vec::new()),
@@ -291,6 +389,61 @@ mod tests {
     }
 
     #[test]
+    fn what_is_ready_and_reaches_far_enough_is_at_work() {
+        let operator =
+            |namespace: &str, is_ready, reach| Operator { namespace: namespace.to_owned(), is_ready, reach };
+        let inside = Reach::Namespaces(BTreeSet::from(["shop".to_owned()]));
+        let all = [
+            operator("here", true, Reach::Cluster),
+            operator("stopped", false, Reach::Cluster),
+            operator("shop", true, inside),
+            operator("tenant", true, Reach::Nothing),
+        ];
+        let names =
+            |names: &[&str]| -> BTreeSet<String> { names.iter().map(|one| (*one).to_owned()).collect() };
+        assert_eq!(at_work(&all, |reach| *reach == Reach::Cluster), names(&["here"]));
+        assert_eq!(at_work(&all, |reach| *reach != Reach::Nothing), names(&["here", "shop"]));
+        let subject = |kind: &str, name: &str| Subject {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            namespace: Some(name.to_owned()),
+            ..Subject::default()
+        };
+        let subjects = [subject("User", OPERATOR), subject("ServiceAccount", "default")];
+        assert_eq!(accounts(Some(&subjects)).count(), 0);
+        assert_eq!(accounts(Some(&[subject("ServiceAccount", OPERATOR)])).count(), 1);
+        assert_eq!(accounts(None).count(), 0);
+    }
+
+    #[test]
+    fn two_reaches_have_in_common_what_both_would_serve() {
+        let of = |namespaces: &[&str]| {
+            Reach::of(&namespaces.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>())
+        };
+        let (all, ab, bc, c) = (of(&[]), of(&["a", "b"]), of(&["b", "c"]), of(&["c"]));
+        for (one, other, both) in [
+            (&all, &all, &all),
+            (&all, &ab, &ab),
+            (&ab, &bc, &of(&["b"])),
+            (&ab, &c, &Reach::Nothing),
+            (&all, &Reach::Nothing, &Reach::Nothing),
+        ] {
+            assert_eq!((one.overlap(other), other.overlap(one)), (both.clone(), both.clone()));
+        }
+    }
+
+    #[test]
+    fn an_installation_for_namespaces_makes_nothing_of_the_whole_cluster() {
+        let usual = usual_pieces("causeway-system", &[]).unwrap();
+        for kind in ["CustomResourceDefinition", "ClusterRole", "Namespace"] {
+            assert!(usual.iter().any(|piece| piece.kind() == kind), "{kind}");
+        }
+        let confined = usual_pieces("team-a", &["team-a".to_owned(), "team-b".to_owned()]).unwrap();
+        assert!(confined.iter().all(|piece| piece.namespace.is_some()), "{confined:?}");
+        assert!(confined.iter().any(|piece| piece.namespace.as_deref() == Some("team-b")), "{confined:?}");
+    }
+
+    #[test]
     fn all_of_it_is_known_and_who_runs_goes_first() {
         let mut all = pieces_of_chart("causeway-system").unwrap();
         all.sort_by_key(Piece::order);
@@ -300,6 +453,7 @@ mod tests {
             "Namespace causeway-edge",
             "ClusterRole causeway-stowaway",
             "ClusterRole causeway:aggregate-to-edit",
+            "ClusterRole causeway:gateway-api-edit",
             "RoleBinding causeway-system/causeway-operator-connect",
             "PrometheusRule causeway-system/causeway",
             "ClusterRoleBinding causeway-operator-openshift",

@@ -103,6 +103,11 @@ impl Progress {
         self.mark(Tone::Faint, "·", what);
     }
 
+    /// Says something that is to be thought about.
+    pub(crate) fn warn(&self, what: impl Display) {
+        self.mark(Tone::Neutral, "!", what);
+    }
+
     fn mark(&self, tone: Tone, mark: &str, what: impl Display) {
         if self.shown != Shown::Nothing {
             Output::Stderr.line(format_args!("{} {what}", self.paint.tint(tone, mark)));

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use causeway_testkit::asking;
@@ -148,6 +150,70 @@ fn ask_published(cluster: &TestCluster, world: &World) -> Result<(), String> {
     if answer.stdout.starts_with("web") { Ok(()) } else { Err(answer.to_string()) }
 }
 
+/// Every Deployment of more pods than one has a budget, as a drain would take them all at once otherwise.
+fn budgets_are_there(admin: &Kubectl) {
+    let list = |kind: &str| -> Vec<Value> {
+        let ours =
+            ["get", kind, "--all-namespaces", "-l", "app.kubernetes.io/part-of=causeway", "-o", "json"];
+        let made =
+            ["get", kind, "--all-namespaces", "-l", "app.kubernetes.io/managed-by=causeway", "-o", "json"];
+        let items =
+            [&ours[..], &made].map(|args| -> Value { serde_json::from_str(&admin.ok(args)).unwrap() });
+        items.iter().flat_map(|list| list["items"].as_array().unwrap().clone()).collect()
+    };
+    let budgets = list("poddisruptionbudgets");
+    let is_covered = |deployment: &Value| {
+        let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+        budgets.iter().any(|budget| {
+            let selected = budget["spec"]["selector"]["matchLabels"].as_object().unwrap();
+            budget["metadata"]["namespace"] == deployment["metadata"]["namespace"]
+                && selected.iter().all(|(key, value)| labels[key] == *value)
+        })
+    };
+    let mut several = list("deployments");
+    several.retain(|deployment| deployment["spec"]["replicas"].as_u64() > Some(1));
+    let name = |deployment: &Value| deployment["metadata"]["name"].as_str().unwrap().to_owned();
+    println!("of more than one pod: {}", several.iter().map(name).collect::<Vec<_>>().join(", "));
+    // The operator, the Gateway, developers' machines and a carrier at least.
+    assert!(several.len() >= 4, "{several:?}");
+    let bare: Vec<String> = several.iter().filter(|one| !is_covered(one)).map(name).collect();
+    assert!(bare.is_empty(), "without a budget: {bare:?}");
+}
+
+/// Asks for names on the VLAN and for the published hostname for as long as something takes. What has one pod is away while that is
+/// moved: for how long is told.
+fn ask_meanwhile(cluster: &TestCluster, world: &World, work: impl FnOnce()) {
+    struct Over<'a>(&'a AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let is_over = AtomicBool::new(false);
+    let each = |what: &str, ask: &dyn Fn() -> bool| {
+        let (mut asked, mut failed) = (0, 0);
+        while !is_over.load(Ordering::Relaxed) {
+            asked += 1;
+            failed += u32::from(!ask());
+            thread::sleep(Duration::from_millis(100));
+        }
+        println!("{what}: asked {asked} times, {failed} without an answer");
+        assert!(failed < asked, "{what} is never answered");
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            each("names on the VLAN", &|| {
+                let dig = format!("dig +short +tries=1 +time=1 @192.168.100.3 {HOST} || true");
+                world.on_vm(&dig).trim() == FIRST
+            });
+        });
+        scope.spawn(|| each("the published hostname", &|| ask_published(cluster, world).is_ok()));
+        // Also when it fails.
+        let _over = Over(&is_over);
+        work();
+    });
+}
+
 /// 50 requests a second at the Gateway's address.
 fn at_the_gateway(address: &str) -> asking::Load {
     eventually("the Gateway answers", PATIENCE, || answers(address, None, "web"));
@@ -254,12 +320,13 @@ fn all_crossings_are_brought_in_drained_upgraded_and_taken_out() {
     assert_ne!(check["result"], "fail", "{check}");
 
     // A node is emptied, as for its repair.
+    budgets_are_there(&admin);
     let users = Users::start(&world, &gateway, &web);
     let drain =
         ["drain", "node-2", "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=180s"];
     let drained = Instant::now();
     let cordoned = Cordoned(&admin, "node-2");
-    admin.ok(&drain);
+    ask_meanwhile(cluster, &world, || drop(admin.ok(&drain)));
     println!("drained after {:.1?}", drained.elapsed());
     let ready = |what: &str| {
         for object in ["infra/lab", "ghr/shop", "interceptrequest/web-8080-ada"] {

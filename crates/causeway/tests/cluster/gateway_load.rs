@@ -1,7 +1,9 @@
 //! Traffic of every kind on a Gateway: requests on kept and on new connections, in clear text, in TLS and in HTTP/2,
-//! WebSockets, and a stream of events. Clients and the server behind are in this process, in the network of a node.
+//! WebSockets, a stream of events, and a call as gRPC has them. Clients and the servers behind are in this process, in the
+//! network of a node.
 
 use std::fs::File;
+use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -12,7 +14,7 @@ use anyhow::{Context as _, bail, ensure};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use causeway_testkit::blocking::eventually;
@@ -38,6 +40,8 @@ pub const HOST: &str = "shop.example.com";
 const PACE: Duration = Duration::from_millis(10);
 /// What no answer takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(15);
+/// Says at the end of a call how it went.
+const GRPC_STATUS: &str = "grpc-status";
 
 /// Threads in the network of the first node.
 pub fn on_node() -> (Runtime, Ipv4Addr) {
@@ -56,13 +60,53 @@ pub fn server(runtime: &Runtime, name: &'static str) -> u16 {
         .route("/socket", get(echo))
         .route("/events", get(async || count()))
         .fallback(async move || name);
-    let listening = runtime.spawn(async move {
+    listen(runtime, |listener| async { axum::serve(listener, router).await.unwrap() })
+}
+
+/// Gives a listener to somebody who serves there; its port.
+fn listen<F: Future<Output = ()> + Send + 'static>(
+    runtime: &Runtime,
+    serve: impl FnOnce(TcpListener) -> F + Send + 'static,
+) -> u16 {
+    let (port_tx, port_rx) = std::sync::mpsc::channel();
+    runtime.spawn(async move {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        tokio::spawn(async move { axum::serve(listener, router).await });
-        port
+        port_tx.send(listener.local_addr().unwrap().port()).unwrap();
+        serve(listener).await;
     });
-    runtime.block_on(listening).unwrap()
+    port_rx.recv().unwrap()
+}
+
+/// A server of calls as gRPC has them, in HTTP/2 by prior knowledge: it says again what comes, and how it went at the end;
+/// its port.
+pub fn calls(runtime: &Runtime) -> u16 {
+    listen(runtime, |listener| async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut connection = h2::server::handshake(tcp).await?;
+                while let Some(call) = connection.accept().await {
+                    let (request, answer) = call?;
+                    tokio::spawn(answer_call(request.into_body(), answer));
+                }
+                anyhow::Ok(())
+            });
+        }
+    })
+}
+
+async fn answer_call(
+    mut from: h2::RecvStream,
+    mut answer: h2::server::SendResponse<Bytes>,
+) -> anyhow::Result<()> {
+    let mut to = answer.send_response(Response::new(()), false)?;
+    while let Some(data) = from.data().await {
+        let data = data?;
+        from.flow_control().release_capacity(data.len())?;
+        to.send_data(data, false)?;
+    }
+    let mut trailers = HeaderMap::new();
+    trailers.insert(GRPC_STATUS, HeaderValue::from_static("0"));
+    Ok(to.send_trailers(trailers)?)
 }
 
 async fn echo(mut request: Request) -> Response {
@@ -88,6 +132,8 @@ fn count() -> Response {
 #[derive(Clone)]
 pub struct Target {
     address: Ipv4Addr,
+    /// In clear text, and with TLS.
+    ports: [u16; 2],
     tls: Arc<ClientConfig>,
     tls2: Arc<ClientConfig>,
 }
@@ -113,14 +159,21 @@ impl Target {
         tls.resumption = Resumption::disabled();
         let mut tls2 = tls.clone();
         tls2.alpn_protocols = vec![b"h2".to_vec()];
-        Self { address: address.parse().unwrap(), tls: Arc::new(tls), tls2: Arc::new(tls2) }
+        let (address, ports) = (address.parse().unwrap(), [80, 443]);
+        Self { address, ports, tls: Arc::new(tls), tls2: Arc::new(tls2) }
+    }
+
+    /// The same Gateway at other ports.
+    pub fn at(&self, ports: [u16; 2]) -> Self {
+        Self { ports, ..self.clone() }
     }
 
     async fn dial(&self, speech: Speech) -> anyhow::Result<Box<dyn Stream>> {
+        let [clear, sealed] = self.ports;
         let (port, config) = match speech {
-            Speech::Plain => (80, None),
-            Speech::Tls => (443, Some(&self.tls)),
-            Speech::Http2 => (443, Some(&self.tls2)),
+            Speech::Plain => (clear, None),
+            Speech::Tls => (sealed, Some(&self.tls)),
+            Speech::Http2 => (sealed, Some(&self.tls2)),
         };
         let tcp =
             TcpStream::connect(SocketAddr::from((self.address, port))).await.context("no connection")?;
@@ -184,11 +237,22 @@ pub fn header_of(runtime: &Runtime, target: &Target, host: String, name: &'stati
     runtime.block_on(runtime.spawn(asked)).unwrap()
 }
 
+/// Whether a new connection is answered.
+pub fn is_served(runtime: &Runtime, target: &Target) -> bool {
+    const SOON: Duration = Duration::from_secs(2);
+    let target = target.clone();
+    let asked = async move {
+        let asked = async { target.connect(Speech::Plain).await?.ask(HOST, "/").await };
+        timeout(SOON, asked).await.is_ok_and(|asked| asked.is_ok())
+    };
+    runtime.block_on(runtime.spawn(asked)).unwrap()
+}
+
 /// The certificate that is shown to a new client.
 pub fn certificate(runtime: &Runtime, target: &Target) -> Option<Vec<u8>> {
     let target = target.clone();
     let asked = async move {
-        let tcp = TcpStream::connect((target.address, 443)).await.ok()?;
+        let tcp = TcpStream::connect((target.address, target.ports[1])).await.ok()?;
         let stream =
             TlsConnector::from(target.tls).connect(ServerName::try_from(HOST).ok()?, tcp).await.ok()?;
         Some(stream.get_ref().1.peer_certificates()?.first()?.to_vec())
@@ -288,14 +352,14 @@ impl Tally {
     }
 }
 
-/// WebSockets that echo and streams of events, all open.
+/// WebSockets that echo, streams of events and calls, all open.
 pub struct Streams {
     end: Arc<AtomicBool>,
     open: Vec<(Arc<AtomicUsize>, JoinHandle<anyhow::Result<()>>)>,
 }
 
 impl Streams {
-    /// Six WebSockets and one stream of events.
+    /// Six WebSockets, one stream of events and one call.
     pub fn open(runtime: &Runtime, target: &Target) -> Self {
         let end = Arc::new(AtomicBool::new(false));
         let mut open = Vec::new();
@@ -307,7 +371,15 @@ impl Streams {
         let beats = Arc::new(AtomicUsize::new(0));
         let events = events(target.clone(), Arc::clone(&beats), Arc::clone(&end));
         open.push((beats, runtime.spawn(events)));
+        let beats = Arc::new(AtomicUsize::new(0));
+        let call = call(target.clone(), Arc::clone(&beats), Arc::clone(&end));
+        open.push((beats, runtime.spawn(call)));
         Self { end, open }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.open.len()
     }
 
     /// Waits until each has carried more.
@@ -377,5 +449,42 @@ async fn events(target: Target, beats: Arc<AtomicUsize>, end: Arc<AtomicBool>) -
             text = rest.to_owned();
         }
     }
+    Ok(())
+}
+
+/// Messages both ways in one stream of HTTP/2, and a status in trailers when there are no more.
+async fn call(target: Target, beats: Arc<AtomicUsize>, end: Arc<AtomicBool>) -> anyhow::Result<()> {
+    let (client, connection) = h2::client::handshake(target.dial(Speech::Http2).await?).await?;
+    tokio::spawn(connection);
+    let request = Request::post(format!("https://{HOST}/calls"))
+        .header(header::CONTENT_TYPE, "application/grpc")
+        .header(header::TE, "trailers")
+        .body(())?;
+    let (answer, mut to) = client.ready().await?.send_request(request, false)?;
+    let answer = timeout(TIMEOUT, answer).await.context("no answer to a call")?.context("no call")?;
+    ensure!(answer.status() == StatusCode::OK, "a call was answered with {}", answer.status());
+    let mut from = answer.into_body();
+    while !end.load(Relaxed) {
+        let number = beats.load(Relaxed) as u64;
+        // Not compressed, eight bytes.
+        let message = [&[0, 0, 0, 0, 8][..], &number.to_be_bytes()].concat();
+        to.send_data(Bytes::copy_from_slice(&message), false).context("a call was cut")?;
+        let mut back = Vec::new();
+        while back.len() < message.len() {
+            let data = timeout(TIMEOUT, from.data()).await.context("no message")?;
+            let data = data.context("a call ended")?.context("a call was cut")?;
+            from.flow_control().release_capacity(data.len())?;
+            back.extend_from_slice(&data);
+        }
+        ensure!(back == message, "{message:?} came back as {back:?}");
+        beats.fetch_add(1, Relaxed);
+        sleep(PACE).await;
+    }
+    to.send_data(Bytes::new(), true)?;
+    let last = timeout(TIMEOUT, from.data()).await.context("a call does not end")?;
+    ensure!(last.is_none_or(|data| data.is_ok_and(|data| data.is_empty())), "a call did not end well");
+    let trailers = timeout(TIMEOUT, from.trailers()).await.context("no trailers")??;
+    let status = trailers.as_ref().and_then(|trailers| trailers.get(GRPC_STATUS));
+    ensure!(status.is_some_and(|status| status == "0"), "a call ended with {trailers:?}");
     Ok(())
 }

@@ -13,6 +13,15 @@ use crate::world::{PATIENCE, World, cluster};
 const ZONE: &str = "apps.hostnames.test";
 const NAME: &str = "shop.apps.hostnames.test";
 const EDGE: &str = "causeway-edge";
+/// The name in another case, with a dot at the end, as a U-label, in full width and with another full stop.
+const UNKNOWN_FORMS: [&str; 6] = [
+    "SHOP.apps.hostnames.test",
+    "shop.apps.hostnames.test.",
+    "SHOP.apps.hostnames.test.",
+    "shöp.apps.hostnames.test",
+    "ｓｈｏｐ.apps.hostnames.test",
+    "shop。apps.hostnames.test",
+];
 
 struct Teams {
     world: World,
@@ -31,8 +40,12 @@ impl Teams {
     }
 
     fn route(hostname: &str, gateway: &str) -> String {
+        Self::route_of("HTTPRoute", hostname, gateway)
+    }
+
+    fn route_of(kind: &str, hostname: &str, gateway: &str) -> String {
         format!(
-            "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {{name: shop}}\n\
+            "apiVersion: gateway.networking.k8s.io/v1\nkind: {kind}\nmetadata: {{name: shop}}\n\
              spec:\n  parentRefs: [{{name: {gateway}, namespace: {EDGE}}}]\n  hostnames: ['{hostname}']\n  \
              rules: [{{backendRefs: [{{name: shop, port: 80}}]}}]\n"
         )
@@ -87,11 +100,17 @@ impl Teams {
     }
 }
 
-/// kubectl of somebody who may edit one namespace.
+/// kubectl of somebody who may edit one namespace, and its routes: those are in no role of the cluster's unless an administrator says so.
 fn editor(world: &World, admin: &Kubectl, namespace: &str) -> Kubectl {
     admin.ok(&["create", "serviceaccount", "mallory", "-n", namespace]);
     let account = format!("--serviceaccount={namespace}:mallory");
     admin.ok(&["create", "rolebinding", "mallory", "-n", namespace, "--clusterrole=edit", &account]);
+    let routes =
+        ["httproutes", "grpcroutes", "tlsroutes"].map(|kind| format!("{kind}.gateway.networking.k8s.io"));
+    let routes = format!("--resource={}", routes.join(","));
+    let verbs = "--verb=create,delete,get,list,patch,update,watch";
+    admin.ok(&["create", "role", "routes", "-n", namespace, verbs, &routes]);
+    admin.ok(&["create", "rolebinding", "routes", "-n", namespace, "--role=routes", &account]);
     let token = admin.ok(&["create", "token", "mallory", "-n", namespace, "--duration=1h"]);
     let config = world.file("mallory.kubeconfig");
     std::fs::copy(cluster().unwrap().kubeconfig(), &config).unwrap();
@@ -196,14 +215,30 @@ fn others_are_refused(teams: &Teams, gateway: &str) {
         rival.run(&["delete", "httproute", "shop"]);
         Err(ran.to_string())
     });
-    for form in [NAME, "*.apps.hostnames.test", "*.hostnames.test", "below.shop.apps.hostnames.test"] {
-        let refused = rival.apply(&Teams::route(form, gateway)).fails();
-        assert!(refused.contains("does not hold"), "{form}: {refused}");
+    for kind in ["HTTPRoute", "GRPCRoute", "TLSRoute"] {
+        for form in [NAME, "*.apps.hostnames.test", "*.hostnames.test", "below.shop.apps.hostnames.test"] {
+            let refused = rival.apply(&Teams::route_of(kind, form, gateway)).fails();
+            assert!(refused.contains("does not hold"), "{kind} {form}: {refused}");
+        }
+        // In forms that Gateway API itself does not know.
+        for form in UNKNOWN_FORMS {
+            let refused = rival.apply(&Teams::route_of(kind, form, gateway)).fails();
+            let is_refused = refused.contains("should match") || refused.contains("does not hold");
+            assert!(is_refused, "{kind} {form}: {refused}");
+        }
     }
-    // In forms that Gateway API itself does not know.
-    for form in ["SHOP.apps.hostnames.test", "shop.apps.hostnames.test.", "shöp.apps.hostnames.test"] {
-        let refused = rival.apply(&Teams::route(form, gateway)).fails();
-        assert!(refused.contains("should match") || refused.contains("does not hold"), "{form}: {refused}");
+    // By writing what only the operator and the platform team write.
+    let owner = "{namespace: hostnames-rival, name: shop, uid: made-up}";
+    for (kind, spec) in [
+        ("HostnameGrant", format!("{{hostnames: [{NAME}], zones: []}}")),
+        ("DomainClaim", format!("{{zoneId: other, hostname: {NAME}, ownerRef: {owner}}}")),
+        ("HostnameZone", format!("{{zoneId: {ZONE}, domain: {ZONE}}}")),
+    ] {
+        let object = format!(
+            "{{apiVersion: causeway.dev/v1alpha1, kind: {kind}, metadata: {{name: thief}}, spec: {spec}}}"
+        );
+        let refused = rival.apply(&object).fails();
+        assert!(refused.contains("forbidden"), "{kind}: {refused}");
     }
     // Before the operator has seen the namespace.
     for number in 0..5 {

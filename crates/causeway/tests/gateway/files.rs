@@ -232,3 +232,49 @@ fn a_check_says_what_is_wrong_and_runs_nothing() {
     assert!(said.stderr.contains("bad.yaml:5: spec.rules"), "{}", said.stderr);
     assert!(!dir.path().join("status").exists());
 }
+
+#[test]
+fn each_of_many_rules_on_one_path_and_of_many_expressions_has_its_own_requests() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let http = port::free();
+    let rules = |name: &str, matched: &dyn Fn(usize) -> String| {
+        let rule = |i| {
+            let path = format!("{{type: ReplaceFullPath, replaceFullPath: /{name}/{i}}}");
+            format!(
+                "\n  - matches: [{{{}}}]\n    filters: [{{type: RequestRedirect, requestRedirect: {{path: {path}}}}}]",
+                matched(i)
+            )
+        };
+        let rules: String = (0..16).map(rule).collect();
+        format!(
+            "---\napiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {{name: {name}}}\n\
+             spec:\n  parentRefs: [{{name: web, sectionName: http}}]\n  rules:{rules}\n"
+        )
+    };
+    let text = gateway(http, port::free())
+        + &rules("header", &|i| format!("headers: [{{name: x-team, value: '{i}'}}]"))
+        + &rules("name", &|i| format!("headers: [{{name: x-team-{i}, value: 'yes'}}]"))
+        + &rules("query", &|i| format!("queryParams: [{{name: team, value: '{i}'}}]"))
+        + &rules("expression", &|i| format!("path: {{type: RegularExpression, value: '/team{i}/[0-9]+'}}"));
+    std::fs::write(dir.join("all.yaml"), text).unwrap();
+    let _running = Gateway::start(dir);
+    let told = |path: &str, header: &str| {
+        let url = format!("http://127.0.0.1:{http}{path}");
+        let said = curl(&["-H", header, "--write-out", "%{redirect_url}", &url]);
+        // The query is kept.
+        said.split('?').next().unwrap_or_default().to_owned()
+    };
+    eventually("the last route is served", PATIENCE, || told("/?team=15", "x: y").ends_with("/query/15"));
+    for i in 0..16 {
+        for (path, header, expected) in [
+            ("/any".to_owned(), format!("X-Team: {i}"), format!("/header/{i}")),
+            ("/any?team=1".to_owned(), format!("x-team-{i}: yes"), format!("/name/{i}")),
+            (format!("/any?x=1&team={i}&team=77"), "x: y".to_owned(), format!("/query/{i}")),
+            (format!("/team{i}/12?team=1"), "x-team: 1".to_owned(), format!("/expression/{i}")),
+        ] {
+            let said = told(&path, &header);
+            assert!(said.ends_with(&expected), "{path} {header}: {said}");
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod documents;
 mod faults;
 mod publish;
 mod rehearsal;

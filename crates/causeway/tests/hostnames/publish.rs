@@ -2,8 +2,9 @@
 
 use causeway_testkit::PATIENCE;
 use causeway_testkit::blocking::eventually;
+use causeway_testkit::kubectl::finish;
 
-use crate::world::{World, request, route, route_of};
+use crate::world::{World, get, request, request_in, route, route_of};
 
 #[test]
 fn curl_answers_for_a_name_that_was_applied_and_nobody_else_can_have_it() {
@@ -52,12 +53,8 @@ fn curl_answers_for_a_name_that_was_applied_and_nobody_else_can_have_it() {
 fn who_is_killed_carries_on() {
     let mut world = World::start(&[]);
     for number in 0..5 {
-        let request = crate::world::request_in(
-            "shop",
-            &format!("r{number}"),
-            "apps.test",
-            &format!("n{number}.apps.test"),
-        );
+        let name = format!("n{number}.apps.test");
+        let request = request_in("shop", &format!("r{number}"), "apps.test", &name);
         world.kubectl.apply(&request).ok();
     }
     world.server.kill();
@@ -70,6 +67,34 @@ fn who_is_killed_carries_on() {
     assert_eq!(claims.lines().count(), 5, "{claims}");
     let gateways = world.kubectl.ok(&["get", "gateways", "-n", "causeway-edge", "-o", "name"]);
     assert_eq!(gateways.lines().count(), 1, "{gateways}");
+}
+
+#[test]
+fn a_team_on_two_gateways_is_answered_on_both_and_keeps_one_without_the_other() {
+    let world = World::start(&[]);
+    let inside = request_in("shop", "inside", "apps.test", "inside.apps.test");
+    world.kubectl.apply(&request("shop", "shop.apps.test")).ok();
+    world.kubectl.apply(&inside.replace("spec: {", "spec: {visibility: internal, ")).ok();
+    world.trust();
+    let both = [("shop", "shop.apps.test"), ("inside", "inside.apps.test")];
+    let answers = |(request, name): (&str, &str)| {
+        let (address, port) = world.place_of(request);
+        eventually(&format!("curl is answered for {name}"), PATIENCE, || {
+            let ran = finish(&mut get(&world.authority(), name, &address, &port));
+            if ran.stdout.starts_with("shop") { Ok(()) } else { Err(ran.to_string()) }
+        });
+    };
+    let gateways = both.map(|(request, name)| {
+        world.ready("shop", request);
+        let gateway = world.value(&format!("ghr/{request}"), ".status.assignedGateway");
+        let parent = format!("name: {gateway}, namespace: causeway-edge");
+        world.kubectl.apply(&route_of("HTTPRoute", "shop", request, &format!("'{name}'"), &parent)).ok();
+        gateway
+    });
+    assert_ne!(gateways[0], gateways[1]);
+    both.into_iter().for_each(answers);
+    world.kubectl.ok(&["delete", "-n", "shop", "ghr/inside", "--timeout=60s"]);
+    answers(both[0]);
 }
 
 #[test]
@@ -121,11 +146,12 @@ fn tops_wildcards_and_more_names_than_a_gateway_has_listeners_are_answered() {
         world.kubectl.apply(&route_of("HTTPRoute", "shop", &format!("rest{number}"), &rest, parent)).ok();
     }
     // The first names, the last ones, and one in between; each of them is on the Gateway or in a set.
+    let (address, port) = world.place_of("r0");
     let mut asked = vec!["apps.test".to_owned(), "any.wild.apps.test".to_owned()];
     asked.extend((0..5).map(|request| name(request, 15)).chain([name(2, 7), name(4, 0)]));
     for name in asked {
         eventually(&format!("curl is answered for {name}"), PATIENCE, || {
-            let ran = world.curl(&name);
+            let ran = finish(&mut get(&world.authority(), &name, &address, &port));
             if ran.stdout.starts_with("shop") { Ok(()) } else { Err(ran.to_string()) }
         });
     }

@@ -11,7 +11,7 @@ use crate::world::{World, request_in, route, route_of};
 
 const POOL: &str = "name: gw-01, namespace: causeway-edge";
 /// How the name of another, and what is above and below, may be written.
-const FORMS: [&str; 8] = [
+const FORMS: [&str; 9] = [
     "shop.apps.test",
     "Shop.Apps.TEST",
     "shop.apps.test.",
@@ -20,6 +20,7 @@ const FORMS: [&str; 8] = [
     "*.test",
     "*.shop.apps.test",
     "below.shop.apps.test",
+    "ｓｈｏｐ.apps.test",
 ];
 
 /// kubectl with the credentials of somebody who may edit team rival's namespace, and nothing else.

@@ -97,11 +97,17 @@ impl World {
 
     /// Where the name of team shop's request is served.
     pub fn place(&self) -> (String, String) {
+        self.place_of("shop")
+    }
+
+    /// Where the names of another request of that team are served.
+    pub fn place_of(&self, request: &str) -> (String, String) {
+        let gateway = self.value(&format!("ghr/{request}"), ".status.assignedGateway");
         let port = ".spec.listeners[?(@.protocol==\"HTTPS\")].port";
         let port = format!("jsonpath={{{port}}}");
-        let port = self.kubectl.ok(&["get", "-n", "causeway-edge", "gateway/gw-01", "-o", &port]);
+        let port = self.kubectl.ok(&["get", "-n", "causeway-edge", "gateway", &gateway, "-o", &port]);
         let first = port.split_whitespace().next().unwrap_or_default().to_owned();
-        (self.value("ghr/shop", ".status.addresses[0]"), first)
+        (self.value(&format!("ghr/{request}"), ".status.addresses[0]"), first)
     }
 
     /// A client who asks for a name where team shop's is served.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use causeway_testkit::blocking::eventually;
 use causeway_testkit::kubectl::{Kubectl, Ran, finish};
@@ -63,6 +63,13 @@ impl Bed {
     /// This program, with the administrator's kubeconfig.
     pub fn causeway(&self, args: &[&str]) -> Ran {
         Self::causeway_as(self.cluster.kubeconfig(), args)
+    }
+
+    /// The same, to be run in a way of the caller's own.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(program());
+        command.env("KUBECONFIG", self.cluster.kubeconfig()).args(args).stdin(Stdio::null());
+        command
     }
 
     pub fn causeway_as(kubeconfig: &Path, args: &[&str]) -> Ran {
@@ -139,58 +146,122 @@ impl Bed {
             let address = list["items"][0]["spec"]["clusterIP"].as_str().map(ToOwned::to_owned);
             address.ok_or_else(|| kubectl.run(&["describe", "gateway/front"]).stdout)
         });
-        eventually("the Gateway answers", PATIENCE, || {
-            let mut curl = self.cluster.on_node("curl");
-            let ran = finish(curl.args(["--silent", "--max-time", "2", &format!("http://{address}/")]));
-            if ran.stdout.contains("web") {
-                Ok(())
-            } else {
-                Err(kubectl.run(&["describe", "gateway/front"]).stdout)
-            }
-        });
+        self.answers(&address, || kubectl.run(&["describe", "gateway/front"]).stdout);
         address
     }
 
-    /// Asks an address all the time, until it is stopped.
-    pub fn load(&self, address: &str) -> Load {
-        let log = self.files.path().join("load");
-        // Curl asks on one connection at a time, a new one for each.
-        let script = format!(
-            "while true; do curl --silent --output /dev/null --max-time 5 --write-out '%{{http_code}}\\n' http://{address}/ || true; sleep 0.01; done"
-        );
-        let output = fs::File::create(&log).unwrap();
-        let mut shell = self.cluster.on_node("sh");
-        let child = shell
-            .args(["-c", &script])
-            .stdout(output)
-            .stderr(Stdio::null())
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        Load { child, log }
+    /// A ProxyServer of two pods beside the Gateway of that namespace, to the same server; where it is asked.
+    pub fn proxy(&self, namespace: &str) -> String {
+        let kubectl = self.cluster.kubectl(namespace);
+        kubectl.apply(&proxy_server(namespace, "px").to_string()).ok();
+        let address = eventually("the ProxyServer has an address", PATIENCE, || {
+            let found = kubectl.run(&["get", "service/px", "-o", "jsonpath={.spec.clusterIP}"]);
+            if found.stdout.is_empty() { Err(found.to_string()) } else { Ok(found.stdout) }
+        });
+        self.answers(&address, || kubectl.run(&["describe", "pxs/px"]).stdout);
+        address
+    }
+
+    fn answers(&self, address: &str, why: impl Fn() -> String) {
+        eventually(&format!("{address} answers"), PATIENCE, || {
+            let mut curl = self.cluster.on_node("curl");
+            let ran = finish(curl.args(["--silent", "--max-time", "2", &format!("http://{address}/")]));
+            if ran.stdout.contains("web") { Ok(()) } else { Err(why()) }
+        });
+    }
+
+    /// Asks addresses all the time, until it is stopped.
+    pub fn load(&self, addresses: &[&str]) -> Load {
+        let asker = |(number, address): (usize, &&str)| {
+            let log = self.files.path().join(format!("load-{number}"));
+            let mut curl = self.cluster.on_node("curl");
+            curl.args(["--silent", "--rate", "25/s", "--max-time", "10", "--output", "/dev/null"]);
+            // A connection of its own for each.
+            curl.args(["--header", "Connection: close"]);
+            // Standard output comes in blocks, the last of which would be lost.
+            curl.args(["--write-out", "%{stderr}%{http_code} %{time_total} %{errormsg}\n"]);
+            curl.arg(format!("http://{address}/?[1-1000000]"));
+            let out = fs::File::create(&log).unwrap();
+            let child = curl.stdin(Stdio::null()).stdout(Stdio::null()).stderr(out).spawn().unwrap();
+            (child, log)
+        };
+        let each = addresses.iter().flat_map(|address| std::iter::repeat_n(address, ASKERS));
+        Load {
+            askers: each.enumerate().map(asker).collect(),
+            addresses: addresses.len(),
+            start: Instant::now(),
+        }
     }
 }
+
+/// A ProxyServer of two pods in the pod network that leads to the server `web` of its namespace, also without TLS.
+pub fn proxy_server(namespace: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": "causeway.dev/v1alpha1", "kind": "ProxyServer", "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "replicas": 2, "engine": "Native", "ports": [{"port": 80, "plaintext": {"backend": "web"}}],
+            "backends": [{
+                "name": "web", "hostname": "web.example.com", "port": 80, "protocol": "TCP",
+                "targetService": "web", "targetPort": 80, "targetNamespace": namespace,
+            }],
+        },
+    })
+}
+
+/// Programs that ask an address, up to 25 times a second each: twice what the rate needs, as each waits for its answers, and there may
+/// be little time for them on a busy machine.
+const ASKERS: usize = 8;
+/// Requests a second for each address that a load must have had.
+const RATE: f64 = 100.0;
 
 /// Requests that go on.
 pub struct Load {
-    child: Child,
-    log: PathBuf,
+    askers: Vec<(Child, PathBuf)>,
+    addresses: usize,
+    start: Instant,
 }
 
 impl Load {
-    /// How many were answered so far.
-    pub fn answered(&self) -> usize {
-        fs::read_to_string(&self.log).unwrap().lines().filter(|code| *code == "200").count()
+    /// The answers so far; the last line of each may be half of one.
+    fn lines(&self) -> Vec<String> {
+        let texts = self.askers.iter().map(|(_, log)| fs::read_to_string(log).unwrap());
+        let lines = texts.flat_map(|text| {
+            text.split_inclusive('\n')
+                .filter(|line| line.ends_with('\n'))
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        });
+        lines.collect()
     }
 
-    /// Ends it: how many there were, all of which must have been answered.
-    pub fn stop(mut self, when: &str) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-        let log = fs::read_to_string(&self.log).unwrap();
-        let failed: Vec<&str> = log.lines().filter(|code| *code != "200").collect();
-        println!("{when}: {} requests, {} failed", log.lines().count(), failed.len());
+    /// How many were answered so far.
+    pub fn answered(&self) -> usize {
+        self.lines().iter().filter(|line| line.starts_with("200 ")).count()
+    }
+
+    /// Ends it: how many there were, all of which must have been answered, and at which rate.
+    pub fn stop(self, when: &str) {
+        let (lines, seconds) = (self.lines(), self.start.elapsed().as_secs_f64());
+        let failed: Vec<&String> = lines.iter().filter(|line| !line.starts_with("200 ")).collect();
+        let per = |count: usize| f64::from(u32::try_from(count).unwrap());
+        let rate = per(lines.len()) / seconds / per(self.addresses);
+        println!(
+            "{when}: {} requests in {seconds:.0} s, {rate:.0}/s for each of {}, {} failed",
+            lines.len(),
+            self.addresses,
+            failed.len()
+        );
         assert!(failed.is_empty(), "{when}: {failed:?}");
+        assert!(rate >= RATE, "{when}: {rate:.0} requests a second and address");
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        for (asker, _) in &mut self.askers {
+            let _ = asker.kill();
+            let _ = asker.wait();
+        }
     }
 }
 

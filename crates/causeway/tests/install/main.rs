@@ -6,4 +6,6 @@ mod bed;
 mod faults;
 mod helm;
 mod life;
+mod openshift;
 mod releases;
+mod tenant;

@@ -78,3 +78,145 @@ fn the_first_release_is_brought_along_with_its_objects() {
     bed.kubectl.ok(&["delete", "namespace", NAMESPACE, "causeway-edge", "--timeout=120s"]);
     bed.is_as_before();
 }
+
+/// What is said of a rule in CEL that is new.
+const RULE: &str = "it has to be";
+
+/// Where a schema takes less than an older one did: what is gone, narrower, or asked for anew.
+fn narrower(path: &str, before: &Value, now: &Value, found: &mut Vec<String>) {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut say = |what: String| found.push(format!("{path}: {what}"));
+    if before["type"] != now["type"] {
+        say(format!("was {}, is {}", before["type"], now["type"]));
+    }
+    for value in list(&before["enum"]) {
+        if !now["enum"].is_null() && !list(&now["enum"]).contains(&value) {
+            say(format!("{value} is gone"));
+        }
+    }
+    if before["enum"].is_null() && !now["enum"].is_null() {
+        say("takes only some values".to_owned());
+    }
+    for field in list(&now["required"]) {
+        if !list(&before["required"]).contains(&field) {
+            say(format!("{field} is asked for"));
+        }
+    }
+    for (bound, is_upper) in [
+        ("maximum", true),
+        ("maxLength", true),
+        ("maxItems", true),
+        ("maxProperties", true),
+        ("minimum", false),
+        ("minLength", false),
+        ("minItems", false),
+        ("minProperties", false),
+    ] {
+        let is_stricter = match (before[bound].as_f64(), now[bound].as_f64()) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(before), Some(now)) => {
+                if is_upper {
+                    now < before
+                } else {
+                    now > before
+                }
+            }
+        };
+        if is_stricter {
+            say(format!("{bound} was {}, is {}", before[bound], now[bound]));
+        }
+    }
+    for rule in ["pattern", "format"] {
+        if before[rule] != now[rule] && !now[rule].is_null() {
+            say(format!("its {rule} was {}, is {}", before[rule], now[rule]));
+        }
+    }
+    let rules = |schema: &Value| list(&schema["x-kubernetes-validations"]);
+    let known: Vec<Value> = rules(before).iter().map(|one| one["rule"].clone()).collect();
+    for one in rules(now).iter().filter(|one| !known.contains(&one["rule"])) {
+        say(format!("{RULE} {}", one["rule"]));
+    }
+    for (name, inner) in before["properties"].as_object().into_iter().flatten() {
+        match now["properties"].get(name) {
+            Some(now) => narrower(&format!("{path}.{name}"), inner, now, found),
+            None => found.push(format!("{path}.{name}: is gone")),
+        }
+    }
+    for (key, mark) in [("items", "[]"), ("additionalProperties", "{}")] {
+        if before[key].is_object() {
+            narrower(&format!("{path}{mark}"), &before[key], &now[key], found);
+        }
+    }
+}
+
+/// Kinds that the first release only knew, and nothing of it served: their rules came with what serves them. Objects of that time are
+/// held to a rule by the API server when the field that it is of is changed.
+const SERVED_LATER: [&str; 2] = ["gatewayhostnamerequests.causeway.dev", "hostnamezones.causeway.dev"];
+
+#[test]
+fn definitions_only_ever_take_more() {
+    let text = fs::read_to_string(release("crds.yaml")).unwrap();
+    let before: Vec<Value> = text
+        .split("\n---\n")
+        .map(|document| serde_saphyr::from_str::<Value>(document).unwrap())
+        .filter(|document| !document.is_null())
+        .collect();
+    assert_eq!(before.len(), 17);
+    let now: Vec<Value> = causeway_api::crds().iter().map(|crd| serde_json::to_value(crd).unwrap()).collect();
+    let mut found = Vec::new();
+    for before in &before {
+        let name = &before["metadata"]["name"];
+        let now = now.iter().find(|one| one["metadata"]["name"] == *name);
+        let Some(now) = now else {
+            found.push(format!("{name} is gone"));
+            continue;
+        };
+        for field in ["group", "scope"] {
+            assert_eq!(before["spec"][field], now["spec"][field], "{name}");
+        }
+        for version in before["spec"]["versions"].as_array().unwrap() {
+            let mut versions = now["spec"]["versions"].as_array().unwrap().iter();
+            let now = versions.find(|one| one["name"] == version["name"] && one["served"] == true);
+            let schema = |version: &Value| version["schema"]["openAPIV3Schema"].clone();
+            match now {
+                Some(now) => {
+                    let path = name.as_str().unwrap();
+                    narrower(path, &schema(version), &schema(now), &mut found);
+                }
+                None => found.push(format!("{name} is no longer served as {}", version["name"])),
+            }
+        }
+    }
+    found.retain(|one| !(SERVED_LATER.iter().any(|kind| one.starts_with(kind)) && one.contains(RULE)));
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn what_takes_less_is_found() {
+    let before = serde_json::json!({"type": "object", "properties": {
+        "gone": {"type": "string"}, "address": {"type": "string"}, "kind": {"type": "string", "enum": ["a", "b"]},
+        "list": {"type": "array", "maxItems": 4, "items": {"type": "string"}},
+    }});
+    let rules = serde_json::json!([{"rule": "self.list.size() > 1", "message": "one is too few"}]);
+    let now = serde_json::json!({"type": "object", "required": ["list"], "x-kubernetes-validations": rules, "properties": {
+        "address": {"type": "string", "format": "ipv4"},
+        "kind": {"type": "string", "enum": ["a", "c"]},
+        "list": {"type": "array", "maxItems": 3, "items": {"type": "integer"}},
+    }});
+    let mut found = Vec::new();
+    narrower("x", &before, &now, &mut found);
+    let expected = [
+        "x: \"list\" is asked for",
+        "x: it has to be \"self.list.size() > 1\"",
+        "x.gone: is gone",
+        "x.address: its format was null, is \"ipv4\"",
+        "x.kind: \"b\" is gone",
+        "x.list: maxItems was 4, is 3",
+        "x.list[]: was \"string\", is \"integer\"",
+    ];
+    assert_eq!(found, expected);
+    found.clear();
+    narrower("x", &before, &before, &mut found);
+    assert!(found.is_empty(), "{found:?}");
+}

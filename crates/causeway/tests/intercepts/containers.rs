@@ -1,10 +1,15 @@
 //! Mode Container: the container is replaced for as long as the machine is there, and is what it was afterwards.
 
+use std::time::{Duration, Instant};
+
 use causeway_testkit::PATIENCE;
 use causeway_testkit::blocking::eventually;
 
 use crate::load::ask;
 use crate::world::{Laptop, World, container};
+
+/// How long a machine may be away before its container is put back.
+const AWAY: Duration = Duration::from_secs(30);
 
 fn by(address: &str) -> String {
     ask(address, &[]).unwrap_or_else(|error| error)
@@ -28,6 +33,44 @@ fn a_deployment_gets_its_container_back_as_it_was() {
     eventually("the original answers", PATIENCE, || (0..5).all(|_| by(&address) == "web"));
     assert_eq!(template(), before);
     assert_eq!(world.kubectl.value("deployment/web", ".metadata.annotations.causeway\\.dev/original"), "");
+}
+
+#[test]
+fn a_machine_that_is_away_for_long_gives_the_container_back_until_it_is_there_again() {
+    let world = World::start();
+    let address = world.address("web");
+    let all_by = |name: &str| (0..5).all(|_| by(&address) == name);
+    let template = || world.kubectl.value("deployment/web", ".spec.template");
+    let before = template();
+    let laptop = Laptop::connected(&world, "laptop");
+    laptop.intercept("deploy/web", "http", &["--mode", "container"]).ok();
+    eventually("the laptop answers for all pods", PATIENCE, || all_by("laptop"));
+    let generation = || world.kubectl.value("deployment/web", ".metadata.generation");
+    let replaced = generation();
+    // A short loss replaces no pod.
+    laptop.die();
+    laptop.causeway(&["connect", "--name", "laptop"]).ok();
+    eventually("the laptop answers again", PATIENCE, || all_by("laptop"));
+    assert_eq!(generation(), replaced);
+
+    laptop.die();
+    let died = Instant::now();
+    let message = world.says("web-8080-laptop", "Connected", "Disconnected");
+    assert!(message.contains("nobody answers in the place of the container"), "{message}");
+    eventually("the container is put back", AWAY + PATIENCE, || template() == before);
+    let took = died.elapsed();
+    assert!(took < AWAY + Duration::from_secs(5), "{took:.1?}");
+    eventually("the original answers", PATIENCE, || all_by("web"));
+    println!("put back {took:.1?} after the laptop died, answered after {:.1?}", died.elapsed());
+    world.kubectl.ok(&["rollout", "status", "deployment/web", "--timeout=60s"]);
+    let message = world.says("web-8080-laptop", "Installed", "Disconnected");
+    assert!(message.contains("put back when it is away for long"), "{message}");
+
+    laptop.causeway(&["connect", "--name", "laptop"]).ok();
+    eventually("the laptop answers again", PATIENCE, || all_by("laptop"));
+    laptop.causeway(&["leave", "--all"]).ok();
+    eventually("the original answers again", PATIENCE, || all_by("web"));
+    assert_eq!(template(), before);
 }
 
 #[test]

@@ -1,27 +1,35 @@
 //! The whole life of intercepts under constant load: not one request fails that was not meant for a developer's machine.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_testkit::PATIENCE;
 use causeway_testkit::blocking::eventually;
 
-use crate::load::{ask, ask_at, load};
-use crate::world::{FALLBACK, Laptop, World, workload};
+use crate::load::{ask, ask_at, load, load_at};
+use crate::streams::{Client, Socket, keep, serve, talking};
+use crate::world::{FALLBACK, Laptop, World, died, workload};
 
 const ME: &[&str] = &["x-user: me"];
+/// The time that streams have to end by themselves where something ends them.
+const DRAIN: Duration = Duration::from_secs(30);
 
 #[test]
 fn nobody_notices_an_intercept_that_is_not_theirs() {
     let world = World::start();
     let address = world.address("web");
     let others = load(&address, &[], &["web"]);
+    // A selector moves all ports of a Service, those of other containers with them.
+    let side = load_at(&address, 81, &[], &["web-side"]);
     others.goes_on(20);
+    side.goes_on(20);
     let laptop = Laptop::connected(&world, "laptop");
     laptop.intercept("deploy/web", "http", &["--header", "x-user=me"]).ok();
     // Mine go to the machine, or to the original where that does not answer, and are never lost either.
     let mine = load(&address, ME, &["laptop", "web"]);
     eventually("mine come here", PATIENCE, || mine.answered_by() == "laptop");
     others.goes_on(50);
+    side.goes_on(50);
+    assert_eq!(ask_at(&address, 81, ME).unwrap(), "web-side", "the rule is of the other port");
 
     // The target is rolled out, scaled up and down, and its pods are killed.
     world.kubectl.ok(&["rollout", "restart", "deployment/web"]);
@@ -42,10 +50,10 @@ fn nobody_notices_an_intercept_that_is_not_theirs() {
     eventually("mine go to the original", FALLBACK, || mine.answered_by() == "web");
     laptop.start_program();
     eventually("mine come here again", PATIENCE, || mine.answered_by() == "laptop");
-    laptop.die();
-    let died = Instant::now();
-    eventually("mine go to the original", PATIENCE, || mine.answered_by() == "web");
-    assert!(died.elapsed() < FALLBACK, "after {:?}", died.elapsed());
+    died(&laptop, || {
+        let by = mine.answered_by();
+        if by == "web" { Ok(()) } else { Err(by) }
+    });
     world.says("web-8080-laptop", "Ready", "Disconnected");
     laptop.causeway(&["connect", "--name", "laptop"]).ok();
     eventually("mine come here again", PATIENCE, || mine.answered_by() == "laptop");
@@ -77,8 +85,54 @@ fn nobody_notices_an_intercept_that_is_not_theirs() {
         let left = world.kubectl.run(&["get", kind, "-o", "name", "--ignore-not-found"]).ok();
         assert!(!left.contains("carrier"), "{kind}: {left}");
     }
+    side.goes_on(20);
     others.end_well("of others");
+    side.end_well("to the other port");
     mine.end_well("of mine");
+}
+
+#[test]
+fn streams_of_others_outlive_every_edit_and_have_their_time_at_the_end() {
+    let world = World::start();
+    let address = talking(&world, "talk");
+    let laptop = Laptop::connected(&world, "laptop");
+    let by_header = ["--header", "x-user=me"];
+    laptop.intercept("deploy/talk", "http", &by_header).ok();
+    eventually("mine come here", PATIENCE, || ask(&address, ME).is_ok_and(|by| by == "laptop"));
+    // Somebody else with a part of it, and a stream that leads to her machine.
+    let mut ada = Laptop::connected(&world, "ada");
+    ada.stop_program();
+    serve(("127.0.0.1", ada.port), |stream| keep(stream, "ada"));
+    ada.intercept("deploy/talk", "http", &["--header", "x-user=ada"]).ok();
+    let hers = &["x-user: ada"];
+    eventually("hers go to her", PATIENCE, || ask(&address, hers).is_ok_and(|by| by == "ada"));
+    let mut hers = Socket::open(&address, hers);
+    let (mut socket, mut client) = (Socket::open(&address, &[]), Client::new(&address));
+    // Says how many connections the client has had when the time is over.
+    let mut go_on = |time: Duration| {
+        let began = Instant::now();
+        while began.elapsed() < time {
+            socket.echoes(b"hello").unwrap();
+            assert_eq!(client.ask().unwrap(), "talk");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        client.opened
+    };
+    assert_eq!(go_on(Duration::from_secs(1)), 1);
+    // She leaves, and the carrier stays for me: what is open to her machine has its time, and no more.
+    ada.causeway(&["leave", "--all"]).ok();
+    hers.echoes(b"hello").unwrap();
+    // Everything is copied, so that others have no route of their own any more: for longer than what is ended may go on.
+    laptop.intercept("deploy/talk", "http", &["--mirror"]).ok();
+    assert_eq!(go_on(DRAIN + Duration::from_secs(3)), 1);
+    eventually("her stream has ended", PATIENCE, || hers.echoes(b"hello").is_err());
+    laptop.intercept("deploy/talk", "http", &by_header).ok();
+    eventually("mine come here again", PATIENCE, || ask(&address, ME).is_ok_and(|by| by == "laptop"));
+    assert_eq!(go_on(Duration::from_secs(1)), 1);
+    // The carrier goes: who keeps a connection is told to ask elsewhere, and what is open has its time.
+    laptop.causeway(&["leave", "--all"]).ok();
+    assert!(go_on(DRAIN / 2) > 1);
+    assert_eq!(world.kubectl.value("service/talk", ".spec.selector.app"), "talk");
 }
 
 /// On one machine the addresses of Services go with the control plane; those of pods do not.
@@ -214,6 +268,6 @@ fn an_intercept_is_active_within_a_second() {
     }
     took.sort();
     // With room for a machine that is busy with other tests.
-    assert!(took[2] < causeway_testkit::patience(std::time::Duration::from_secs(3)), "{took:?}");
+    assert!(took[2] < causeway_testkit::patience(Duration::from_secs(3)), "{took:?}");
     println!("command to active: {took:?}");
 }

@@ -16,8 +16,18 @@ pub fn ask_at(address: &str, port: u16, headers: &[&str]) -> Result<String, Stri
 
 /// Asks a Service with these headers all the time; whoever is not among `answerers` is wrong.
 pub fn load(address: &str, headers: &[&'static str], answerers: &[&'static str]) -> asking::Load {
+    load_at(address, 80, headers, answerers)
+}
+
+/// The same at another port.
+pub fn load_at(
+    address: &str,
+    port: u16,
+    headers: &[&'static str],
+    answerers: &[&'static str],
+) -> asking::Load {
     let asked = asking::Asked {
-        at: (address.to_owned(), 80),
+        at: (address.to_owned(), port),
         headers: headers.to_vec(),
         answerers: answerers.to_vec(),
         pause: Duration::from_millis(2),

@@ -6,6 +6,12 @@
 mod containers;
 mod lives;
 mod load;
+mod peer;
 mod protocols;
+mod rules;
 mod safety;
+mod speakers;
+mod streams;
+mod thief;
+mod wireguard;
 mod world;

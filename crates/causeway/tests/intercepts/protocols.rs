@@ -1,29 +1,24 @@
 //! Whatever a workload speaks: bytes, TLS that nobody opens, datagrams, HTTP/2, WebSockets; copies, and health checks.
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::process::Command;
-use std::time::Duration;
+use std::net::{TcpStream, UdpSocket};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use causeway_testkit::PATIENCE;
 use causeway_testkit::blocking::eventually;
+use causeway_testkit::environment;
 use causeway_testkit::kubectl::finish;
+use causeway_testkit::server::program;
 
 use crate::load::ask;
-use crate::world::{Laptop, World};
+use crate::speakers::{CALLS, Ended, SERVERS, SOCKET};
+use crate::streams::{Socket, keep, serve};
+use crate::world::{Laptop, World, died};
 
 const ME: &[&str] = &["x-user: me"];
-
-/// What a server on the laptop does with each connection.
-fn serve(port: u16, each: impl Fn(TcpStream) + Send + Sync + Clone + 'static) {
-    let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let each = each.clone();
-            std::thread::spawn(move || each(stream));
-        }
-    });
-}
+/// What a laptop that gets copies takes for each of its answers.
+const SLOW: Duration = Duration::from_secs(8);
 
 /// Says `word`, and then what it hears, backwards as it were.
 fn talk(address: &str, word: &[u8]) -> std::io::Result<Vec<u8>> {
@@ -43,7 +38,7 @@ fn bytes_of_any_kind_come_here_and_go_back_where_the_machine_does_not_answer() {
     let mut laptop = Laptop::connected(&world, "laptop");
     laptop.stop_program();
     // A server that speaks first, in a language of its own.
-    serve(laptop.port, |mut stream| {
+    serve(("127.0.0.1", laptop.port), |mut stream| {
         let _ = stream.write_all(b"220 laptop\n");
         let mut heard = [0; 64];
         while let Ok(count @ 1..) = stream.read(&mut heard) {
@@ -51,12 +46,18 @@ fn bytes_of_any_kind_come_here_and_go_back_where_the_machine_does_not_answer() {
         }
     });
     laptop.intercept("deploy/web", "http", &[]).ok();
-    eventually("the server speaks first", PATIENCE, || {
-        let mut stream = TcpStream::connect((address.as_str(), 80)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        let mut heard = [0; 11];
-        stream.read_exact(&mut heard).is_ok() && &heard == b"220 laptop\n"
-    });
+    let comes_here = || {
+        eventually("the server speaks first", PATIENCE, || {
+            let mut stream = TcpStream::connect((address.as_str(), 80)).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            let mut heard = [0; 11];
+            stream.read_exact(&mut heard).is_ok() && &heard == b"220 laptop\n"
+        });
+    };
+    comes_here();
+    died(&laptop, || ask(&address, &[]).is_ok_and(|by| by == "web"));
+    laptop.causeway(&["connect", "--name", "laptop"]).ok();
+    comes_here();
     laptop.causeway(&["disconnect"]).ok();
     eventually("the original answers", PATIENCE, || ask(&address, &[]).is_ok_and(|by| by == "web"));
 }
@@ -82,7 +83,7 @@ fn tls_is_nobody_s_business() {
     let mut laptop = Laptop::connected(&world, "laptop");
     laptop.stop_program();
     let port = laptop.port;
-    let mut local = Command::new(causeway_testkit::server::program());
+    let mut local = Command::new(program());
     local.args([
         "echo",
         "--name",
@@ -92,7 +93,7 @@ fn tls_is_nobody_s_business() {
         "--listen",
         &format!("127.0.0.1:{port}"),
     ]);
-    let mut local = local.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let _local = Ended(local.stdout(Stdio::null()).spawn().unwrap());
     laptop.intercept("deploy/web", "http", &[]).ok();
     let resolve = format!("web.test:80:{}", world.address("web"));
     eventually("TLS ends on the laptop", PATIENCE, || {
@@ -101,8 +102,6 @@ fn tls_is_nobody_s_business() {
             finish(curl.args(["-sk", "--max-time", "5", "--resolve", &resolve, "https://web.test:80/"]));
         ran.stdout.starts_with("sealed")
     });
-    local.kill().unwrap();
-    local.wait().unwrap();
 }
 
 #[test]
@@ -147,8 +146,11 @@ spec: {selector: {app: dns}, ports: [{name: dns, port: 53, protocol: UDP, target
     });
     laptop.intercept("deploy/dns", "dns", &[]).ok();
     eventually("the laptop answers", PATIENCE, || heard(b"two") == b"laptop");
+    died(&laptop, || heard(b"three") == b"three");
+    laptop.causeway(&["connect", "--name", "laptop"]).ok();
+    eventually("the laptop answers again", PATIENCE, || heard(b"four") == b"laptop");
     laptop.causeway(&["disconnect"]).ok();
-    eventually("the original answers again", PATIENCE, || heard(b"three") == b"three");
+    eventually("the original answers again", PATIENCE, || heard(b"five") == b"five");
 }
 
 #[test]
@@ -157,12 +159,11 @@ fn http_2_and_websockets_find_their_way_by_header() {
     let address = world.address("web");
     let mut laptop = Laptop::connected(&world, "laptop");
     laptop.stop_program();
-    let port = laptop.port;
     // One that speaks both: HTTP/2 by its preface, and a protocol that a request asks for.
-    serve(port, |stream| {
+    serve(("127.0.0.1", laptop.port), |stream| {
         let mut first = [0; 3];
         while stream.peek(&mut first).is_ok_and(|count| count < 3) {}
-        if &first == b"PRI" { two(stream) } else { upgraded(stream) }
+        if &first == b"PRI" { two(stream) } else { keep(stream, "laptop") }
     });
     laptop.intercept("deploy/web", "http", &["--header", "x-user=me"]).ok();
     let url = format!("http://{address}/pkg.Service/Call");
@@ -181,27 +182,36 @@ fn http_2_and_websockets_find_their_way_by_header() {
         ]));
         ran.stdout == "two"
     });
-    let mut stream = TcpStream::connect((address.as_str(), 80)).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    let request = format!(
-        "GET /ws HTTP/1.1\r\nhost: {address}\r\n{}\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
-         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
-        ME[0]
-    );
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut one = [0];
-        stream.read_exact(&mut one).unwrap();
-        head.push(one[0]);
-    }
-    assert!(head.starts_with(b"HTTP/1.1 101"), "{}", head.escape_ascii());
+    let mut socket = Socket::open(&address, ME);
     for word in [&b"hello"[..], b"again"] {
-        stream.write_all(word).unwrap();
-        let mut heard = vec![0; word.len()];
-        stream.read_exact(&mut heard).unwrap();
-        assert_eq!(heard, word);
+        socket.echoes(word).unwrap();
     }
+}
+
+#[test]
+fn grpc_and_websockets_of_others_find_their_way_by_header() {
+    let Some(python) = environment::python("grpc, websocket, autobahn") else { return };
+    let world = World::start();
+    let address = world.address("web");
+    let (mut grpc, mut sockets) = (Laptop::new(&world, "grpc"), Laptop::new(&world, "sockets"));
+    grpc.stop_program();
+    sockets.stop_program();
+    let mut servers = Command::new(&python);
+    servers.args(["-c", SERVERS, &grpc.port.to_string(), &sockets.port.to_string()]);
+    let servers = Ended(servers.stdout(Stdio::null()).spawn().unwrap());
+    for (laptop, script, says) in [(grpc, CALLS, "others:"), (sockets, SOCKET, "laptop one\nlaptop two")] {
+        laptop.causeway(&["connect"]).ok();
+        laptop.intercept("deploy/web", "http", &["--header", "x-user=lap"]).ok();
+        eventually("it is reached", PATIENCE, || {
+            let mut client = Command::new(&python);
+            client.args(["-c", script, &address]).env_remove("http_proxy").env_remove("HTTP_PROXY");
+            let ran = finish(&mut client);
+            if ran.code == Some(0) && ran.stdout.contains(says) { Ok(()) } else { Err(ran.to_string()) }
+        });
+        assert_eq!(ask(&address, &[]).unwrap(), "web");
+        laptop.causeway(&["disconnect"]).ok();
+    }
+    drop(servers);
 }
 
 /// Answers every request in HTTP/2.
@@ -219,21 +229,6 @@ fn two(stream: TcpStream) {
     });
 }
 
-/// Takes the other protocol, and says what it hears.
-fn upgraded(mut stream: TcpStream) {
-    let mut head = Vec::new();
-    let mut one = [0];
-    while !head.ends_with(b"\r\n\r\n") && stream.read_exact(&mut one).is_ok() {
-        head.push(one[0]);
-    }
-    let _ = stream
-        .write_all(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n");
-    let mut heard = [0; 64];
-    while let Ok(count @ 1..) = stream.read(&mut heard) {
-        let _ = stream.write_all(&heard[..count]);
-    }
-}
-
 #[test]
 fn a_copy_is_a_copy_and_health_checks_stay_at_home() {
     let world = World::start();
@@ -242,14 +237,16 @@ fn a_copy_is_a_copy_and_health_checks_stay_at_home() {
     laptop.stop_program();
     let (seen_tx, seen_rx) = std::sync::mpsc::channel();
     let seen_tx = std::sync::Arc::new(std::sync::Mutex::new(seen_tx));
-    // One that hears, and never answers.
-    serve(laptop.port, move |mut stream| {
+    // One that hears, and takes its time to answer.
+    serve(("127.0.0.1", laptop.port), move |mut stream| {
         let mut heard = [0; 512];
         if let Ok(count @ 1..) = stream.read(&mut heard) {
             let line = String::from_utf8_lossy(&heard[..count]).lines().next().unwrap_or_default().to_owned();
             let _ = seen_tx.lock().unwrap().send(line);
         }
-        std::thread::sleep(Duration::from_secs(30));
+        std::thread::sleep(SLOW);
+        let _ =
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\nconnection: close\r\n\r\nlaptop\n");
     });
     laptop.intercept("deploy/web", "http", &["--mirror"]).ok();
     let copied = || {
@@ -257,9 +254,14 @@ fn a_copy_is_a_copy_and_health_checks_stay_at_home() {
             && seen_rx.recv_timeout(Duration::from_millis(200)).is_ok()
     };
     eventually("copies come here", PATIENCE, copied);
+    while seen_rx.try_recv().is_ok() {}
+    let began = Instant::now();
     for _ in 0..100 {
         assert_eq!(ask(&address, &[]).unwrap(), "web");
     }
+    let took = began.elapsed();
+    assert!(took < SLOW, "a hundred requests took {took:.1?}, and one answer to a copy takes {SLOW:?}");
+    eventually("copies of these came here", PATIENCE, || seen_rx.try_recv().is_ok());
     laptop.causeway(&["leave", "--all"]).ok();
     while seen_rx.try_recv().is_ok() {}
 

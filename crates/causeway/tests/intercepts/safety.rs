@@ -1,20 +1,16 @@
 //! What nobody may do, by rights or by keys.
 
-use std::net::SocketAddr;
 use std::process::Command;
-use std::time::Duration;
 
-use causeway_link::{Authority, Identity, Key, Role, dial};
-use causeway_netstack::wireguard::{self, MTU, Peer, SecretKey};
-use causeway_netstack::{Config, Stack};
-use causeway_stowaway::{STOWAWAY, workstation_name};
+use causeway_link::{Authority, Identity, Key, Role};
+use causeway_netstack::wireguard::SecretKey;
+use causeway_stowaway::workstation_name;
 use causeway_testkit::PATIENCE;
 use causeway_testkit::blocking::eventually;
 use causeway_testkit::kubectl::finish;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::time::timeout;
 
 use crate::load::ask;
+use crate::thief::{fetches, links};
 use crate::world::{Laptop, World};
 
 #[test]
@@ -158,32 +154,6 @@ fn the_key_of_a_carrier_opens_what_it_was_granted_and_nothing_else() {
     eventually("it opens nothing any more", PATIENCE, || asks(laptop.port, true).is_empty());
 }
 
-/// A request for a page by WireGuard, from an address that the key may have or not.
-fn fetches(key: SecretKey, hub: &str, endpoint: &str, from: &str, to: &str) -> bool {
-    let from = SocketAddr::new(from.parse().unwrap(), 0);
-    let to = SocketAddr::new(to.parse().unwrap(), 80);
-    let peer = Peer::hub(hub.parse().unwrap(), endpoint.parse().unwrap());
-    let fetching = async {
-        let (_hub, device) = wireguard::dial(key, MTU, peer).unwrap();
-        let (stack, _arrivals) = Stack::start(device, &Config::default());
-        let mut flow = stack.connect_tcp(from, to).await.ok()?;
-        flow.write_all(b"GET / HTTP/1.1\r\nhost: web\r\nconnection: close\r\n\r\n").await.ok()?;
-        let mut answer = String::new();
-        flow.read_to_string(&mut answer).await.ok()?;
-        answer.contains("web").then_some(())
-    };
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(async { timeout(Duration::from_secs(5), fetching).await }).ok().flatten().is_some()
-}
-
-/// Whether a link is had with these papers.
-fn links(identity: &Identity, endpoint: &str) -> bool {
-    let greeting = br#"{"way":"Link","session":"thief"}"#;
-    let dialling = async { dial(endpoint.parse().unwrap(), identity, STOWAWAY, greeting).await };
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    matches!(runtime.block_on(async { timeout(Duration::from_secs(5), dialling).await }), Ok(Ok(_)))
-}
-
 #[test]
 fn an_address_or_a_name_without_its_key_opens_nothing() {
     let world = World::start();
@@ -214,6 +184,93 @@ fn an_address_or_a_name_without_its_key_opens_nothing() {
     for identity in [Some(made_up), disguised.ok()].into_iter().flatten() {
         assert!(!links(&identity, &link), "signed by nobody here");
     }
+}
+
+#[test]
+fn who_has_a_say_is_obeyed_and_the_target_is_told_who_takes_its_traffic() {
+    let world = World::start();
+    let address = world.address("web");
+    let headless = "apiVersion: v1
+kind: Service
+metadata: {name: direct}
+spec: {clusterIP: None, selector: {app: web}, ports: [{port: 80, targetPort: http}]}
+";
+    world.kubectl.apply(headless).ok();
+    let laptop = Laptop::connected(&world, "laptop");
+    // One that will be forgotten.
+    laptop
+        .intercept("deploy/web", "http", &["--header", "x-user=brief", "--ttl", "1m", "--name", "brief"])
+        .ok();
+    laptop.intercept("deploy/web", "http", &["--header", "x-user=me"]).ok();
+    let answers = |user: &str, name: &str| {
+        eventually(&format!("{name} answers {user}"), PATIENCE, || {
+            let by = ask(&address, &[&format!("x-user: {user}")]).unwrap_or_else(|error| error);
+            if by == name { Ok(()) } else { Err(by) }
+        });
+    };
+    answers("me", "laptop");
+    let message = world.says("web-8080-laptop", "Installed", "Installed");
+    assert!(message.contains("direct is headless"), "{message}");
+    let path =
+        r#"jsonpath={range .items[?(@.reason=="Intercepted")]}{.involvedObject.name}: {.message}{"\n"}{end}"#;
+    let wanted = "web: InterceptRequest shop/web-8080-laptop: Workstation shop/laptop";
+    eventually("the target is told", PATIENCE, || {
+        let events = world.kubectl.ok(&["get", "events", "-o", path]);
+        if events.contains(wanted) { Ok(()) } else { Err(events) }
+    });
+
+    // Whoever owns the workload, or the namespace.
+    for object in ["deployment/web", "namespace/shop"] {
+        world.kubectl.ok(&["label", object, "causeway.dev/intercept=deny"]);
+        let message = world.says("web-8080-laptop", "Accepted", "Denied");
+        assert!(message.contains("causeway.dev/intercept: deny"), "{message}");
+        answers("me", "web");
+        world.kubectl.ok(&["label", object, "causeway.dev/intercept-"]);
+        world.says("web-8080-laptop", "Ready", "Ready");
+        answers("me", "laptop");
+    }
+
+    // Whoever has the machine.
+    let lab = world.server.namespace("lab");
+    let other = Laptop::new(&world, "other");
+    other.run(&["connect", "-n", "lab", "--name", "other"]).ok();
+    let request = format!(
+        "apiVersion: causeway.dev/v1alpha1
+kind: InterceptRequest
+metadata: {{name: beyond}}
+spec:
+  target: deploy/web
+  targetContainerPort: 8080
+  workstation: lab/other
+  destinationPort: {}
+  match: [{{headers: [{{name: x-user, value: other}}]}}]
+",
+        other.port
+    );
+    world.kubectl.apply(&request).ok();
+    let message = world.says("beyond", "Accepted", "RefNotPermitted");
+    assert!(message.contains("ReferenceGrant"), "{message}");
+    answers("other", "web");
+    let consent = "apiVersion: gateway.networking.k8s.io/v1beta1
+kind: ReferenceGrant
+metadata: {name: intercepts}
+spec:
+  from: [{group: causeway.dev, kind: InterceptRequest, namespace: shop}]
+  to: [{group: causeway.dev, kind: Workstation, name: other}]
+";
+    lab.apply(consent).ok();
+    world.says("beyond", "Ready", "Ready");
+    answers("other", "other");
+    lab.ok(&["delete", "referencegrant", "intercepts"]);
+    world.says("beyond", "Accepted", "RefNotPermitted");
+    answers("other", "web");
+
+    eventually("the one that was forgotten ends by itself", 2 * PATIENCE, || {
+        let left = world.kubectl.ok(&["get", "interceptrequests", "-o", "name"]);
+        if left.contains("brief") { Err(left) } else { Ok(()) }
+    });
+    answers("brief", "web");
+    answers("me", "laptop");
 }
 
 #[test]

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use causeway_testkit::PATIENCE;
 use causeway_testkit::blocking::eventually;
 use causeway_testkit::kubectl::{Kubectl, Ran, finish};
 use causeway_testkit::server::{Server, program};
+use causeway_testkit::{Answer, PATIENCE};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -20,7 +20,7 @@ pub struct World {
     root: TempDir,
 }
 
-/// A Deployment and a Service of this name; its pods say it.
+/// A Deployment and a Service of this name; its pods say it at port 80, and `NAME-side` at port 81.
 pub fn workload(name: &str, replicas: u8) -> String {
     format!(
         r"apiVersion: apps/v1
@@ -34,23 +34,32 @@ spec:
     spec:
       containers:
       - {}
+      - {}
 ---
 apiVersion: v1
 kind: Service
 metadata: {{name: {name}}}
-spec: {{selector: {{app: {name}}}, ports: [{{name: http, port: 80, targetPort: http}}]}}
+spec:
+  selector: {{app: {name}}}
+  ports: [{{name: http, port: 80, targetPort: http}}, {{name: side, port: 81, targetPort: side}}]
 ",
-        container(name)
+        container(name),
+        answering("side", &format!("{name}-side"), ("side", 8081)),
     )
 }
 
 /// A container that answers with a name, and lets go what is under way before it ends.
 pub fn container(name: &str) -> String {
+    answering("app", name, ("http", 8080))
+}
+
+fn answering(container: &str, name: &str, (port, number): (&str, u16)) -> String {
     format!(
-        "{{name: app, image: 'causeway.dev/causeway:0.1.0', args: [echo, --name, {name}, --listen, '$(POD_IP):8080'], \
-         ports: [{{name: http, containerPort: 8080}}], \
+        "{{name: {container}, image: 'causeway.dev/causeway:0.1.0', \
+         args: [echo, --name, {name}, --listen, '$(POD_IP):{number}'], \
+         ports: [{{name: {port}, containerPort: {number}}}], \
          env: [{{name: POD_IP, valueFrom: {{fieldRef: {{fieldPath: status.podIP}}}}}}], \
-         readinessProbe: {{tcpSocket: {{port: 8080}}, periodSeconds: 1}}, \
+         readinessProbe: {{tcpSocket: {{port: {number}}}, periodSeconds: 1}}, \
          lifecycle: {{preStop: {{sleep: {{seconds: 2}}}}}}}}"
     )
 }
@@ -193,6 +202,14 @@ impl Laptop {
         let pid = self.connection()["pid"].as_u64().expect("a daemon runs");
         causeway_testkit::server::signal(u32::try_from(pid).unwrap(), "KILL");
     }
+}
+
+/// Kills a machine's daemon, and waits for the original to answer in its place, in no more time than that may take.
+pub fn died<A: Answer>(laptop: &Laptop, mut is_back: impl FnMut() -> A) {
+    laptop.die();
+    let since = Instant::now();
+    eventually("the original answers", PATIENCE, &mut is_back);
+    assert!(since.elapsed() < FALLBACK, "after {:?}", since.elapsed());
 }
 
 impl Drop for Laptop {

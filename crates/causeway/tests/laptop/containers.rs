@@ -1,15 +1,12 @@
 //! `causeway run --container`: a container of Docker or Podman that sees the cluster.
 
 use std::path::PathBuf;
-use std::process::Command;
 
-use causeway_containers::{Choice, Runtime, client_image};
 use causeway_testkit::PATIENCE;
 use causeway_testkit::blocking::eventually;
 use causeway_testkit::daemon::{Daemon, Testbed};
-use causeway_testkit::kubectl::{Ran, finish};
-use causeway_testkit::server::program;
 
+use crate::image::{containers, image};
 use crate::world::World;
 
 #[test]
@@ -51,25 +48,4 @@ fn sees_the_cluster(daemon: Daemon) {
     });
     let runs = PathBuf::from(world.connections()[0]["directory"].as_str().unwrap()).join("runs");
     assert_eq!(std::fs::read_dir(runs).unwrap().count(), 0, "no file is left");
-}
-
-fn image(socket: &str) -> String {
-    let tokio = tokio::runtime::Runtime::new().unwrap();
-    tokio.block_on(async {
-        let choice = Choice::Socket(socket.into());
-        let runtime =
-            causeway_testkit::eventually("the runtime answers", async || Runtime::connect(&choice).await)
-                .await;
-        let options =
-            client_image::Options { binary: PathBuf::from(program()), ..client_image::Options::default() };
-        client_image::ensure(&runtime, &options, |_| {}).await.unwrap()
-    })
-}
-
-fn containers(daemon: Daemon, socket: &str) -> Ran {
-    let url = format!("unix://{socket}");
-    match daemon {
-        Daemon::Docker => finish(Command::new("docker").args(["--host", &url, "ps", "--all", "--quiet"])),
-        Daemon::Podman => finish(Command::new("podman").args(["--url", &url, "ps", "--all", "--quiet"])),
-    }
 }

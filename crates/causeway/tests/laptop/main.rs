@@ -7,6 +7,7 @@ mod connections;
 mod containers;
 mod environment;
 mod errors;
+mod image;
 mod intercepts;
 mod runs;
 mod unprivileged;

@@ -17,10 +17,11 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use self::served::Served;
-pub(crate) use self::served::{is_undefined, pace};
+pub(crate) use self::served::{is_denied, is_undefined, pace, slow_pace};
 
 use crate::framework::{
     error::Error,
+    kinds::NAMESPACE,
     scope::{Kind, Scope as _},
 };
 
@@ -105,9 +106,13 @@ impl Children {
             let (filled_tx, filled_rx) = watch::channel(false);
             caches.push(Cache { kind: *kind, store: writer.as_reader(), filled_rx, served: served.clone() });
             let namespace = namespace.unwrap_or_default().to_owned();
-            let events = if read.contains(kind) {
+            let is_confined = !namespace.is_empty();
+            let events = if is_confined && *kind == NAMESPACE {
+                served.set(Some(resource.clone()));
+                served::only(own_namespace(&namespace)).boxed()
+            } else if read.contains(kind) {
                 served::follow(client.clone(), namespace, *kind, config, served).modify(forget_others).boxed()
-            } else if kind.may_be_absent() {
+            } else if kind.may_be_absent() || is_confined {
                 served::follow(client.clone(), namespace, *kind, config, served).boxed()
             } else {
                 served.set(Some(resource.clone()));
@@ -227,6 +232,14 @@ fn forget_others(object: &mut DynamicObject) {
     if object.labels().get(names::LABEL_MANAGED_BY).map(String::as_str) != Some(names::MANAGED_BY) {
         object.metadata.managed_fields = None;
     }
+}
+
+/// All that is known of a namespace by those who may not look at namespaces.
+fn own_namespace(name: &str) -> DynamicObject {
+    let mut object = DynamicObject::new(name, &NAMESPACE.resource());
+    object.metadata.labels =
+        Some([("kubernetes.io/metadata.name".to_owned(), name.to_owned())].into_iter().collect());
+    object
 }
 
 /// Objects of one namespace, or, for an empty name, of the whole cluster.

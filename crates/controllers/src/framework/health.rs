@@ -29,7 +29,10 @@ pub enum Phase {
 #[derive(Debug, Default)]
 struct State {
     phase: Phase,
-    controllers: BTreeMap<&'static str, Caches>,
+    /// By their names, and by their namespaces where each has its own.
+    controllers: BTreeMap<(&'static str, Option<Arc<str>>), Caches>,
+    /// What this operator does not do, and why.
+    off: Vec<String>,
     /// Reconciles under way, by a number of their own: whose, and since when.
     under_way: BTreeMap<u64, (&'static str, Instant)>,
     counted: u64,
@@ -57,9 +60,27 @@ impl Drop for UnderWay {
 
 /// The operator's health; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Health(Arc<Mutex<State>>);
+pub struct Health {
+    state: Arc<Mutex<State>>,
+    /// Whose word this is, where each namespace has its own controllers.
+    namespace: Option<Arc<str>>,
+}
 
 impl Health {
+    /// The same, for the controllers of one namespace.
+    pub(crate) fn within(&self, namespace: &str) -> Self {
+        Self { state: self.state.clone(), namespace: Some(namespace.into()) }
+    }
+
+    /// What this operator does not do by its settings, and why.
+    pub fn off(&self) -> Vec<String> {
+        self.lock().off.clone()
+    }
+
+    pub(crate) fn switch_off(&self, what: Vec<String>) {
+        self.lock().off = what;
+    }
+
     /// What the operator is doing.
     pub fn phase(&self) -> Phase {
         self.lock().phase
@@ -103,8 +124,11 @@ impl Health {
                 let unknown = kinds.into_iter().map(|plural| {
                     format!("this cluster does not know {plural}: apply Causeway's definitions (deploy/crds)")
                 });
-                let slow =
-                    slow.iter().map(|(name, _)| format!("the caches of controller {name} are not filled"));
+                let slow = slow.iter().map(|((name, namespace), _)| {
+                    let place =
+                        namespace.as_ref().map(|name| format!(" of namespace {name}")).unwrap_or_default();
+                    format!("the caches of controller {name}{place} are not filled")
+                });
                 unknown.chain(slow).collect()
             }
         }
@@ -120,17 +144,18 @@ impl Health {
 
     pub(crate) fn synced(&self, controller: &'static str, synced: bool) {
         let caches = Caches { are_filled: synced, undefined: BTreeSet::new() };
-        self.lock().controllers.insert(controller, caches);
+        self.lock().controllers.insert((controller, self.namespace.clone()), caches);
     }
 
     /// Takes note that the cluster does not know a kind that this controller watches; true if that is new.
     pub(crate) fn undefined(&self, controller: &'static str, plural: &str) -> bool {
         let mut state = self.lock();
-        state.controllers.entry(controller).or_default().undefined.insert(plural.to_owned())
+        let of = (controller, self.namespace.clone());
+        state.controllers.entry(of).or_default().undefined.insert(plural.to_owned())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -150,6 +175,20 @@ mod tests {
         assert_eq!(health.dead(), ["a reconcile of controller proxy hangs since 605 s"]);
         drop(slow);
         assert!(health.dead().is_empty());
+    }
+
+    #[test]
+    fn each_namespace_has_caches_of_its_own() {
+        let health = Health::default();
+        health.enter(Phase::Leading);
+        let (one, other) = (health.within("a"), health.within("b"));
+        one.synced("infra", false);
+        other.synced("infra", true);
+        assert_eq!(health.missing(), ["the caches of controller infra of namespace a are not filled"]);
+        one.synced("infra", true);
+        assert!(health.missing().is_empty());
+        health.switch_off(vec!["gateways".to_owned()]);
+        assert_eq!(other.off(), ["gateways"]);
     }
 
     #[test]

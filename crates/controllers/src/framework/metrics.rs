@@ -97,6 +97,11 @@ impl Metrics {
         self.retrying.get_or_create(&Controller { controller }).set(objects as i64);
     }
 
+    /// The same for one of several that are called the same: by how many it has changed.
+    pub(crate) fn retrying_more(&self, controller: &'static str, change: i64) {
+        self.retrying.get_or_create(&Controller { controller }).inc_by(change);
+    }
+
     pub(crate) fn watch_failed(&self, controller: &'static str) {
         self.watch_failures.get_or_create(&Controller { controller }).inc();
     }

@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::framework::{
-    children::{ChildKind, Children, is_undefined, owner_of, pace},
+    children::{ChildKind, Children, is_denied, is_undefined, owner_of, pace, slow_pace},
     error::{Category, Error, Retry},
     health::Health,
     metrics::Metrics,
@@ -148,6 +148,12 @@ impl Runner {
         Self { client, config, metrics, health, controllers: Vec::new() }
     }
 
+    /// Controllers that are added from now on work in this namespace alone, and know of no other.
+    pub(crate) fn confine(&mut self, namespace: &str) {
+        self.config.namespace = Some(namespace.to_owned());
+        self.health = self.health.within(namespace);
+    }
+
     /// Adds a controller.
     pub fn register<R: Reconciler>(&mut self, reconciler: R) {
         let reconciler = Arc::new(reconciler);
@@ -249,7 +255,28 @@ impl<R: Reconciler> Run<R> {
         let api = <R::Primary as Resource>::Scope::api(client, self.config.namespace.as_deref());
         let run = Arc::new(self);
         let gone = run.clone();
-        let watched = watcher(api, watcher::Config::default()).backoff(pace());
+        let watched = watcher(api, watcher::Config::default());
+        let watched = match run.config.namespace {
+            Some(_) => watched.backoff(slow_pace()).boxed(),
+            None => watched.backoff(pace()).boxed(),
+        };
+        let (may_see, nothing_tx) = (run.clone(), filled_tx.clone());
+        let mut is_told = false;
+        // Where it may see nothing in its namespace, there is nothing to do.
+        let watched = watched.filter(move |event| {
+            let is_denied = may_see.config.namespace.is_some() && event.as_ref().is_err_and(is_denied);
+            if is_denied && !std::mem::replace(&mut is_told, true) {
+                let place = may_see.config.namespace.as_deref().unwrap_or_default();
+                let plural = R::Primary::plural(&());
+                tracing::warn!(
+                    controller = R::NAME,
+                    "{plural} in namespace {place} may not be read: none are followed"
+                );
+                nothing_tx.send_replace(true);
+            }
+            is_told &= !matches!(event, Ok(watcher::Event::InitDone));
+            std::future::ready(!is_denied)
+        });
         let primary = run
             .defined(R::Primary::plural(&()).into_owned(), watched)
             .inspect(move |event| {
@@ -399,11 +426,19 @@ impl<R: Reconciler> Run<R> {
 
     fn set_failures(&self, key: &str, count: Option<u32>) {
         let mut failures = lock(&self.failures);
+        let before = failures.len() as i64;
         match count {
             Some(count) => drop(failures.insert(key.to_owned(), count)),
             None => drop(failures.remove(key)),
         }
-        self.metrics.retrying(R::NAME, failures.len());
+        self.metrics.retrying_more(R::NAME, failures.len() as i64 - before);
+    }
+}
+
+impl<R: Reconciler> Drop for Run<R> {
+    fn drop(&mut self) {
+        let left = lock(&self.failures).len() as i64;
+        self.metrics.retrying_more(R::NAME, -left);
     }
 }
 

@@ -97,13 +97,14 @@ impl Unread {
         if self.secrets.is_empty() && self.config_maps.is_empty() {
             return false;
         }
-        let given = given();
-        let is_part = |at: &ObjectRef, of: &str| {
-            let parts = of.strip_prefix("ca/").unwrap_or_default();
-            parts.split(' ').any(|part| part == at.to_string())
+        let Keys { certificates, authorities } = given();
+        // A name that was too long does not tell all: then it may be.
+        let has = |names: &str, at: &ObjectRef| {
+            names.contains('~') || names.split(' ').any(|name| name == at.to_string())
         };
-        self.secrets.iter().any(|at| given.certificates.contains_key(&at.to_string()))
-            || self.config_maps.iter().any(|at| given.authorities.keys().any(|of| is_part(at, of)))
+        let bundles = || authorities.keys().filter_map(|name| name.strip_prefix("ca/"));
+        self.secrets.iter().any(|at| certificates.keys().any(|name| has(name, at)))
+            || self.config_maps.iter().any(|at| bundles().any(|names| has(names, at)))
     }
 
     /// The whole.
@@ -248,5 +249,58 @@ where
             known.insert(at.clone(), (version, content));
         }
         Ok(glanced)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use causeway_translate::gateway_pod::keys::Pair;
+
+    use super::*;
+
+    fn at(name: &str) -> ObjectRef {
+        ObjectRef::new("infra".to_owned(), name.to_owned())
+    }
+
+    fn unread(secrets: &[&str], config_maps: &[&str]) -> Unread {
+        let all = |names: &[&str]| names.iter().map(|name| at(name)).collect();
+        Unread { secrets: all(secrets), config_maps: all(config_maps), failure: None }
+    }
+
+    fn given(certificate: &str, authorities: &str) -> Keys {
+        let pair = Pair { certificate: String::new(), key: String::new() };
+        Keys {
+            certificates: [(certificate.to_owned(), pair)].into(),
+            authorities: [(authorities.to_owned(), String::new())].into(),
+        }
+    }
+
+    #[test]
+    fn pods_that_were_given_nothing_of_what_never_was_read_are_not_held_back() {
+        let given = || given("infra/shop", "ca/infra/one infra/two");
+        assert!(!unread(&[], &[]).is_in(|| panic!("nothing has to be known for that")));
+        for (secrets, config_maps, is_in) in [
+            (&["shop"][..], &[][..], true),
+            (&["sho", "two"], &["shop"], false),
+            (&[], &["two"], true),
+            (&["other"], &["one"], true),
+        ] {
+            assert_eq!(unread(secrets, config_maps).is_in(given), is_in, "{secrets:?} {config_maps:?}");
+        }
+    }
+
+    /// As the names in a plan are where those of objects make more than 253 letters.
+    #[test]
+    fn a_name_that_was_cut_may_be_that_of_any_object() {
+        let long = "a".repeat(253);
+        let cut = |text: &str| format!("{}~0123456789abcdef", &text[..230]);
+        let secret = || given(&cut(&at(&long).to_string()), "ca/infra/one");
+        assert!(unread(&[&long], &[]).is_in(secret));
+        assert!(!unread(&[], &[&long]).is_in(secret));
+        // The last of many is not told any more.
+        let names: Vec<String> = (0..40).map(|i| at(&format!("authority-{i}")).to_string()).collect();
+        let bundle = || given("infra/shop", &cut(&format!("ca/{}", names.join(" "))));
+        assert!(unread(&[], &["authority-39"]).is_in(bundle));
+        assert!(!unread(&["authority-39"], &[]).is_in(bundle));
     }
 }

@@ -204,6 +204,7 @@ impl Orders {
             issuer: zone.issuer(),
             hostname_zone: zone.key.name.clone(),
             zone_id: zone.key.id.clone(),
+            origin: zone.key.origin.clone(),
             begun: now,
             failed_before: case
                 .orders

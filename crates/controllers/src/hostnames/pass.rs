@@ -3,13 +3,14 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use causeway_api::{
-    ClaimOwner, DnsProviderKind, DomainClaim, DomainClaimSpec, GatewayHostnameRequest, HostnameZone,
+    DnsProviderKind, DomainClaim, GatewayHostnameRequest, HostnameZone,
     conditions::{self, ConditionType, Reason, Status},
     names,
 };
 use causeway_base::lock::lock;
 use causeway_translate::hostname::{
-    self, Case, Picture, World, claim_name, listeners::COMPONENT, status::status,
+    self, Case, Origin, Picture, World, claim_name, claim_spec, listeners::COMPONENT, missing_origin,
+    status::status,
 };
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -210,6 +211,26 @@ impl<'a> Pass<'a> {
         });
         let results: Vec<Result<(), Error>> = bounded(undated.map(|claim| self.date(claim).boxed())).await;
         failures.extend(results.into_iter().filter_map(Result::err));
+        let lasting = world.claims.values().filter(|claim| claim.metadata.deletion_timestamp.is_none());
+        let unplaced = lasting.filter_map(|claim| Some((claim, missing_origin(&claim.spec, world)?)));
+        let results: Vec<Result<(), Error>> =
+            bounded(unplaced.map(|(claim, origin)| self.place(claim, origin).boxed())).await;
+        failures.extend(results.into_iter().filter_map(Result::err));
+    }
+
+    /// Says who has the records of a claim that was made before that was said: today's settings, before they are others.
+    async fn place(&self, claim: &DomainClaim, origin: Origin) -> Result<(), Error> {
+        let api = Api::<DomainClaim>::all(self.controller.client.clone());
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let patch = json!({
+            "metadata": {"uid": claim.uid()}, "spec": {"dns": origin.dns, "domain": origin.domain},
+        });
+        match api.patch(&claim.name_any(), &params, &Patch::Merge(&patch)).await {
+            Ok(_) => Ok(()),
+            // Somebody has released it meanwhile.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            Err(source) => Err(objects("DomainClaim", &claim.name_any(), source)),
+        }
     }
 
     /// Says since when a name is held.
@@ -263,20 +284,7 @@ impl<'a> Pass<'a> {
                 labels: Some([(names::LABEL_MANAGED_BY.to_owned(), names::MANAGED_BY.to_owned())].into()),
                 ..ObjectMeta::default()
             },
-            spec: DomainClaimSpec {
-                zone_id: zone.key.id.clone(),
-                hostname: name.to_string(),
-                owner_ref: ClaimOwner {
-                    namespace: case.at.namespace.clone(),
-                    name: case.at.name.clone(),
-                    uid: case.uid.clone(),
-                },
-                hostname_zone: zone.key.name.clone(),
-                allow_names_below: case
-                    .request
-                    .as_ref()
-                    .is_some_and(|request| request.spec.allow_names_below),
-            },
+            spec: claim_spec(case, zone, name),
             status: None,
         };
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };

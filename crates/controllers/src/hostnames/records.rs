@@ -349,10 +349,16 @@ impl Records {
         }
         let is_aws = zone.dns.provider == DnsProviderKind::Aws;
         let found = provider.zone(if is_aws { &zone.key.id } else { zone.domain.as_str() }).await?;
-        if found.domain.as_str() != zone.domain.as_str() {
-            return Err(Error::Invalid {
-                what: format!("zone {} is that of {}, not of {}", zone.key.id, found.domain, zone.domain),
-                remedy: "correct the HostnameZone's zoneId or domain".to_owned(),
+        // An id may be that of a zone above the domain. Where a request gives it, each of its names is looked at by itself.
+        let is_of_domain = if is_aws {
+            zone.key.name.is_none() || zone.domain.is_in(found.domain.as_str())
+        } else {
+            found.domain.as_str() == zone.domain.as_str()
+        };
+        if !is_of_domain {
+            return Err(Error::ZoneNotFound {
+                zone: format!("{} for {} (it is that of {})", zone.key.id, zone.domain, found.domain),
+                at: if is_aws { "Route 53" } else { "its name server" }.to_owned(),
             });
         }
         let there = Some(found.clone());

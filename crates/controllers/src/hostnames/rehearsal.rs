@@ -7,12 +7,14 @@ use std::{
     sync::Arc,
 };
 
-use causeway_api::{ClaimOwner, DomainClaim, DomainClaimSpec};
+use causeway_api::DomainClaim;
 use causeway_providers::{
     Name,
     dns::{Change, Wanted},
 };
-use causeway_translate::hostname::{self, Case, Hostname, Picture, World, Zone, ZoneKey, claim_name};
+use causeway_translate::hostname::{
+    self, Case, Hostname, Picture, World, Zone, ZoneKey, claim_name, claim_spec,
+};
 
 use super::{
     records::{Records, wish},
@@ -36,20 +38,7 @@ fn claimed(world: &World, picture: &Picture) -> World {
     for case in picture.cases.values() {
         let Some(zone) = &case.zone else { continue };
         for name in &case.claim {
-            let mut claim = DomainClaim::new(
-                &claim_name(&zone.key.id, name),
-                DomainClaimSpec {
-                    zone_id: zone.key.id.clone(),
-                    hostname: name.to_string(),
-                    owner_ref: ClaimOwner {
-                        namespace: case.at.namespace.clone(),
-                        name: case.at.name.clone(),
-                        uid: case.uid.clone(),
-                    },
-                    hostname_zone: zone.key.name.clone(),
-                    allow_names_below: false,
-                },
-            );
+            let mut claim = DomainClaim::new(&claim_name(&zone.key.id, name), claim_spec(case, zone, name));
             claim.metadata.uid = Some(case.uid.clone());
             world.claims.insert(claim_name(&zone.key.id, name), Arc::new(claim));
         }

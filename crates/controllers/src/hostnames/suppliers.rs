@@ -1,11 +1,13 @@
 //! The usual issuers and DNS providers, made from what zones say and from their credentials.
 
+mod cloud;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use causeway_api::{DnsProviderKind, IssuerKind, names};
 use causeway_base::lock::lock;
 use causeway_providers::{
-    Error, Name, Secret as Text, acme, aws, certificate::CertificateIssuer, dns::DnsProvider, local, rfc2136,
+    Error, Name, Secret as Text, acme, certificate::CertificateIssuer, dns::DnsProvider, local, rfc2136,
 };
 use causeway_translate::hostname::{Zone, listeners::COMPONENT};
 use futures::{FutureExt as _, future::BoxFuture};
@@ -162,8 +164,8 @@ impl Providers {
                 Ok(Arc::new(rfc2136::Dns::new(settings)?))
             }
             DnsProviderKind::Aws => {
-                let settings = self.aws(instance, dns.region.as_ref(), dns.endpoint.as_ref(), &credentials);
-                Ok(Arc::new(aws::Route53::new(&settings).await?))
+                let (region, endpoint) = (dns.region.as_ref(), dns.endpoint.as_ref());
+                cloud::dns(self.cloud(instance, region, endpoint, credentials)).await
             }
         }
     }
@@ -193,30 +195,20 @@ impl Providers {
             IssuerKind::Aws => {
                 let instance = self.instance().await?;
                 let (region, endpoint) = (certificates.region.as_ref(), certificates.endpoint.as_ref());
-                Ok(Arc::new(aws::Acm::new(&self.aws(instance, region, endpoint, &credentials)).await?))
+                cloud::issuer(self.cloud(instance, region, endpoint, credentials)).await
             }
         }
     }
 
-    fn aws(
+    fn cloud(
         &self,
         instance: String,
         region: Option<&String>,
         endpoint: Option<&String>,
-        credentials: &BTreeMap<String, String>,
-    ) -> aws::Settings {
-        let keys = credentials.get("accessKeyId").zip(credentials.get("secretAccessKey"));
-        aws::Settings {
-            instance,
-            region: region.or(self.settings.world.dns.region.as_ref()).cloned(),
-            profile: None,
-            keys: keys.map(|(id, secret)| aws::Keys {
-                id: id.trim().to_owned(),
-                secret: Text::new(secret.trim().to_owned()),
-            }),
-            role: credentials.get("roleArn").map(|role| role.trim().to_owned()),
-            endpoint: endpoint.cloned(),
-        }
+        credentials: BTreeMap<String, String>,
+    ) -> cloud::Place {
+        let region = region.or(self.settings.world.dns.region.as_ref()).cloned();
+        cloud::Place { instance, region, endpoint: endpoint.cloned(), credentials }
     }
 
     /// The account at an ACME directory, made if there is none: one for each directory, and kept before it is used.

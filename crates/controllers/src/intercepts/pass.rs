@@ -168,7 +168,7 @@ impl<'a> Pass<'a> {
             failures.push(error);
         }
         // Something else that is refused is no reason to let the times of others pass; what is under way waits for the next try.
-        let again = self.again(&judged, waiting && failures.is_empty());
+        let again = self.again(&picture, &judged, waiting && failures.is_empty());
         match failures.into_iter().max_by_key(Error::retry) {
             Some(error) => Err(Failed { error, again: Some(again) }),
             None => Ok(again),
@@ -894,12 +894,16 @@ impl<'a> Pass<'a> {
     }
 
     /// When to look again though nothing changes: when a time is over, or somebody was left alone for long enough.
-    fn again(&self, judged: &[Judged], waiting: bool) -> Duration {
+    fn again(&self, picture: &Picture, judged: &[Judged], waiting: bool) -> Duration {
         if waiting {
             return SOON;
         }
         let ends = self.requests.values().filter_map(|request| intercept::expiry(request));
         let ends = ends.chain(judged.iter().filter_map(Judged::expiry));
+        let ends = ends.chain(picture.requests.values().filter_map(|verdict| match verdict {
+            Verdict::Accepted(accepted) => accepted.held_from,
+            _ => None,
+        }));
         let until = ends.map(|end| {
             let left = end.duration_since(self.now);
             Duration::try_from(left).unwrap_or_default().max(SOON)

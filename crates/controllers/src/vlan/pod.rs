@@ -26,6 +26,16 @@ pub(crate) const ACCEPTED_VOLUME: &str = "accepted";
 const USER: i64 = 65532;
 /// What a process gets to end that does not answer its probes.
 const HUNG_SECONDS: i64 = 10;
+/// Drain times up to which pods are the same. The last is the longest that a spec may ask for.
+const DRAIN_STEPS: [i64; 4] = [30, 120, 600, 3600];
+
+/// The time to drain that a pod is made for which is asked for this one. In steps, so that another drain time is seldom a
+/// reason for another pod, and no longer than that: who deletes a namespace waits for half of it, even if its pods end at
+/// once.
+pub(crate) fn drain_step(seconds: i64) -> i64 {
+    let longest = DRAIN_STEPS[DRAIN_STEPS.len() - 1];
+    DRAIN_STEPS.into_iter().find(|step| seconds <= *step).unwrap_or(longest)
+}
 
 /// The digest of a pod template: another one replaces its pod.
 pub(crate) fn template_hash(template: &PodTemplateSpec) -> Option<(String, String)> {

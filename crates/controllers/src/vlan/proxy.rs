@@ -155,7 +155,7 @@ impl Reconciler for Controller {
         if let (Some(desired), Some(effective)) = (&mut desired, effective) {
             // First the promise to clean up, then what has to be cleaned up.
             let asks = asks(effective, &before);
-            let reaches_out = desired.reaches_out() || asks.are_elsewhere();
+            let reaches_out = !self.settings.is_confined && (desired.reaches_out() || asks.are_elsewhere());
             let is_promised =
                 !reaches_out || self.finalizer.is_on(&proxy) || self.finalizer.add(&proxy).await?;
             if !is_promised {
@@ -186,7 +186,13 @@ impl Reconciler for Controller {
         let reported = proxy.status.iter().flat_map(|status| &status.replicas);
         let reported = reported.map(|report| report.name.as_str());
         self.reports.remove_stale(&*proxy, reported, &observed.pods).await?;
-        let refusals = refusals(&proxy, grants.as_ref(), &children);
+        let mut refusals = refusals(&proxy, grants.as_ref(), &children);
+        if self.settings.is_confined && !refusals.is_empty() {
+            refusals = vec![
+                "this operator serves each of its namespaces by itself (--namespaces): have proxy and Service in the same one"
+                    .to_owned(),
+            ];
+        }
         if !refusals.is_empty() {
             self.wakes.wake_in(LOOK_AT_OTHERS, ObjectRef::from_obj(&*proxy));
         }

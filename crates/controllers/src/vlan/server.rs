@@ -294,8 +294,9 @@ impl<K: Server> Reconciler for Controller<K> {
             let asked = outline.addresses.iter().map(|(address, _)| *address);
             let asks = Asks::new(*effective, outline.attachment.clone(), asked);
             // First the promise to clean up, then what has to be cleaned up.
+            let is_elsewhere = !self.settings.is_confined && asks.are_elsewhere();
             let is_promised =
-                !asks.are_elsewhere() || self.finalizer.is_on(object) || self.finalizer.add(object).await?;
+                !is_elsewhere || self.finalizer.is_on(object) || self.finalizer.add(object).await?;
             if !is_promised {
                 return Ok(());
             }

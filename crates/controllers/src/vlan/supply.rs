@@ -49,6 +49,9 @@ const FIELD_MANAGER: &str = "causeway-supply";
 pub(crate) struct Controller {
     client: Client,
     require_grants: bool,
+    /// Whether each namespace is served by itself. Then nobody waits for what routes say: it would hold up a namespace
+    /// whose rights go first.
+    is_confined: bool,
     applier: Applier,
     finalizer: Finalizer<ProxyServer>,
     read: ReadRoutes,
@@ -60,7 +63,7 @@ pub(crate) struct Controller {
 
 impl Controller {
     /// A controller that asks for grants or not.
-    pub(crate) fn new(client: Client, require_grants: bool) -> Self {
+    pub(crate) fn new(client: Client, require_grants: bool, is_confined: bool) -> Self {
         Self {
             applier: Applier::new(client.clone(), FIELD_MANAGER),
             finalizer: Finalizer::new(client.clone(), names::FINALIZER_ROUTES),
@@ -69,6 +72,7 @@ impl Controller {
             routes: RouteStatuses::new(client.clone()),
             uses: Mutex::default(),
             require_grants,
+            is_confined,
             client,
         }
     }
@@ -138,8 +142,10 @@ impl Reconciler for Controller {
         let observed = Observed::read(&proxy, &self.read, &children, self.require_grants);
         let desired = desired::desired(running, kept.as_ref(), &valid, &observed);
         lock(&self.uses).insert(owner.uid().to_owned(), desired.uses.clone());
-        let is_promised =
-            observed.routes.is_empty() || self.finalizer.is_on(&proxy) || self.finalizer.add(&proxy).await?;
+        let is_promised = self.is_confined
+            || observed.routes.is_empty()
+            || self.finalizer.is_on(&proxy)
+            || self.finalizer.add(&proxy).await?;
         if !is_promised {
             return Ok(());
         }

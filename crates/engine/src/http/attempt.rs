@@ -25,7 +25,7 @@ use super::onward;
 use super::origin::Origin;
 use super::reach::Server;
 use super::reply::{Reply, SLOW_READ};
-use super::sink::{Patience, Sink, carry};
+use super::sink::{Patience, Sink, carry, in_time};
 use super::source::{Broken, Piece, Source};
 use super::tunnel;
 use crate::clock;
@@ -209,13 +209,19 @@ impl Attempt<'_> {
         deadline: Option<Instant>,
     ) -> Heard {
         let heard = if self.forward.connects {
-            self.open().await
+            Box::pin(self.open()).await
         } else {
             self.exchange(request, to, from, deadline).await
         };
         if !matches!(heard, Heard::Tunnel(_)) {
             return heard;
         }
+        // Boxed, so that requests do not carry the room that a tunnel takes.
+        Box::pin(self.tunnel(request, to, from)).await
+    }
+
+    /// Carries both ways what is no message.
+    async fn tunnel(&self, request: &mut Source<'_, Downstream>, to: Up<'_>, from: &mut Down<'_>) -> Heard {
         let (entry, workspace) = (self.entry, &self.origin.worker.workspace);
         if let (Reply::H1(client @ Downstream::Tcp(_)), Up::H1(server)) = (self.reply, to) {
             let early = request.take_rest();
@@ -245,7 +251,7 @@ impl Attempt<'_> {
         self.so_far.status.set(200);
         self.so_far.began.set(clock::woken());
         let told = async { self.reply.begin(out, Framing::UntilClose, false, self.buffers())?.flush().await };
-        match tokio::time::timeout(SLOW_READ, told).await {
+        match in_time(SLOW_READ, pin!(told)).await {
             Ok(Ok(())) => Heard::Tunnel(CloseReason::Finished),
             _ => Heard::ClientGone(CloseReason::ClientReset),
         }
@@ -267,8 +273,12 @@ impl Attempt<'_> {
             }
         });
         let mut up_is_over = false;
+        let mut is_first = true;
         poll_fn(|cx| {
-            clock::wake();
+            // At first no time has passed since the endpoint was reached.
+            if !std::mem::take(&mut is_first) {
+                clock::wake();
+            }
             if let Some(reason) = self.entry.ending() {
                 return Poll::Ready(Heard::Ended(reason));
             }
@@ -400,7 +410,7 @@ impl Attempt<'_> {
         let patience = Patience { source: None, sink: Some(SLOW_READ) };
         if ended {
             // Whatever follows such a head belongs to nobody.
-            tokio::time::timeout(SLOW_READ, sink.finish(None)).await.map_err(|_| GONE)?.map_err(|_| GONE)?;
+            in_time(SLOW_READ, pin!(sink.finish(None))).await.map_err(|_| GONE)?.map_err(|_| GONE)?;
         } else {
             let carried = carry(&mut source, &mut sink, self.buffers(), patience, trailers, |piece| {
                 self.moved(0, piece.as_slice().len());

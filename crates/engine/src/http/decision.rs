@@ -156,7 +156,7 @@ impl Forward {
         session.is_empty()
             && self.grant.is_empty()
             && self.route.cors.is_none()
-            && self.target().changes.response.is_empty()
+            && self.target().changes().leave_answers()
     }
 
     /// Where it goes, and what is changed on the way.
@@ -166,7 +166,7 @@ impl Forward {
 
     /// Lines for the answer of this endpoint, with which the client stays there.
     pub(crate) fn session_with<'f>(&'f self, cluster: &Cluster, endpoint: &Arc<Endpoint>) -> Cow<'f, [u8]> {
-        let (Some(stay), Some(persistence)) = (&self.session, &self.route.policies.persistence) else {
+        let (Some(stay), Some(persistence)) = (&self.session, &self.route.policies().persistence) else {
             return Cow::Borrowed(&[]);
         };
         if self.endpoint.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, endpoint)) {
@@ -180,7 +180,7 @@ impl Forward {
     /// # Errors
     /// If it is more than the route takes.
     pub(crate) fn may_carry(&self, bytes: u64) -> Result<(), Fault> {
-        match self.route.policies.body_limit {
+        match self.route.policies().body_limit {
             Some(limit) if bytes > limit => Err(Fault::new(413, "the body is longer than the route takes")),
             _ => Ok(()),
         }
@@ -191,7 +191,7 @@ impl Forward {
 fn choose(found: &Found<'_, Arc<Route>>, request: &Request<'_>, scheme: Scheme) -> Option<Chosen> {
     let route = found.to;
     let now = clock::woken();
-    let Some(persistence) = &route.policies.persistence else {
+    let Some(persistence) = &route.policies().persistence else {
         return Some(Chosen { target: route.pick(now)?, endpoint: None, session: None });
     };
     let seconds = u32::try_from(jiff::Timestamp::now().as_second()).unwrap_or(u32::MAX);
@@ -272,7 +272,7 @@ pub(crate) fn decide_on(
         Ok(found) => (Some(found), 404),
         Err(missed) => (None, missed.status()),
     };
-    if request.connects() && !found.as_ref().is_some_and(|found| found.to.policies.connect) {
+    if request.connects() && !found.as_ref().is_some_and(|found| found.to.policies().connect) {
         let fault = Fault::new(405, "no tunnels are made here");
         refuse(out, fault);
         return Decision::Answered { status: fault.status, route: None, keep_alive: false };
@@ -281,7 +281,7 @@ pub(crate) fn decide_on(
     let is_known = told.as_ref().is_none_or(|told| told.client.is_some());
     let has_body = !matches!(request.framing, Framing::None | Framing::Length(0));
     if let Some(found) = &found {
-        let policies = &found.to.policies;
+        let policies = found.to.policies();
         let refused = policies.refusal(&found.to.base.shared, (source, is_known), request.framing);
         if let Some(refused) = refused {
             ending.keep_alive &= !has_body;
@@ -290,7 +290,7 @@ pub(crate) fn decide_on(
             return Decision::Answered { status: refused.status, route, keep_alive: ending.keep_alive };
         }
     }
-    let cors = found.as_ref().and_then(|found| found.to.cors.as_ref());
+    let cors = found.as_ref().and_then(|found| found.to.cors.as_deref());
     if let (Some(found), Some(cors)) = (&found, cors)
         && Cors::is_question(request.method, request.fields)
     {
@@ -305,7 +305,8 @@ pub(crate) fn decide_on(
         && let Some(Chosen { target: place, endpoint, session }) = choose(found, request, arrival.scheme)
     {
         let target = &found.to.targets[place];
-        if !request.connects() && !can_rewrite(&request.target.path, target.changes.path.as_ref()) {
+        let changes = target.changes();
+        if !request.connects() && !can_rewrite(&request.target.path, changes.path.as_ref()) {
             let fault = Fault::bad("the path can't be rewritten to a path");
             refuse(out, fault);
             let route = Some(Arc::clone(found.to));
@@ -319,15 +320,15 @@ pub(crate) fn decide_on(
             onward::write_request(
                 out,
                 request,
-                &target.changes,
+                changes,
                 found.prefix,
                 introduction.as_deref(),
                 trace.as_ref(),
             );
         }
-        let is_unchanged = told.is_none() && trace.is_none() && target.changes.leave_requests();
+        let is_unchanged = told.is_none() && trace.is_none() && changes.leave_requests();
         let introduced = if introduction.is_some() { Introduced::Here } else { Introduced::Already };
-        let host = || target.changes.host.as_deref().unwrap_or(&request.target.host);
+        let host = || changes.host.as_deref().unwrap_or(&request.target.host);
         return Decision::Forward(Forward {
             route: Arc::clone(found.to),
             target: place,

@@ -58,7 +58,7 @@ pub(crate) async fn run(
         Ok(after) => (after, head),
         Err(status) => {
             record.status = status;
-            let after = exchange.answer(status, &mut head).await;
+            let after = Box::pin(exchange.answer(status, &mut head)).await;
             (after, head)
         }
     }
@@ -85,7 +85,7 @@ impl Exchange<'_> {
         let mut ending = self.forward.ending;
         // What is left of the request's body is not waited for.
         ending.keep_alive &= !self.forward.has_body();
-        write_error(out, status, self.forward.route.policies.pages.as_deref(), &[], ending);
+        write_error(out, status, self.forward.route.policies().pages.as_deref(), &[], ending);
         match self.reply.whole(out, self.origin.buffers()).await {
             Err(_) => After::Close(CloseReason::ClientReset),
             Ok(()) if ending.keep_alive => After::Next,
@@ -125,10 +125,13 @@ impl Exchange<'_> {
             record.cluster = Some(Arc::clone(&cluster));
             let reaching = self.reach(&cluster, &state, &mut tried, stale > 0, record);
             let reached = match deadline {
-                Some(deadline) => timeout_at(deadline, reaching).await.map_err(|_| 504_u16)?,
+                Some(deadline) => {
+                    let reached = timeout_at(deadline, reaching).await;
+                    clock::wake();
+                    reached.map_err(|_| 504_u16)?
+                }
                 None => reaching.await,
             };
-            clock::wake();
             let Reached { server, endpoint, reused } = match (reached, route.after(place)) {
                 (Ok(reached), _) => reached,
                 (Err(status), None) => return Err(first_failure.unwrap_or(status)),
@@ -212,7 +215,7 @@ impl Exchange<'_> {
                     record.status = fault.status;
                     head.clear();
                     decision::refuse(head, fault);
-                    return Ok(match self.reply.whole(head, self.origin.buffers()).await {
+                    return Ok(match Box::pin(self.reply.whole(head, self.origin.buffers())).await {
                         Ok(()) => After::Linger(CloseReason::InvalidRequest),
                         Err(_) => After::Close(CloseReason::ClientReset),
                     });
@@ -264,7 +267,7 @@ impl Exchange<'_> {
                 if deadline.is_some_and(|deadline| until >= deadline) {
                     return Err(504);
                 }
-                if let Some(reason) = self.rest(request, until).await {
+                if let Some(reason) = Box::pin(self.rest(request, until)).await {
                     record.status = 499;
                     return Ok(After::Close(reason));
                 }
@@ -325,7 +328,8 @@ impl Exchange<'_> {
             {
                 return Ok(Reached { server, endpoint, reused: true });
             }
-            let unreached = match reach::connect(worker, to, introduction.as_deref()).await {
+            // Boxed, so that requests do not carry the room that connecting takes: most find a connection.
+            let unreached = match Box::pin(reach::connect(worker, to, introduction.as_deref())).await {
                 Ok(Connected { server, how }) => {
                     endpoint.succeeded();
                     if matches!(how, How::Opened) {

@@ -4,6 +4,7 @@
 pub(crate) mod as_is;
 mod flow;
 mod guard;
+mod hands;
 pub(crate) mod head;
 mod incoming;
 mod pipe;
@@ -11,7 +12,8 @@ mod trunk;
 pub(crate) mod websocket;
 
 pub(crate) use flow::{Inflow, Outflow};
-pub(crate) use incoming::{serve, settings};
+pub(crate) use hands::Hands;
+pub(crate) use incoming::{Job, serve, settings};
 pub(crate) use trunk::{Pulse, Share, Trunk};
 
 /// What a client begins with, up to where a reader of HTTP/1.1 takes it for a head.

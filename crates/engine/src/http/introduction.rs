@@ -74,6 +74,12 @@ impl Introduction {
         }
     }
 
+    /// The names by which endpoints hear something; that of the host among them, whether there is one or not.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &[u8]> {
+        let lines = self.0.split(|byte| *byte == b'\n');
+        lines.filter_map(|line| line.split(|byte| *byte == b':').next()).chain([HOST])
+    }
+
     /// The value that endpoints hear by a name, which is given in lower case.
     pub(crate) fn get<'a>(&'a self, name: &[u8], authority: &'a str) -> Option<Cow<'a, [u8]>> {
         if name == HOST {

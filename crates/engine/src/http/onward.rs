@@ -86,7 +86,7 @@ pub(crate) fn write_response(
     framing: Framing,
     ending: Ending,
 ) {
-    let edits = &forward.target().changes.response;
+    let edits = &forward.target().changes().response;
     write_answer(out, response, edits, forward.route.cors.is_some(), framing);
     out.extend_from_slice(edits.added());
     out.extend_from_slice(session);
@@ -123,7 +123,7 @@ pub(crate) fn write_answer(
 /// Writes the head of the answer to a CONNECT whose connection stands. Nothing tells where it ends: it does not.
 pub(crate) fn write_opened(out: &mut Vec<u8>, forward: &Forward, session: &[u8]) {
     write_status(out, 200, b"OK");
-    out.extend_from_slice(forward.target().changes.response.added());
+    out.extend_from_slice(forward.target().changes().response.added());
     out.extend_from_slice(session);
     out.extend_from_slice(b"\r\n");
 }

@@ -49,6 +49,17 @@ impl Policies {
         }
     }
 
+    /// Whether nothing is asked.
+    pub(crate) fn is_empty(&self) -> bool {
+        let Self { allowed, rate, body_limit, pages, connect, persistence } = self;
+        allowed.is_empty()
+            && rate.is_none()
+            && body_limit.is_none()
+            && pages.is_none()
+            && !connect
+            && persistence.is_none()
+    }
+
     /// Why a request of this client, with a body of this kind, does not go on; nothing if it does. One that `is_known` only
     /// by the proxy that speaks for it is nobody that a list could name.
     pub(crate) fn refusal(

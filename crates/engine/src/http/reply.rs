@@ -3,18 +3,18 @@
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use causeway_ir::Keepalive;
 use http::HeaderMap;
-use tokio::time::timeout;
 
 use super::buffer::{Buffers, send};
 use super::h1::framing::Framing;
 use super::h2::{Outflow, head};
-use super::sink::Sink;
+use super::sink::{Sink, in_time};
 use super::source::Piece;
 use crate::tcp::Downstream;
 
@@ -112,7 +112,7 @@ impl<'a> Reply<'a> {
                     return Ok(());
                 }
                 let mut sink = Sink::<Downstream>::H2(flow);
-                timeout(SLOW_READ, sink.push(Piece::Owned(Bytes::copy_from_slice(body)), true)).await?
+                in_time(SLOW_READ, pin!(sink.push(Piece::Owned(Bytes::copy_from_slice(body)), true))).await?
             }
         }
     }
@@ -123,7 +123,7 @@ impl<'a> Reply<'a> {
 /// # Errors
 /// If it does not, or is gone.
 pub(crate) async fn send_in_time(stream: &Downstream, bytes: &[u8]) -> io::Result<()> {
-    timeout(SLOW_READ, send(stream, bytes, &[])).await?
+    in_time(SLOW_READ, pin!(send(stream, bytes, &[]))).await?
 }
 
 /// What was written here is read here.

@@ -1,6 +1,6 @@
 //! A route of requests, compiled.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use causeway_ir::http::{Filter, HttpAction, HttpRoute, PathRewrite, Redirect, RegexRewrite};
@@ -17,19 +17,20 @@ use super::policies::Policies;
 use crate::cluster::Cluster;
 use crate::table::{self, Rank};
 
-/// A route of requests.
+/// A route of requests. What few routes have lies elsewhere: where there are many thousands, little is read of each.
 pub(crate) struct Route {
     /// Its name, its counts and, if it forwards, its clusters.
     pub(crate) base: Arc<table::Route>,
     pub(crate) does: Does,
     /// Where requests go; none if they are answered here.
     pub(crate) targets: Box<[Target]>,
-    pub(crate) cors: Option<Cors>,
+    pub(crate) cors: Option<Box<Cors>>,
     pub(crate) mirrors: Box<[Mirror]>,
     pub(crate) request_timeout: Option<Duration>,
     pub(crate) attempt_timeout: Option<Duration>,
-    pub(crate) retry: Option<Retry>,
-    pub(crate) policies: Policies,
+    pub(crate) retry: Option<Box<Retry>>,
+    /// None if nothing is asked.
+    policies: Option<Box<Policies>>,
 }
 
 /// One of the clusters that requests go to, and what is changed of those that go there.
@@ -37,7 +38,8 @@ pub(crate) struct Target {
     pub(crate) cluster: Arc<Cluster>,
     weight: u32,
     priority: u32,
-    pub(crate) changes: Changes,
+    /// None if nothing is changed.
+    changes: Option<Box<Changes>>,
     /// It changes requests in other ways than the route does.
     has_own_changes: bool,
 }
@@ -53,10 +55,28 @@ pub(crate) struct Changes {
     pub(crate) path: Option<PathRewrite>,
 }
 
+impl Target {
+    /// What is changed of a request that goes there, and of its answer.
+    pub(crate) fn changes(&self) -> &Changes {
+        static NONE: LazyLock<Changes> = LazyLock::new(Changes::default);
+        self.changes.as_deref().unwrap_or(&NONE)
+    }
+}
+
 impl Changes {
     /// Whether requests go on as they came.
     pub(crate) fn leave_requests(&self) -> bool {
         self.request.is_empty() && self.host.is_none() && self.path.is_none()
+    }
+
+    /// Whether answers go back as they came.
+    pub(crate) fn leave_answers(&self) -> bool {
+        self.response.is_empty()
+    }
+
+    fn boxed(self) -> Option<Box<Self>> {
+        let is_empty = self.leave_requests() && self.leave_answers();
+        (!is_empty).then(|| Box::new(self))
     }
 
     fn compile<'a>(filters: impl Iterator<Item = &'a Filter> + Clone) -> Self {
@@ -87,8 +107,8 @@ impl Changes {
 
 pub(crate) enum Does {
     Forward,
-    Redirect(Redirect),
-    Respond(Fixed),
+    Redirect(Box<Redirect>),
+    Respond(Box<Fixed>),
 }
 
 /// When a request is sent again.
@@ -117,17 +137,17 @@ impl Route {
             }
             // No connection comes of these: what is answered here has no endpoint.
             HttpAction::Redirect(redirect) => {
-                (Action::Refuse(Refusal::Close), Does::Redirect(redirect.clone()), &[][..])
+                (Action::Refuse(Refusal::Close), Does::Redirect(Box::new(redirect.clone())), &[][..])
             }
             HttpAction::Respond(response) => {
-                (Action::Refuse(Refusal::Close), Does::Respond(Fixed::compile(response)), &[][..])
+                (Action::Refuse(Refusal::Close), Does::Respond(Box::new(Fixed::compile(response))), &[][..])
             }
         };
         let mut cors = None;
         let mut mirrors = Vec::new();
         for filter in &planned.filters {
             match filter {
-                Filter::Cors(planned) => cors = Some(Cors::compile(planned)),
+                Filter::Cors(planned) => cors = Some(Box::new(Cors::compile(planned))),
                 Filter::Mirror(planned) => {
                     let to = make(&Action::forward(planned.cluster.clone()))?;
                     let cluster = Arc::clone(to.cluster(0).ok()?);
@@ -142,7 +162,7 @@ impl Route {
                 cluster: Arc::clone(cluster),
                 weight: target.weight,
                 priority: target.priority,
-                changes: Changes::compile(planned.filters.iter().chain(&target.filters)),
+                changes: Changes::compile(planned.filters.iter().chain(&target.filters)).boxed(),
                 has_own_changes: !target.filters.is_empty(),
             });
         let targets = targets.collect();
@@ -154,12 +174,16 @@ impl Route {
             mirrors: mirrors.into(),
             request_timeout: planned.timeouts.request.map(Period::get),
             attempt_timeout: planned.timeouts.attempt.map(Period::get),
-            retry: planned.retry.as_ref().map(|retry| Retry {
-                attempts: retry.attempts.get(),
-                statuses: retry.statuses.clone().into(),
-                backoff: retry.backoff.map_or(BACKOFF, Period::get),
+            retry: planned.retry.as_ref().map(|retry| {
+                Box::new(Retry {
+                    attempts: retry.attempts.get(),
+                    statuses: retry.statuses.clone().into(),
+                    backoff: retry.backoff.map_or(BACKOFF, Period::get),
+                })
             }),
-            policies: Policies::compile(&planned.policies, common),
+            policies: Some(Policies::compile(&planned.policies, common))
+                .filter(|policies| !policies.is_empty())
+                .map(Box::new),
         })
     }
 }
@@ -171,7 +195,7 @@ impl Route {
             cluster: Arc::clone(cluster),
             weight: 1,
             priority: 0,
-            changes: Changes::default(),
+            changes: None,
             has_own_changes: false,
         });
         Self {
@@ -183,8 +207,14 @@ impl Route {
             request_timeout: None,
             attempt_timeout: None,
             retry: None,
-            policies: Policies::default(),
+            policies: None,
         }
+    }
+
+    /// What is asked of its requests.
+    pub(crate) fn policies(&self) -> &Policies {
+        static NONE: LazyLock<Policies> = LazyLock::new(Policies::default);
+        self.policies.as_deref().unwrap_or(&NONE)
     }
 
     /// The place of the target for the next request: by their shares, among those of the lowest priority that has an

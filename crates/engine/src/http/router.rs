@@ -1,28 +1,32 @@
 //! Routes of requests compiled for lookups whose cost does not grow with their number, nor with that of sites: one hash for
-//! the host and one for each label of a wildcard, one for an exact path, one for each segment of a prefix. Regular
-//! expressions are tried one by one, those of the host. What is found is what `causeway_ir::http::precedence` says.
+//! the host and one for each label of a wildcard, one for an exact path, one for each segment of a prefix, one pass over the
+//! path for some hundreds of expressions of the host, and on one path a hash for the method and for each header and parameter. Only
+//! expressions for the values of headers and parameters are tried one by one. What is found is what
+//! `causeway_ir::http::precedence` says.
 
+mod expressions;
 mod hosts;
 mod paths;
 #[cfg(test)]
 mod tests;
+mod ways;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use causeway_ir::Name;
-use causeway_ir::http::{
-    HeaderMatch, Http, HttpRoute, PathMatch, QueryMatch, RequestMatch, Site, call, precedence,
-};
+use causeway_ir::http::{Http, HttpRoute, PathMatch, RequestMatch, Site, call, precedence};
 
 use super::forwarded::Trusted;
-use super::h1::fields::{Fields, Known, known};
+use super::h1::fields::Fields;
 use super::introduction::Introduction;
 use super::pages::Pages;
 use super::path;
+use expressions::Expressions;
 use hosts::Hosts;
 use paths::Paths;
+use ways::{Way, Ways};
 
 /// What of a request is compared.
 pub(crate) struct Asked<'a> {
@@ -33,6 +37,22 @@ pub(crate) struct Asked<'a> {
     pub(crate) fields: Fields<'a>,
     /// Who the client is and what it asked for, as the endpoint will hear it; none where that is what the request says.
     pub(crate) told: Option<ToldOn<'a>>,
+}
+
+impl<'a> Asked<'a> {
+    /// The value of a header whose name is given in lower case; `is_told`: it tells of the client.
+    fn header(&self, name: &str, is_told: bool) -> Option<Cow<'a, [u8]>> {
+        match self.told {
+            Some(told) if is_told => told.get(name),
+            _ => self.fields.get(name),
+        }
+    }
+
+    /// The names of all headers that have a value, and perhaps some more.
+    fn names(&self) -> impl Iterator<Item = &'a [u8]> {
+        let told = self.told.into_iter().flat_map(|told| told.introduction.names());
+        self.fields.iter().map(|(_, name, _)| name).chain(told)
+    }
 }
 
 /// What endpoints hear of a client.
@@ -101,26 +121,18 @@ pub(crate) struct Routes<T> {
 
 /// The routes of a host.
 struct Hosted<T> {
-    exact: HashMap<Box<str>, Vec<Way<T>>>,
-    regexes: Vec<(causeway_ir::http::Regex, Way<T>)>,
+    exact: HashMap<Box<str>, Ways<T>>,
+    expressions: Expressions<T>,
     prefixes: Paths<T>,
     /// By the method, with its slash.
-    calls: HashMap<Box<str>, Vec<Way<T>>>,
-}
-
-/// One way to a route: what has to fit besides host and path.
-struct Way<T> {
-    method: Option<Box<str>>,
-    /// Each with whether it tells of the client: what the client itself says there counts for nothing, unless the listener is
-    /// transparent.
-    headers: Box<[(HeaderMatch, bool)]>,
-    query: Box<[QueryMatch]>,
-    to: T,
+    calls: HashMap<Box<str>, Ways<T>>,
+    /// Ways so far.
+    count: usize,
 }
 
 impl<T: Clone> Router<T> {
-    /// Compiles; `pages` are said with requests that have no route, `make` gives what stands for a route, or nothing if it can't be executed. `kept` gives what a site compiled
-    /// to before, if it is the same.
+    /// Compiles; `pages` are said with requests that have no route, `make` gives what stands for a route, or nothing if it
+    /// can't be executed. `kept` gives what a site compiled to before, if it is the same.
     pub(crate) fn compile(
         http: &Http,
         pages: Option<Arc<Pages>>,
@@ -214,6 +226,7 @@ impl<T: Clone> Routes<T> {
             let to = (*of.get(candidate.route.name.as_str())?).clone();
             hosted.add(candidate.request, to);
         }
+        compiled.hosts.each_mut().chain([&mut compiled.any]).for_each(Hosted::settle);
         Some(compiled)
     }
 
@@ -226,18 +239,21 @@ impl<T: Clone> Routes<T> {
 
 impl<T> Default for Hosted<T> {
     fn default() -> Self {
-        Self { exact: HashMap::new(), regexes: Vec::new(), prefixes: Paths::default(), calls: HashMap::new() }
+        Self {
+            exact: HashMap::new(),
+            expressions: Expressions::default(),
+            prefixes: Paths::default(),
+            calls: HashMap::new(),
+            count: 0,
+        }
     }
 }
 
 impl<T> Hosted<T> {
+    /// Adds a way that is tried after those that are there.
     fn add(&mut self, request: Option<&RequestMatch>, to: T) {
-        let way = Way {
-            method: request.and_then(|r| r.method.as_ref()).map(|method| method.as_str().into()),
-            headers: request.into_iter().flat_map(|r| &r.headers).map(told_apart).collect(),
-            query: request.map(|r| r.query.clone()).unwrap_or_default().into(),
-            to,
-        };
+        let way = Way::new(self.count, request, to);
+        self.count += 1;
         // Written in the one form that requests are compared in.
         let normal = |path: &causeway_ir::http::Path| match path::normalise(path.as_str().as_bytes()) {
             Ok(normal) => normal.into_owned(),
@@ -247,7 +263,7 @@ impl<T> Hosted<T> {
             Some(PathMatch::Exact(path)) => {
                 self.exact.entry(normal(path).into()).or_default().push(way);
             }
-            Some(PathMatch::Regex(regex)) => self.regexes.push((regex.clone(), way)),
+            Some(PathMatch::Regex(regex)) => self.expressions.add(regex, way),
             Some(PathMatch::Prefix(path)) => self.prefixes.add(&normal(path), way),
             Some(PathMatch::Call(method)) => {
                 self.calls.entry(method.as_str().into()).or_default().push(way);
@@ -256,59 +272,39 @@ impl<T> Hosted<T> {
         }
     }
 
+    /// All were added.
+    fn settle(&mut self) {
+        self.exact.values_mut().chain(self.calls.values_mut()).for_each(Ways::settle);
+        self.expressions.settle();
+        self.prefixes.settle();
+    }
+
     fn find(&self, asked: &Asked<'_>) -> Option<Found<'_, T>> {
-        let fits = |way: &&Way<T>| way.fits(asked);
-        if let Some(way) = self.exact.get(asked.path).and_then(|ways| ways.iter().find(fits)) {
-            return Some(Found { to: &way.to, prefix: asked.path.len() });
-        }
-        let by_regex = self.regexes.iter().find(|(regex, way)| regex.is_match(asked.path) && way.fits(asked));
-        if let Some((_, way)) = by_regex {
-            return Some(Found { to: &way.to, prefix: asked.path.len() });
+        let exact = self.exact.get(asked.path).and_then(|ways| ways.find(asked));
+        if let Some(way) = exact.or_else(|| self.expressions.find(asked)) {
+            return Some(way.found(asked.path.len()));
         }
         let by_prefix = self.prefixes.find(asked);
         if self.calls.is_empty() || by_prefix.as_ref().is_some_and(|found| found.prefix > 0) {
             return by_prefix;
         }
-        let called = call(asked.path).and_then(|method| self.calls.get(method)?.iter().find(fits));
-        called.map(|way| Found { to: &way.to, prefix: asked.path.len() }).or(by_prefix)
+        let called = call(asked.path).and_then(|method| self.calls.get(method)?.find(asked));
+        called.map(|way| way.found(asked.path.len())).or(by_prefix)
     }
-}
-
-impl<T> Way<T> {
-    fn fits(&self, asked: &Asked<'_>) -> bool {
-        self.method.as_deref().is_none_or(|method| method == asked.method)
-            && self.headers.iter().all(|(header, is_told)| {
-                let name = header.name.as_str();
-                let value = match asked.told {
-                    Some(told) if *is_told => told.get(name),
-                    _ => asked.fields.get(name),
-                };
-                value.is_some_and(|value| text(&value).is_some_and(|value| header.value.is_match(value)))
-            })
-            && self.query.iter().all(|wanted| {
-                let value = asked.query.and_then(|query| parameter(query, wanted.name.as_bytes()));
-                value.is_some_and(|value| text(&value).is_some_and(|value| wanted.value.is_match(value)))
-            })
-    }
-}
-
-/// A match, and whether its header tells of the client.
-fn told_apart(header: &HeaderMatch) -> (HeaderMatch, bool) {
-    let is_told = matches!(known(header.name.as_str().as_bytes()), Ok(Known::Forwarded));
-    (header.clone(), is_told)
-}
-
-fn text(bytes: &[u8]) -> Option<&str> {
-    std::str::from_utf8(bytes).ok()
 }
 
 /// The value of the first parameter with a name.
 fn parameter<'a>(query: &'a [u8], name: &[u8]) -> Option<Cow<'a, [u8]>> {
     query.split(|b| *b == b'&').find_map(|pair| {
-        let mut parts = pair.splitn(2, |b| *b == b'=');
-        let key = decoded(parts.next()?);
-        (*key == *name).then(|| decoded(parts.next().unwrap_or_default()))
+        let (key, value) = halves(pair);
+        (*decoded(key) == *name).then(|| decoded(value))
     })
+}
+
+/// The name and the value of a parameter, as they are written.
+fn halves(pair: &[u8]) -> (&[u8], &[u8]) {
+    let mut parts = pair.splitn(2, |b| *b == b'=');
+    (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
 }
 
 /// What a form would have had before it was encoded.

@@ -10,7 +10,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
 use crate::cluster::{Cluster, Clusters};
-use crate::metrics::{CLASSES, ClusterMetrics, InlineCounter};
+use crate::metrics::{ClusterMetrics, InlineCounter};
 
 pub(super) struct ClusterSeries(pub(super) Clusters);
 
@@ -60,12 +60,7 @@ impl Collector for ClusterSeries {
         let mut requests =
             encoder.encode_descriptor("causeway_cluster_requests", help, None, MetricType::Counter)?;
         for (name, answers) in answered() {
-            for (class, count) in CLASSES.iter().zip(&answers.classes).filter(|(_, count)| count.get() > 0) {
-                let labels = [("cluster", name), ("class", *class)];
-                requests
-                    .encode_family(&labels)?
-                    .encode_counter::<NoLabelSet, u64, u64>(&count.get(), None)?;
-            }
+            answers.encode_classes(&mut requests, &[("cluster", name)])?;
         }
         let (help, unit) = ("How long requests that went to a cluster took", Some(&Unit::Seconds));
         let mut times =

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::Hash;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use regex_automata::{PatternID, meta};
@@ -130,8 +131,11 @@ pub struct Regex {
 /// engine's memory with a few of them.
 const MAX_SIZE: usize = 256 * 1024;
 
-/// Expressions that are in use, by their texts: plans are read and made again and again, and have the same ones.
-static IN_USE: LazyLock<Mutex<HashMap<String, Weak<meta::Regex>>>> = LazyLock::new(Mutex::default);
+/// What is in use, by what it was made of.
+pub(super) type InUse<K, V> = LazyLock<Mutex<HashMap<K, Weak<V>>>>;
+
+/// Expressions, by their texts: plans are read and made again and again, and have the same ones.
+static IN_USE: InUse<String, meta::Regex> = LazyLock::new(Mutex::default);
 
 impl Regex {
     /// Compiles.
@@ -142,7 +146,7 @@ impl Regex {
         let known = IN_USE.lock().unwrap_or_else(PoisonError::into_inner).get(text).and_then(Weak::upgrade);
         let compiled = match known {
             Some(compiled) => compiled,
-            None => keep(text, compile(text)?),
+            None => keep(&IN_USE, text.to_owned(), Arc::new(compile(text)?)),
         };
         Ok(Self { text: text.to_owned(), compiled })
     }
@@ -225,12 +229,10 @@ impl Regex {
     }
 }
 
-/// Compiles a text so that it has to match the whole. It is read by itself first: nothing in it, be it a parenthesis or a
-/// comment, can change what stands around it.
+/// Compiles a text so that it has to match the whole.
 fn compile(text: &str) -> Result<meta::Regex, String> {
     let wrong = |error: &dyn fmt::Display| format!("`{text}` is not a regular expression: {error}");
-    let read = regex_syntax::parse(text).map_err(|error| wrong(&error))?;
-    let whole = Hir::concat(vec![Hir::look(Look::Start), read, Hir::look(Look::End)]);
+    let whole = whole(text).map_err(|error| wrong(&error))?;
     let limits = meta::Config::new()
         .nfa_size_limit(Some(MAX_SIZE))
         .onepass_size_limit(Some(MAX_SIZE))
@@ -241,15 +243,21 @@ fn compile(text: &str) -> Result<meta::Regex, String> {
     })
 }
 
-/// Remembers an expression for as long as somebody uses it.
-fn keep(text: &str, compiled: meta::Regex) -> Arc<meta::Regex> {
-    let compiled = Arc::new(compiled);
-    let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+/// A text as an expression for the whole of something. It is read by itself first: nothing in it, be it a parenthesis or a
+/// comment, can change what stands around it.
+pub(super) fn whole(text: &str) -> Result<Hir, Box<regex_syntax::Error>> {
+    let read = regex_syntax::parse(text)?;
+    Ok(Hir::concat(vec![Hir::look(Look::Start), read, Hir::look(Look::End)]))
+}
+
+/// Remembers a thing for as long as somebody uses it.
+pub(super) fn keep<K: Eq + Hash, V>(in_use: &InUse<K, V>, of: K, thing: Arc<V>) -> Arc<V> {
+    let mut in_use = in_use.lock().unwrap_or_else(PoisonError::into_inner);
     if in_use.len() == in_use.capacity() {
-        in_use.retain(|_, regex| regex.strong_count() > 0);
+        in_use.retain(|_, thing| thing.strong_count() > 0);
     }
-    in_use.insert(text.to_owned(), Arc::downgrade(&compiled));
-    compiled
+    in_use.insert(of, Arc::downgrade(&thing));
+    thing
 }
 
 impl PartialEq for Regex {

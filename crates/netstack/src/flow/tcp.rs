@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_base::Share;
 use causeway_base::lock::lock;
@@ -173,6 +173,14 @@ impl TcpFlow {
     /// The address that it was opened to.
     pub fn to(&self) -> SocketAddr {
         if self.is_outgoing { self.cell.ends.there } else { self.cell.ends.here }
+    }
+
+    /// Breaks with `TimedOut` when the other end is not heard for so long, also while nothing is to be said: it is asked before
+    /// whether it is there. Without this that takes a minute and more.
+    pub fn limit_silence(&self, limit: Duration) {
+        let mut state = self.cell.lock();
+        state.connection.limit_silence(limit, Instant::now());
+        self.cell.kick(state);
     }
 
     /// Breaks it off: the other end sees a reset.

@@ -22,7 +22,7 @@ const LINGER: Duration = Duration::from_secs(10);
 /// How long the other end may go on after everybody here has left.
 const ABANDONED: Duration = Duration::from_secs(30);
 /// Between probes of a silent other end, and how many go unanswered before it is taken for gone.
-const PROBE: Duration = Duration::from_secs(5);
+pub(super) const PROBE: Duration = Duration::from_secs(5);
 const PROBES: u32 = 4;
 /// Segments that go through everywhere, tried when larger ones seem to vanish.
 const SAFE_SEGMENTS: [(u32, u32); 2] = [(2, 1220), (4, 536)];
@@ -166,6 +166,16 @@ impl Connection {
         self.timers.next()
     }
 
+    /// From now on the other end is taken for gone when it is not heard for so long. It is asked before, often enough that a few
+    /// lost packets are no silence.
+    pub(crate) fn limit_silence(&mut self, limit: Duration, now: Instant) {
+        self.settings.keepalive = limit / 3;
+        self.probe_every = limit * 2 / 3 / PROBES;
+        if self.phase == Phase::Open {
+            self.timers.heard(now, self.settings.keepalive);
+        }
+    }
+
     /// Does what is due.
     pub(crate) fn tick(&mut self, now: Instant) {
         due(&mut self.timers.pace, now);
@@ -198,7 +208,7 @@ impl Connection {
                 return;
             }
             self.timers.probes += 1;
-            self.timers.keepalive = Some(now + PROBE);
+            self.timers.keepalive = Some(now + self.probe_every);
             self.probe_due = true;
         }
     }

@@ -86,11 +86,14 @@ impl Api {
                     let zone = answer.hosted_zone.ok_or_else(none)?;
                     Ok(Zone { id: id.to_owned(), domain: set::name(zone.name()).ok_or_else(none)? })
                 }
-                Err(failed) if failed.code() == Some("NoSuchHostedZone") => Err(none()),
+                // What is no id at all is none of a zone.
+                Err(failed) if matches!(failed.code(), Some("NoSuchHostedZone" | "InvalidInput")) => {
+                    Err(none())
+                }
                 Err(failed) => Err(error(AT, &format!("route53:GetHostedZone on hostedzone/{id}"), failed)),
             };
         }
-        let domain = Name::parse(id_or_domain)?;
+        let domain = Name::parse(id_or_domain).map_err(|_| none())?;
         self.pace.turn().await;
         let answer =
             self.client.list_hosted_zones_by_name().dns_name(domain.as_str()).max_items(20).send().await;

@@ -18,8 +18,8 @@ use crate::server_name::Wanted;
 use crate::{datagrams, framed};
 
 /// How long a laptop has to connect. A port of its own takes no time; one that says nothing for so long is as good as gone, and
-/// whoever waits has another to go to.
-const CONNECT: Duration = Duration::from_secs(2);
+/// whoever waits has another to go to, and must have its answer within three seconds of the laptop's last word.
+pub(super) const CONNECT: Duration = Duration::from_millis(1500);
 
 /// What leads to a laptop's port.
 pub(super) enum Delivered {
@@ -56,6 +56,15 @@ impl Hub {
             None => self.deliver_by_wireguard(&uid, wanted).await?,
         };
         Ok((delivered, place))
+    }
+
+    /// What leads to a peer of WireGuard has failed. If it was for silence, nobody else waits for an answer.
+    pub(super) fn has_failed(&self, uid: &str, error: &io::Error) {
+        if error.kind() == io::ErrorKind::TimedOut
+            && let Some(wireguard) = &self.wireguard
+        {
+            wireguard.fell_silent(uid);
+        }
     }
 
     async fn deliver_by_link(

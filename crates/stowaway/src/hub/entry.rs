@@ -21,6 +21,7 @@ use tokio_rustls::server::{StartHandshake, TlsStream};
 
 use super::Hub;
 use super::deliver::Delivered;
+use super::grants::withdrawn;
 use super::places::Place;
 use crate::framed;
 use crate::join::join;
@@ -138,18 +139,20 @@ async fn serve(
         () = underway.displaced() => return Err(Refusal::new(Cause::Busy, "too many handshakes at a time")),
     };
     drop(underway);
-    let Some((mut tls, delivered, place)) = shaken else { return Ok(()) };
+    let Some(Shaken { mut tls, delivered, place, carrier, wanted }) = shaken else { return Ok(()) };
+    let cut = withdrawn(hub.grants.subscribe(), &carrier, &wanted);
     let ended = match delivered {
-        Delivered::Stream(mut stream) => join(&mut tls, &mut stream).await,
-        Delivered::Flow(flow, datagrams) => framed::carry(&mut tls, &flow, datagrams).await,
+        Delivered::Stream(mut stream) => unless(cut, join(&mut tls, &mut stream)).await,
+        Delivered::Flow(flow, datagrams) => unless(cut, framed::carry(&mut tls, &flow, datagrams)).await,
         Delivered::WireGuard(mut flow) => {
-            let ended = join(&mut tls, &mut flow).await;
-            if ended.is_err() {
+            let ended = unless(cut, join(&mut tls, &mut flow)).await;
+            if let Err(error) = &ended {
+                hub.has_failed(&wanted.workstation, error);
                 flow.reset();
             }
             ended
         }
-        Delivered::WireGuardFlow(flow) => framed::carry_stack(&mut tls, &flow).await,
+        Delivered::WireGuardFlow(flow) => unless(cut, framed::carry_stack(&mut tls, &flow)).await,
     };
     if ended.is_err() {
         // What was cut off must not look as if it had come to its end.
@@ -159,7 +162,25 @@ async fn serve(
     Ok(())
 }
 
-type Shaken = (TlsStream<TcpStream>, Delivered, Place);
+/// Carries, and breaks off when it is cut.
+async fn unless(
+    cut: impl Future<Output = ()>,
+    carrying: impl Future<Output = io::Result<()>>,
+) -> io::Result<()> {
+    tokio::select! {
+        ended = carrying => ended,
+        () = cut => Err(io::ErrorKind::ConnectionAborted.into()),
+    }
+}
+
+/// A carrier that has come through, and what it gets.
+struct Shaken {
+    tls: TlsStream<TcpStream>,
+    delivered: Delivered,
+    place: Place,
+    carrier: String,
+    wanted: Wanted,
+}
 
 /// The handshake, and then the laptop's answer; nothing if there is nothing to carry.
 async fn shake(hub: &Arc<Hub>, socket: TcpStream, from: SocketAddr) -> Result<Option<Shaken>, Refusal> {
@@ -174,7 +195,7 @@ async fn shake(hub: &Arc<Hub>, socket: TcpStream, from: SocketAddr) -> Result<Op
     let mut tls = within(FINISH, start.into_stream(config)).await?;
     let carrier =
         tls.get_ref().1.peer_certificates().and_then(<[_]>::first).and_then(name_of).unwrap_or_default();
-    if !read(&hub.grants).allows(&carrier, &wanted) {
+    if !hub.grants.borrow().allows(&carrier, &wanted) {
         reset_on_close(tls.get_ref().0);
         return Err(Refusal::new(Cause::Denied, format!("{carrier:?} was not granted {name}")));
     }
@@ -186,7 +207,7 @@ async fn shake(hub: &Arc<Hub>, socket: TcpStream, from: SocketAddr) -> Result<Op
         Ok(ready) => {
             within(FINISH, confirm(&mut tls)).await?;
             if let Some((delivered, place)) = ready {
-                return Ok(Some((tls, delivered, place)));
+                return Ok(Some(Shaken { tls, delivered, place, carrier, wanted }));
             }
         }
         // Nothing is wrong: the laptop is not there, or its program is not.

@@ -16,6 +16,7 @@ use ipnet::IpNet;
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use super::deliver::CONNECT;
 use super::outward;
 use super::{Hub, Standing, Workstation};
 use crate::datagrams;
@@ -29,8 +30,8 @@ use crate::wireguard::{LINK_PORT, gateway};
 const LOOK: Duration = Duration::from_secs(1);
 /// A peer that was not heard for longer is gone: its keys are good no longer, and one that is awake renews them before.
 const SILENCE: Duration = Duration::from_mins(3);
-/// How long a peer has to answer. One that says nothing for so long is as good as gone, and whoever waits has another to go to.
-const CONNECT: Duration = Duration::from_secs(2);
+/// How long a peer may say nothing while it has streams from here: as long as on a link.
+const SILENT: Duration = Duration::from_millis(2500);
 /// How long the own port for links may take.
 const OWN: Duration = Duration::from_secs(1);
 
@@ -133,12 +134,27 @@ impl WireGuard {
     pub(super) async fn connect(&self, uid: &Arc<str>, to: SocketAddr) -> Result<TcpFlow, Refusal> {
         let began = SystemTime::now();
         match timeout(CONNECT, self.stack.connect_tcp(gateway(to.ip(), 0), to)).await {
-            Ok(Ok(flow)) => Ok(flow),
+            Ok(Ok(flow)) => {
+                flow.limit_silence(SILENT);
+                Ok(flow)
+            }
             Ok(Err(error)) => Err(Refusal::of(to, &error)),
             Err(_) => {
                 lock(&self.silent).insert(uid.clone(), began);
-                Err(Refusal::new(Cause::Timeout, format!("{to}: no answer within {} s", CONNECT.as_secs())))
+                Err(Refusal::new(
+                    Cause::Timeout,
+                    format!("{to}: no answer within {} s", CONNECT.as_secs_f32()),
+                ))
             }
+        }
+    }
+
+    /// A stream to a peer has broken for silence: unless anything was heard of it since it was asked whether it is there, it is
+    /// gone.
+    pub(super) fn fell_silent(&self, uid: &str) {
+        let asked = SystemTime::now() - SILENT * 2 / 3;
+        if self.peer(uid).is_some() {
+            lock(&self.silent).insert(uid.into(), asked);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Workstations that come by WireGuard: peers that are not ours, and laptops of ours with their link inside.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use causeway_link::{Authority, Role};
 use causeway_netstack::wireguard::{self, MTU, Peer, PublicKey, SecretKey};
@@ -12,6 +12,8 @@ use causeway_stowaway::wireguard::GATEWAY_V4;
 use causeway_stowaway::{STOWAWAY, Way};
 use causeway_testkit::{eventually, soon};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UdpSocket;
+use tokio::task::JoinHandle;
 
 use crate::cluster::{Cluster, OTHER, UID, direct, grant, ip, until, way, workstation};
 use crate::services::{any, echo, echoes, hears, udp_echo};
@@ -51,7 +53,11 @@ impl Net {
 
     /// A peer that knows nothing of us.
     fn stock(&self, key: &SecretKey) -> (Stack, Arrivals) {
-        let hub = Peer::hub(self.server, self.endpoint());
+        self.stock_by(key, self.endpoint())
+    }
+
+    fn stock_by(&self, key: &SecretKey, endpoint: SocketAddr) -> (Stack, Arrivals) {
+        let hub = Peer::hub(self.server, endpoint);
         let (_, device) = wireguard::dial(key.clone(), MTU, hub).expect("a socket");
         Stack::start(device, &Config::default())
     }
@@ -60,6 +66,29 @@ impl Net {
         let endpoint = self.endpoint().to_string();
         laptop::WireGuard { key: key.0, hub: self.server.0, endpoint, address: address(uid) }.into()
     }
+}
+
+/// A way for one peer to the hub, which is there until it is aborted; and where it begins.
+async fn path(hub: SocketAddr) -> (SocketAddr, JoinHandle<()>) {
+    let (near, far) =
+        (UdpSocket::bind(any()).await.expect("a port"), UdpSocket::bind(any()).await.expect("a port"));
+    far.connect(hub).await.expect("connects");
+    let at = near.local_addr().expect("an address");
+    let carrying = tokio::spawn(async move {
+        let (mut there, mut back, mut peer) = (vec![0; 2048], vec![0; 2048], None);
+        loop {
+            tokio::select! {
+                Ok((count, from)) = near.recv_from(&mut there) => {
+                    peer = Some(from);
+                    far.send(&there[..count]).await.ok();
+                }
+                Ok(count) = far.recv(&mut back), if peer.is_some() => {
+                    near.send_to(&back[..count], peer.expect("it was asked for")).await.ok();
+                }
+            }
+        }
+    });
+    (at, carrying)
 }
 
 async fn dial(stack: &Stack, uid: &str, to: SocketAddr) -> std::io::Result<TcpFlow> {
@@ -167,6 +196,34 @@ async fn a_peer_that_has_gone_is_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stream_to_a_peer_that_falls_silent_ends_in_seconds() {
+    let net = Net::start().await;
+    let key = SecretKey::generate();
+    net.cluster.hub.set_workstations(vec![peer(UID, &key)]);
+    net.cluster.grant(&[3000]);
+    let (endpoint, path) = path(net.endpoint()).await;
+    let (_stack, mut arrivals) = net.stock_by(&key, endpoint);
+    tokio::spawn(async move {
+        while let Some(Incoming::Tcp(pending)) = arrivals.next().await {
+            let (mut read, mut write) = tokio::io::split(pending.accept());
+            tokio::spawn(async move { tokio::io::copy(&mut read, &mut write).await });
+        }
+    });
+    net.cluster.has(UID).await;
+    let mut stream = net.cluster.carry(&format!("p3000.{UID}")).await.expect("delivered");
+    echoes(&mut stream, "before").await;
+    path.abort();
+    let began = Instant::now();
+    soon("it ends", stream.read_u8()).await.expect_err("cut");
+    // Three seconds, and a loaded machine.
+    assert!(began.elapsed() < Duration::from_secs(5), "after {:?}", began.elapsed());
+    // Whoever comes next has no silence to wait for.
+    let asked = Instant::now();
+    net.cluster.carry(&format!("p3000.{UID}")).await.expect_err("known to be gone");
+    assert!(asked.elapsed() < Duration::from_secs(1), "after {:?}", asked.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn strangers_and_removed_peers_have_nothing() {
     let (net, service) = (Net::start().await, echo("").await);
     net.cluster.allow(&[service]);
@@ -237,7 +294,7 @@ async fn a_laptop_of_ours_that_went_elsewhere_is_refused_at_once() {
     // Its packets were heard a moment ago, and whoever waits for it has another to go to.
     laptop.stop().await;
     net.cluster.loses(UID, Duration::from_secs(5)).await;
-    let asked = std::time::Instant::now();
+    let asked = Instant::now();
     net.cluster.carry(&format!("p3000.{UID}")).await.expect_err("it is not there");
     assert!(asked.elapsed() < Duration::from_secs(1), "after {:?}", asked.elapsed());
 }

@@ -172,6 +172,12 @@ impl Builder<'_, '_> {
         }
     }
 
+    /// How long streams may go on when a pod ends.
+    fn drain_timeout(&self) -> Duration {
+        let asked = self.own.parameters.as_ref().ok().and_then(|parameters| parameters.drain_seconds);
+        asked.map_or(Plan::default().drain_timeout, |seconds| Duration::from_secs(seconds.into()))
+    }
+
     fn finish(mut self, listeners: Vec<ir::Listener>, ports: Vec<Port>, backends: &Backends<'_>) -> Built {
         let certificate = self.own.certificate.as_ref().and_then(|found| found.as_ref().ok());
         let mut clusters = Vec::with_capacity(self.used.len());
@@ -202,6 +208,7 @@ impl Builder<'_, '_> {
                 listeners,
                 clusters,
                 pages: self.traffic.pages(&self.pages),
+                drain_timeout: self.drain_timeout(),
                 // Whoever edits a route does not know whose WebSockets are on it.
                 on_removal: OnRemoval::Keep,
                 ..Plan::default()

@@ -167,7 +167,7 @@ pub(super) fn cases(world: &World) -> BTreeMap<String, Case> {
         let since = claim.status.as_ref().and_then(|status| status.claimed_at.clone());
         case.held.push(Held {
             name,
-            zone: ZoneKey { name: spec.hostname_zone.clone(), id: spec.zone_id.clone() },
+            zone: ZoneKey::of_claim(spec),
             claim: claim.name_any(),
             since: since.or_else(|| claim.metadata.creation_timestamp.clone()),
         });
@@ -182,6 +182,7 @@ pub(super) fn cases(world: &World) -> BTreeMap<String, Case> {
     }
     for case in cases.values_mut() {
         case.orders.sort_by_key(|order| order.serial);
+        case.remember_origins();
         case.stay(world);
     }
     cases
@@ -232,6 +233,20 @@ impl Case {
             Proof::Http { host, .. } => Some(Hostname::trusted(host)),
             Proof::Txt { .. } | Proof::Cname { .. } => None,
         })
+    }
+
+    /// An order of the operator's settings that does not say what those were is of the time before that was remembered: what its
+    /// claims say by now counts for it, too.
+    fn remember_origins(&mut self) {
+        for order in &mut self.orders {
+            if order.hostname_zone.is_some() || order.origin.is_some() {
+                continue;
+            }
+            let of_order = |held: &&Held| held.zone.name.is_none() && held.zone.id == order.zone_id;
+            if let Some(origin) = self.held.iter().find(of_order).and_then(|held| held.zone.origin.clone()) {
+                Arc::make_mut(order).origin = Some(origin);
+            }
+        }
     }
 
     /// Who has written the records of a name takes them back: a request stays where its claims say it is, though another
@@ -427,7 +442,8 @@ impl Case {
                 }
                 Some(Progress::Failed(reason, why)) => {
                     published = false;
-                    self.record_trouble.get_or_insert((*reason, format!("{name}: {why}")));
+                    let provider = zone.key.provider(world);
+                    self.record_trouble.get_or_insert((*reason, format!("{name}{provider}: {why}")));
                 }
                 None => published = false,
             }
@@ -467,7 +483,7 @@ impl Case {
         }
         // What an order left behind that is fulfilled, or came to nothing: a neighbour may have to prove the same name.
         let failed = |order: &&Arc<Order>| {
-            order.failed.is_some() && order.issued.is_none() && order.zone() == zone.key
+            order.failed.is_some() && order.issued.is_none() && order.zone().is_that_of(&zone.key)
         };
         let over = serve.iter().chain(self.orders.iter().filter(failed));
         let mut old: BTreeSet<Hostname> = over.flat_map(|order| proof_names(order)).collect();
@@ -501,13 +517,10 @@ impl Case {
             |held: &Held| Some(&held.zone.id) == wanted_zone.as_ref() && self.names.contains(&held.name);
         let old: Vec<Held> = self.held.iter().filter(|held| !is_wanted(held)).cloned().collect();
         let mut clear: Vec<Held> = Vec::new();
+        let mut never_written: BTreeSet<String> = BTreeSet::new();
         for held in old {
             let Some(zone) = zones::zone_by_key(&held.zone, &held.name, world) else {
-                let zone = held.zone.name.as_deref().unwrap_or(&held.zone.id);
-                let why = format!(
-                    "the record of {} can't be removed, as its HostnameZone {zone} is gone: make it again",
-                    held.name
-                );
+                let why = format!("the record of {} can't be removed, {}", held.name, held.zone.remedy());
                 self.leave_for(Reason::CleanupFailed, why);
                 continue;
             };
@@ -522,12 +535,19 @@ impl Case {
             match told {
                 // One that is not ours was never written, or somebody took it over.
                 Some(Progress::Settled | Progress::Failed(Reason::RecordNotOwned, _)) => clear.push(held),
+                // A slip of the pen: there is nothing in a zone that never was.
+                Some(Progress::Failed(Reason::ZoneNotFound, _)) if self.has_never_been_in(&held) => {
+                    never_written.insert(held.claim.clone());
+                    clear.push(held);
+                }
                 Some(Progress::Pending(why)) => {
                     let why = format!("the record of {name} is being removed: {why}");
                     self.leave_for(Reason::DeletionInProgress, why);
                 }
                 Some(Progress::Failed(_, why)) => {
-                    let why = format!("the record of {name} in zone {} could not be removed: {why}", key.id);
+                    let (zone, provider) = (&key.id, key.provider(world));
+                    let why =
+                        format!("the record of {name} in zone {zone}{provider} could not be removed: {why}");
                     self.leave_for(Reason::CleanupFailed, why);
                 }
                 None => {
@@ -567,6 +587,22 @@ impl Case {
                 self.release.push(held.claim);
             }
         }
+        // Those first: while the others are there, what the status says of records is known to be theirs.
+        if self.release.iter().any(|claim| never_written.contains(claim)) {
+            self.release.retain(|claim| never_written.contains(claim));
+        }
+    }
+
+    /// Whether nothing can have been written at a name in a zone that its provider does not know. What was written there and can't be
+    /// found keeps the name: its zone may only be out of sight.
+    fn has_never_been_in(&self, held: &Held) -> bool {
+        let proven = |order: &Arc<Order>| order.zone_id == held.zone.id && was_proven(order);
+        // The records of a name that is held in another zone, too, are those of that one.
+        let is_elsewhere =
+            self.held.iter().any(|other| other.name == held.name && other.zone.id != held.zone.id);
+        self.request.is_some()
+            && !self.orders.iter().any(proven)
+            && (is_elsewhere || self.written(&held.name).is_none())
     }
 
     /// What the status says that was written at a name: it is the request's though its mark is lost.
@@ -651,10 +687,7 @@ impl Case {
             return true;
         }
         let Some(zone) = zones::zone_by_key(&order.zone(), &first_name(order), world) else {
-            let zone = order.hostname_zone.as_deref().unwrap_or(&order.zone_id);
-            let why = format!(
-                "the proofs of the certificate can't be removed, as the HostnameZone {zone} is gone: make it again"
-            );
+            let why = format!("the proofs of the certificate can't be removed, {}", order.zone().remedy());
             self.leave_for(Reason::CleanupFailed, why);
             return false;
         };
@@ -662,6 +695,7 @@ impl Case {
         for name in names {
             match world.told(&self.uid, &zone.key, &name, &Want::Nothing) {
                 Some(Progress::Settled | Progress::Failed(Reason::RecordNotOwned, _)) => {}
+                Some(Progress::Failed(Reason::ZoneNotFound, _)) if !was_proven(order) => {}
                 told => {
                     gone = false;
                     let removed = format!("the proof {name} of the certificate");
@@ -691,6 +725,11 @@ fn proof_names(order: &Order) -> BTreeSet<Hostname> {
         Proof::Http { .. } => None,
     });
     names.collect()
+}
+
+/// Whether proofs of an order have been in DNS.
+fn was_proven(order: &Order) -> bool {
+    (order.told || order.issued.is_some()) && !proof_names(order).is_empty()
 }
 
 fn first_name(order: &Order) -> Hostname {

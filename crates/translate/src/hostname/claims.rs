@@ -5,12 +5,14 @@
 use std::collections::{BTreeMap, HashMap};
 
 use causeway_api::conditions::Reason;
+use causeway_api::{ClaimOwner, DomainClaimSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
 use super::case::Case;
 use super::name::Hostname;
 use super::world::World;
+use super::zones::{self, Origin, Zone, ZoneKey};
 use crate::gateway::kinds::ObjectRef;
 
 /// Why a request does not get a name.
@@ -35,6 +37,34 @@ pub fn claim_name(zone_id: &str, name: &Hostname) -> String {
     }
     let front: String = name.base().chars().take(230).collect();
     format!("{}.{hash:016x}", front.trim_end_matches(['.', '-']))
+}
+
+/// What the claim of a name says that a case takes in its zone: enough to take all of it back by.
+pub fn claim_spec(case: &Case, zone: &Zone, name: &Hostname) -> DomainClaimSpec {
+    let origin = zone.key.origin.clone();
+    DomainClaimSpec {
+        zone_id: zone.key.id.clone(),
+        hostname: name.to_string(),
+        owner_ref: ClaimOwner {
+            namespace: case.at.namespace.clone(),
+            name: case.at.name.clone(),
+            uid: case.uid.clone(),
+        },
+        hostname_zone: zone.key.name.clone(),
+        domain: origin.as_ref().map(|_| zone.domain.to_string()),
+        dns: origin.map(|origin| origin.dns),
+        allow_names_below: case.request.as_ref().is_some_and(|request| request.spec.allow_names_below),
+    }
+}
+
+/// What a claim should say of the operator's settings and does not, as it was made before that was remembered: what they say now.
+pub fn missing_origin(claim: &DomainClaimSpec, world: &World) -> Option<Origin> {
+    let key = ZoneKey::of_claim(claim);
+    if key.name.is_some() || key.origin.is_some() {
+        return None;
+    }
+    let name = Hostname::parse(&claim.hostname).ok()?;
+    zones::zone_by_key(&key, &name, world)?.key.origin
 }
 
 /// Somebody below a wildcard whose owner no longer lets others in.

@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::zones::ZoneKey;
+use super::zones::{Origin, ZoneKey};
 use crate::gateway::kinds::ObjectRef;
 
 /// The annotation of a Secret that an order is remembered in.
@@ -33,6 +33,9 @@ pub struct Order {
     pub hostname_zone: Option<String>,
     /// The provider's id of that zone.
     pub zone_id: String,
+    /// Of a zone of the operator's settings: what those said of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     /// When it was begun, in seconds since 1970.
     pub begun: i64,
     /// How many before it came to nothing, one after another.
@@ -136,7 +139,7 @@ impl Failure {
 impl Order {
     /// The zone that it rests on.
     pub fn zone(&self) -> ZoneKey {
-        ZoneKey { name: self.hostname_zone.clone(), id: self.zone_id.clone() }
+        ZoneKey { name: self.hostname_zone.clone(), id: self.zone_id.clone(), origin: self.origin.clone() }
     }
 
     /// What a listener names: the ARN, or the Secret.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use causeway_api::conditions::{ConditionType, Reason};
-use causeway_api::{ClaimOwner, DomainClaim, DomainClaimSpec, GatewayHostnameRequest, HostnameZone};
+use causeway_api::{DnsProviderKind, DomainClaim, GatewayHostnameRequest, HostnameZone, ZoneDns};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::ObjectMeta;
@@ -73,17 +73,7 @@ fn act(world: &mut World) -> Picture {
             let zone = zone.unwrap();
             let claim = DomainClaim {
                 metadata: ObjectMeta { name: Some(claim_name(&zone.key.id, name)), ..ObjectMeta::default() },
-                spec: DomainClaimSpec {
-                    zone_id: zone.key.id.clone(),
-                    hostname: name.to_string(),
-                    owner_ref: ClaimOwner {
-                        namespace: case.at.namespace.clone(),
-                        name: case.at.name.clone(),
-                        uid: case.uid.clone(),
-                    },
-                    hostname_zone: zone.key.name.clone(),
-                    allow_names_below: false,
-                },
+                spec: claim_spec(case, zone, name),
                 status: None,
             };
             let before = world.claims.insert(claim_name(&zone.key.id, name), Arc::new(claim));
@@ -100,6 +90,7 @@ fn act(world: &mut World) -> Picture {
                 issuer: zone.issuer(),
                 hostname_zone: zone.key.name.clone(),
                 zone_id: zone.key.id.clone(),
+                origin: zone.key.origin.clone(),
                 handle: Some("x".into()),
                 issued: Some(Issued {
                     not_after: world.now.as_second() + 1000,
@@ -393,7 +384,7 @@ fn the_id_of_a_zone_of_the_settings_is_its_domain_and_all_names_are_in_the_same(
         assert!(reason == wanted && why.contains(words), "{at}: {reason:?} {why}");
     }
     // Ids of Route 53 say nothing of the domain.
-    world.settings.dns.provider = causeway_api::DnsProviderKind::Aws;
+    world.settings.dns.provider = DnsProviderKind::Aws;
     assert_eq!(reason(&picture(&world), "a/id"), None);
 }
 
@@ -916,6 +907,191 @@ fn a_record_is_removed_where_it_was_written_whatever_the_settings_say_by_then() 
         let removed = case(&picture, "a/shop").publications.iter().find(gone).expect("it is removed");
         assert_eq!(removed.zone.domain.as_str(), "example.com");
     }
+}
+
+#[test]
+fn a_record_stays_with_the_provider_that_wrote_it_and_is_removed_there() {
+    let by = |provider| ZoneDns { provider, ..ZoneDns::default() };
+    let aws = by(DnsProviderKind::Aws);
+    let west = ZoneDns { region: Some("eu-west-1".into()), ..aws.clone() };
+    // Route 53 is one for all regions, and nobody has to be told that it is still that.
+    for (before, id, after, said) in [
+        (by(DnsProviderKind::Local), "example.com", west.clone(), "our own DNS server"),
+        (west.clone(), "Z0123456789", by(DnsProviderKind::Local), "Route 53"),
+        (west.clone(), "Z0123456789", aws.clone(), ""),
+    ] {
+        let mut world = world();
+        world.settings.domains = vec!["example.com".into()];
+        world.settings.dns = before.clone();
+        ask(&mut world, "a/shop", json!({"zoneId": id, "hostname": "shop.example.com"}));
+        settle(&mut world);
+        let written = case(&picture(&world), "a/shop").publications[0].zone.clone();
+        assert_eq!(written.dns, by(before.provider), "the region is of no zone");
+        world.settings.dns = after.clone();
+
+        // It is not written anew elsewhere, by nobody else: nobody would take the first one back.
+        let kept = picture(&world);
+        let kept = &case(&kept, "a/shop").publications;
+        let is_same = |one: &Publication| (&one.zone.key, &one.zone.dns) == (&written.key, &written.dns);
+        assert!(kept.iter().all(is_same), "{kept:#?}");
+        // An id of Route 53 is none that may be asked for elsewhere: then nothing is touched.
+        assert_eq!(kept.is_empty(), after.provider == DnsProviderKind::Local, "{kept:#?}");
+        world.settings.domains = vec!["example.org".into()];
+        delete(&mut world, "a/shop");
+        let picture = act(&mut world);
+        let removed = case(&picture, "a/shop").publications.iter().find(|one| one.want == Want::Nothing);
+        assert_eq!(removed.expect("it is removed").zone, written);
+        // What can't be removed keeps the name, and is said with where it is, if that is not where one would look.
+        for told in world.records.values_mut() {
+            told.progress = Progress::Failed(Reason::MissingPrivileges, "there are no credentials".into());
+        }
+        let picture = super::picture(&world);
+        let (reason, why) = case(&picture, "a/shop").leaving.clone().unwrap();
+        assert_eq!((reason, world.claims.len()), (Reason::CleanupFailed, 1));
+        assert!(why.contains(said) && why.contains("there are no credentials"), "{why}");
+        assert_eq!(why.contains("settings of then"), !said.is_empty(), "{why}");
+        world.records.clear();
+        settle(&mut world);
+        assert!(world.claims.is_empty() && world.orders.is_empty());
+    }
+}
+
+#[test]
+fn the_id_of_a_zone_of_route_53_says_where_it_is_whatever_domains_may_be_asked_for() {
+    let mut world = world();
+    world.settings.dns.provider = DnsProviderKind::Aws;
+    world.settings.domains = vec!["apps.example.com".into()];
+    ask(&mut world, "a/shop", json!({"zoneId": "Z1", "hostname": "shop.apps.example.com"}));
+    act(&mut world);
+    world.settings.domains = vec!["example.com".into()];
+    let picture = settle(&mut world);
+    let shop = case(&picture, "a/shop");
+    assert!(shop.is_ready(), "{shop:#?}");
+    assert_eq!(shop.publications[0].zone.domain.as_str(), "example.com");
+    // More names may be asked for by now, with those that it has.
+    change(&mut world, "a/shop", |request| {
+        request.spec.additional_hostnames = vec!["www.example.com".into()];
+    });
+    assert!(case(&settle(&mut world), "a/shop").is_ready());
+    assert_eq!(world.claims.len(), 2);
+    delete(&mut world, "a/shop");
+    settle(&mut world);
+    assert!(world.requests.is_empty() && world.claims.is_empty() && world.orders.is_empty());
+}
+
+/// A world of Route 53 with a request whose zone there is not, and the order that waits for its proof.
+fn mistyped() -> World {
+    let mut world = world();
+    world.settings.dns.provider = DnsProviderKind::Aws;
+    world.settings.domains = vec!["example.com".into()];
+    ask(&mut world, "a/shop", json!({"zoneId": "Z0TYPO", "hostname": "shop.example.com"}));
+    act(&mut world);
+    act(&mut world);
+    for order in world.orders.values_mut() {
+        let order = Arc::make_mut(order);
+        order.issued = None;
+        order.proofs = vec![Proof::Cname { name: "_x.shop.example.com".into(), target: "y.test".into() }];
+    }
+    world.records.clear();
+    world
+}
+
+/// Acts once; the provider knows nothing of the zone that there is not.
+fn act_without_a_zone(world: &mut World) -> Picture {
+    let picture = act(world);
+    for (_, told) in world.records.iter_mut().filter(|((zone, ..), _)| zone.id == "Z0TYPO") {
+        told.progress = Progress::Failed(Reason::ZoneNotFound, "no zone Z0TYPO".into());
+    }
+    picture
+}
+
+fn settle_without_a_zone(world: &mut World) -> Picture {
+    for _ in 0..20 {
+        act_without_a_zone(world);
+    }
+    picture(world)
+}
+
+#[test]
+fn a_zone_that_never_was_keeps_no_name() {
+    let mut world = mistyped();
+    let picture = settle_without_a_zone(&mut world);
+    assert!(!case(&picture, "a/shop").is_ready());
+    assert_eq!((world.claims.len(), world.orders.len()), (1, 1));
+    // By deletion.
+    let mut deleted = world.clone();
+    delete(&mut deleted, "a/shop");
+    settle_without_a_zone(&mut deleted);
+    assert!(deleted.requests.is_empty() && deleted.claims.is_empty() && deleted.orders.is_empty());
+    // By a correction, and then by deletion at any moment.
+    change(&mut world, "a/shop", |request| request.spec.zone_id = "Z1".into());
+    let mut moments = vec![world.clone()];
+    for _ in 0..8 {
+        act_without_a_zone(&mut world);
+        moments.push(world.clone());
+    }
+    for mut moment in moments {
+        let mut deleted = moment.clone();
+        let picture = settle_without_a_zone(&mut moment);
+        assert!(case(&picture, "a/shop").is_ready());
+        let zones: Vec<&str> = moment.claims.values().map(|claim| claim.spec.zone_id.as_str()).collect();
+        assert_eq!((zones, moment.orders.len()), (vec!["Z1"], 1));
+        delete(&mut deleted, "a/shop");
+        settle_without_a_zone(&mut deleted);
+        assert!(deleted.requests.is_empty() && deleted.claims.is_empty(), "{:#?}", deleted.claims);
+    }
+}
+
+#[test]
+fn a_zone_that_is_out_of_sight_keeps_what_was_written_there() {
+    let mut world = mistyped();
+    // It was there when the name was published.
+    world.orders.clear();
+    settle(&mut world);
+    delete(&mut world, "a/shop");
+    let picture = settle_without_a_zone(&mut world);
+    let (reason, why) = case(&picture, "a/shop").leaving.clone().unwrap();
+    assert!(reason == Reason::CleanupFailed && why.contains("no zone Z0TYPO"), "{reason:?} {why}");
+    assert_eq!(world.claims.len(), 1);
+}
+
+#[test]
+fn a_claim_that_says_nothing_of_its_provider_is_taken_back_by_the_one_of_the_settings() {
+    let mut world = world();
+    world.settings.domains = vec!["example.com".into()];
+    name(&mut world, "a/shop", "shop.example.com");
+    settle(&mut world);
+    for claim in world.claims.values_mut() {
+        let spec = &mut Arc::make_mut(claim).spec;
+        (spec.dns, spec.domain) = (None, None);
+    }
+    for order in world.orders.values_mut() {
+        Arc::make_mut(order).origin = None;
+    }
+    assert!(case(&settle(&mut world), "a/shop").is_ready());
+    // It is said before the settings are others.
+    let claim = world.claims.values().next().unwrap().clone();
+    let origin = missing_origin(&claim.spec, &world).unwrap();
+    assert_eq!((origin.dns.provider, origin.domain.as_str()), (DnsProviderKind::Local, "example.com"));
+    let mut said = world.clone();
+    let spec = &mut Arc::make_mut(said.claims.values_mut().next().unwrap()).spec;
+    (spec.dns, spec.domain) = (Some(origin.dns), Some(origin.domain));
+    assert_eq!(missing_origin(spec, &world), None);
+    said.settings.dns.provider = DnsProviderKind::Aws;
+    delete(&mut said, "a/shop");
+    let picture = settle(&mut said);
+    assert!(said.claims.is_empty() && picture.cases.is_empty(), "{picture:#?}");
+    delete(&mut world, "a/shop");
+    let mut elsewhere = world.clone();
+    settle(&mut world);
+    assert!(world.claims.is_empty());
+    // Nobody knows the zone any more: what to do is said.
+    elsewhere.settings.dns.provider = DnsProviderKind::Aws;
+    elsewhere.settings.domains = vec!["example.org".into()];
+    let picture = settle(&mut elsewhere);
+    let (reason, why) = case(&picture, "a/shop").leaving.clone().unwrap();
+    assert!(reason == Reason::CleanupFailed && why.contains("--hostname-domain"), "{reason:?} {why}");
+    assert_eq!(elsewhere.claims.len(), 1);
 }
 
 #[test]

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use causeway_api::conditions::Reason;
-use causeway_api::{ChallengeKind, DnsProviderKind, HostnameZone, IssuerKind, ZoneCertificates, ZoneDns};
+use causeway_api::{
+    ChallengeKind, DnsProviderKind, DomainClaimSpec, HostnameZone, IssuerKind, ZoneCertificates, ZoneDns,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt as _;
 use kube::core::{Selector, SelectorExt as _};
+use serde::{Deserialize, Serialize};
 
 use super::name::Hostname;
 use super::world::World;
@@ -18,6 +21,80 @@ pub struct ZoneKey {
     pub name: Option<String>,
     /// The provider's id of it.
     pub id: String,
+    /// Of one of the operator's settings: what those said of it. Left out of what was written before that was remembered.
+    pub origin: Option<Origin>,
+}
+
+/// A zone as the operator's settings said: they may be others by the time that its records are removed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Origin {
+    /// Who writes records.
+    pub dns: ZoneDns,
+    /// Its own name.
+    pub domain: String,
+}
+
+impl Origin {
+    /// What the settings say of a zone of this name. Route 53 is one service for all regions: another region is no other place.
+    fn new(dns: &ZoneDns, domain: String) -> Self {
+        let region = dns.region.clone().filter(|_| dns.provider != DnsProviderKind::Aws);
+        Self { dns: ZoneDns { region, ..dns.clone() }, domain }
+    }
+
+    /// Whether both are one place, given the same id.
+    fn is_that_of(&self, other: &Self) -> bool {
+        same_place(&self.dns, &other.dns)
+            && (self.dns.provider == DnsProviderKind::Aws || self.domain == other.domain)
+    }
+}
+
+/// Whether records are written to the same servers; with which credentials is another matter.
+fn same_place(one: &ZoneDns, other: &ZoneDns) -> bool {
+    (one.provider, &one.server) == (other.provider, &other.server)
+}
+
+impl ZoneKey {
+    /// The zone of a claim.
+    pub(super) fn of_claim(claim: &DomainClaimSpec) -> Self {
+        let origin = claim.dns.as_ref().zip(claim.domain.clone());
+        Self {
+            name: claim.hostname_zone.clone(),
+            id: claim.zone_id.clone(),
+            origin: origin.map(|(dns, domain)| Origin::new(dns, domain)),
+        }
+    }
+
+    /// Whether both are one place, as far as is known of them.
+    pub(super) fn is_that_of(&self, zone: &Self) -> bool {
+        let origins = self.origin.as_ref().zip(zone.origin.as_ref());
+        (&self.name, &self.id) == (&zone.name, &zone.id)
+            && origins.is_none_or(|(one, other)| one.is_that_of(other))
+    }
+
+    /// What can be done where nobody knows any more where its records are.
+    pub(super) fn remedy(&self) -> String {
+        match &self.name {
+            Some(zone) => format!("as its HostnameZone {zone} is gone: make it again"),
+            None => format!(
+                "as the operator is not told of zone {} any more: start it with the --hostname-dns and --hostname-domain that the \
+                 zone was written by",
+                self.id
+            ),
+        }
+    }
+
+    /// Who has its records, for those who wonder why it is not the one of the settings; nothing where it is.
+    pub(super) fn provider(&self, world: &World) -> String {
+        let others = self.origin.as_ref().filter(|origin| !same_place(&origin.dns, &world.settings.dns));
+        let Some(origin) = others else { return String::new() };
+        let provider = match origin.dns.provider {
+            DnsProviderKind::Local => "our own DNS server",
+            DnsProviderKind::Rfc2136 => "dynamic updates",
+            DnsProviderKind::Aws => "Route 53",
+        };
+        format!(", which the operator's settings of then had written to {provider},")
+    }
 }
 
 /// A zone with all that its providers need to know.
@@ -81,7 +158,7 @@ pub type Refusal = (Reason, String);
 pub(super) fn zone_of(object: &HostnameZone, world: &World) -> Result<Zone, String> {
     let spec = &object.spec;
     Ok(Zone {
-        key: ZoneKey { name: Some(object.name_any()), id: spec.zone_id.clone() },
+        key: ZoneKey { name: Some(object.name_any()), id: spec.zone_id.clone(), origin: None },
         domain: domain(&spec.domain)?,
         dns: spec.dns.clone(),
         certificates: spec.certificates.clone(),
@@ -102,11 +179,22 @@ pub(super) fn zone_by_key(key: &ZoneKey, name: &Hostname, world: &World) -> Opti
     }
 }
 
-/// The zone of the settings that something was written in. What may be asked for by now is another matter: the id is the domain, but for
-/// Route 53, which knows the domain of its ids itself.
+/// The zone of the settings that something was written in. What may be asked for by now is another matter, and so is who writes
+/// records by now. Of what does not say, today's provider is asked. The id is the domain, but for Route 53, which knows the domain of
+/// its ids itself: there the one that the settings know today is as good as the one of then.
 fn of_key(key: &ZoneKey, name: &Hostname, world: &World) -> Option<Zone> {
-    if world.settings.dns.provider == DnsProviderKind::Aws {
-        return of_settings(&key.id, std::slice::from_ref(name), world).ok();
+    let provider = world.settings.dns.provider;
+    let today = || {
+        let is_aws = provider == DnsProviderKind::Aws;
+        is_aws.then(|| of_settings(&key.id, std::slice::from_ref(name), world).ok()).flatten()
+    };
+    if let Some(Origin { dns, domain }) = &key.origin {
+        let today = today().filter(|_| dns.provider == DnsProviderKind::Aws);
+        let then = || Some(settings_zone(&key.id, Hostname::parse_domain(domain).ok()?, world));
+        return Some(Zone { key: key.clone(), dns: dns.clone(), ..today.or_else(then)? });
+    }
+    if provider == DnsProviderKind::Aws {
+        return today();
     }
     let domain = Hostname::parse_domain(&key.id).ok()?;
     // The proof of a name may be beside it, as its mark is.
@@ -284,10 +372,11 @@ fn of_settings(zone_id: &str, names: &[Hostname], world: &World) -> Result<Zone,
 
 fn settings_zone(id: &str, domain: Hostname, world: &World) -> Zone {
     let settings = &world.settings;
+    let origin = Origin::new(&settings.dns, domain.to_string());
     Zone {
-        key: ZoneKey { name: None, id: id.to_owned() },
+        dns: origin.dns.clone(),
+        key: ZoneKey { name: None, id: id.to_owned(), origin: Some(origin) },
         domain,
-        dns: settings.dns.clone(),
         certificates: settings.certificates.clone(),
         gateway_class: settings.gateway_class.clone(),
         quota: None,

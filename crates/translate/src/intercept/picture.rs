@@ -7,6 +7,7 @@ use causeway_api::conditions::Reason;
 use causeway_ir::Plan;
 use k8s_openapi::api::core::v1::{Container, ServicePort};
 use k8s_openapi::api::networking::v1::NetworkPolicySpec;
+use k8s_openapi::jiff::Timestamp;
 
 use super::layout::Layout;
 use super::names::Delivery;
@@ -61,6 +62,8 @@ pub struct Accepted {
     pub takes: String,
     /// The container is not replaced while the machine is away.
     pub is_held: bool,
+    /// When that will be so of one that is replaced, unless the machine comes back.
+    pub held_from: Option<Timestamp>,
 }
 
 /// A request that is not carried out.

@@ -13,7 +13,7 @@ use causeway_ir::http::{
 use causeway_ir::tls::UpstreamTls;
 use causeway_ir::{
     self as ir, Action, CertificateRef, Cluster, ConnectionRoute, Ejection, Endpoint, HttpVersion, Limit,
-    Listener, Name, Pattern, Period, Plan, Policy, SubjectName, Target, Targets, Transport,
+    Listener, Name, OnRemoval, Pattern, Period, Plan, Policy, SubjectName, Target, Targets, Transport,
 };
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -329,7 +329,10 @@ impl Making {
 
     fn done(self) -> (Plan, BTreeSet<Delivery>) {
         let clusters = self.clusters.into_values().collect();
-        (Plan { listeners: self.listeners, clusters, ..Plan::default() }, self.deliveries)
+        // Whoever edits a request, or ends one of several, does not know whose streams are on the routes that go with it. Those that
+        // lead to a workstation are ended by the cluster's end, whose grant goes with the request.
+        let on_removal = OnRemoval::Keep;
+        (Plan { listeners: self.listeners, clusters, on_removal, ..Plan::default() }, self.deliveries)
     }
 }
 

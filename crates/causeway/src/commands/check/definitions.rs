@@ -54,12 +54,27 @@ pub(crate) fn version(text: &str) -> (u64, u64, u64) {
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0), parts.next().unwrap_or(0))
 }
 
-pub(super) fn lines(known: &Known, namespace: &str, before: bool) -> Vec<Line> {
+/// What the definitions are looked at for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// What is installed.
+    After,
+    /// An installation that brings them along.
+    Before,
+    /// The same, of an older version: newer ones stay as they are.
+    Back,
+    /// An installation that leaves them to others.
+    Without,
+}
+
+pub(super) fn lines(known: &Known, namespace: &str, when: When) -> Vec<Line> {
+    let before = when != When::After;
     if let Err(error) = &known.all {
         return vec![Line::unseen(SECTION, "definitions can't be listed", error)];
     }
     let own = env!("CARGO_PKG_VERSION");
-    let (mut lines, mut missing, mut older, mut fine) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    let (mut lines, mut fine) = (Vec::new(), 0);
+    let (mut missing, mut older, mut newer) = (Vec::new(), Vec::new(), Vec::new());
     for (ours, there) in known.own() {
         let name = ours.name_any();
         let Some(there) = there else {
@@ -67,16 +82,22 @@ pub(super) fn lines(known: &Known, namespace: &str, before: bool) -> Vec<Line> {
             continue;
         };
         let wrote = there.labels().get(names::LABEL_VERSION).map_or("", String::as_str);
-        let trouble = trouble(&ours, there).or_else(|| {
-            (version(wrote) > version(own)).then(|| {
+        match trouble(&ours, there) {
+            Some((what, _)) if when == When::Without && there.metadata.deletion_timestamp.is_some() => {
+                lines.push(Line::warn(SECTION, what, "an operator lets go of them; then install it again"));
+            }
+            Some((what, cure)) => lines.push(Line::fail(SECTION, what, cure)),
+            None if version(wrote) > version(own) && matches!(when, When::Back | When::Without) => {
+                newer.push(name);
+            }
+            None if version(wrote) > version(own) => {
                 let what = format!(
                     "{name} is of version {wrote}, newer than this program ({own}): its fields would be lost"
                 );
-                (what, format!("use causeway {wrote} or newer"))
-            })
-        });
-        match trouble {
-            Some((what, cure)) => lines.push(Line::fail(SECTION, what, cure)),
+                let cure = format!("use causeway {wrote} or newer");
+                let back = "; to go back, say --downgrade, which leaves it as it is";
+                lines.push(Line::fail(SECTION, what, if before { cure + back } else { cure }));
+            }
             None if version(wrote) < version(own) => older.push(name),
             None => fine += 1,
         }
@@ -87,7 +108,7 @@ pub(super) fn lines(known: &Known, namespace: &str, before: bool) -> Vec<Line> {
         }
     }
     let cure = "causeway crds --apply";
-    match (missing.is_empty(), before) {
+    match (missing.is_empty(), matches!(when, When::Before | When::Back)) {
         (true, _) => {}
         (false, true) => lines.push(Line::ok(SECTION, format!("{} definitions will be made", missing.len()))),
         (false, false) => {
@@ -97,11 +118,15 @@ pub(super) fn lines(known: &Known, namespace: &str, before: bool) -> Vec<Line> {
     if !older.is_empty() {
         let what =
             format!("{} definitions are older than this program, among them {}", older.len(), older[0]);
-        lines.push(if before {
+        lines.push(if matches!(when, When::Before | When::Back) {
             Line::ok(SECTION, what + ": they will be brought along")
         } else {
             Line::warn(SECTION, what, cure)
         });
+    }
+    if !newer.is_empty() {
+        let what = format!("{} definitions are newer than this program, and stay as they are", newer.len());
+        lines.push(Line::ok(SECTION, what));
     }
     if fine > 0 {
         lines.push(Line::ok(SECTION, format!("{fine} definitions are those of this version")));
@@ -116,7 +141,7 @@ fn trouble(ours: &CustomResourceDefinition, there: &CustomResourceDefinition) ->
         let what = format!("{name} is being deleted, and waits for objects that nobody lets go");
         return Some((
             what,
-            "start the operator, or let go of them with `causeway uninstall --force --all --crds --yes`"
+            "start the operator (`causeway install --set crds.enabled=false` where there is none), or let go of them with `causeway uninstall --force --all --crds --yes`"
                 .to_owned(),
         ));
     }
@@ -138,12 +163,22 @@ fn trouble(ours: &CustomResourceDefinition, there: &CustomResourceDefinition) ->
             "another definition has a name of it: `kubectl get crd` shows which; remove one of the two";
         return Some((format!("{name} is not served: {message}"), cure.to_owned()));
     }
+    if !there.spec.versions.iter().any(|version| version.name == names::VERSION && version.served) {
+        let what = format!("{name} is not served as {}, which this program asks for", names::VERSION);
+        return Some((what, "use the version of Causeway that it is of".to_owned()));
+    }
     let stored = there.status.iter().flat_map(|status| status.stored_versions.iter().flatten());
     let unknown = stored
         .into_iter()
         .find(|stored| !ours.spec.versions.iter().any(|version| version.name == **stored))?;
     let what = format!("objects of {name} are stored as {unknown}, which this program does not know");
     Some((what, "use the version of Causeway that knows it".to_owned()))
+}
+
+/// Whether one is there that a newer version has written.
+pub(super) fn is_newer(known: &Known, name: &str) -> bool {
+    let wrote = known.get(name).and_then(|there| there.labels().get(names::LABEL_VERSION));
+    wrote.is_some_and(|wrote| version(wrote) > version(env!("CARGO_PKG_VERSION")))
 }
 
 /// Before an installation: those that another tool looks after are not ours to write. What a release left behind that is gone is.
@@ -197,7 +232,7 @@ pub(super) fn needed(known: &Known, pieces: &[Piece]) -> Vec<Line> {
             Line::fail(
                 SECTION,
                 what,
-                "install the Prometheus Operator, or leave out metrics.serviceMonitor and metrics.rules",
+                "install the Prometheus Operator, or leave out metrics.serviceMonitor, metrics.podMonitor and metrics.rules",
             )
         })
         .collect()
@@ -233,7 +268,7 @@ mod tests {
     #[test]
     fn each_fault_of_a_definition_is_named() {
         assert!(
-            lines(&with(json!({})), "causeway-system", false)
+            lines(&with(json!({})), "causeway-system", When::After)
                 .iter()
                 .all(|line| line.level == super::super::line::Level::Ok)
         );
@@ -246,11 +281,23 @@ mod tests {
                 "shortName taken",
             ),
             (json!({"status": {"storedVersions": ["v9"]}}), "stored as v9"),
+            (json!({"spec": {"versions": []}}), "not served as v1alpha1"),
         ] {
-            let lines = lines(&with(change), "causeway-system", false);
+            let lines = lines(&with(change), "causeway-system", When::After);
             let failed: Vec<&Line> = lines.iter().filter(|line| line.is_failed()).collect();
             assert_eq!(failed.len(), 1, "{lines:?}");
             assert!(format!("{failed:?}").contains(says), "{failed:?}");
+        }
+        let newer = with(json!({"metadata": {"labels": {names::LABEL_VERSION: "99.0.0"}}}));
+        assert!(is_newer(&newer, "infras.causeway.dev") && !is_newer(&newer, "proxyservers.causeway.dev"));
+        let refused = lines(&newer, "causeway-system", When::Before);
+        assert!(format!("{refused:?}").contains("say --downgrade"), "{refused:?}");
+        let kept = lines(&newer, "causeway-system", When::Back);
+        assert!(!kept.iter().any(Line::is_failed), "{kept:?}");
+        let going = with(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+        for (when, is_failed) in [(When::Before, true), (When::Without, false)] {
+            let lines = lines(&going, "causeway-system", when);
+            assert_eq!(lines.iter().any(Line::is_failed), is_failed, "{lines:?}");
         }
         let theirs = with(json!({"metadata": {"annotations": {HELM_NAME: "edge", HELM_NAMESPACE: "net"}}}));
         let (name, of, namespace) = release(&theirs).unwrap();

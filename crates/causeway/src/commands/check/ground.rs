@@ -54,19 +54,8 @@ pub(super) async fn namespace(client: &Client, name: &str) -> Vec<Line> {
     let Some(found) = found else {
         return vec![Line::ok(NAMESPACE, format!("namespace {name} is not there yet"))];
     };
-    if found.metadata.deletion_timestamp.is_some() {
-        let conditions = found.status.iter().flat_map(|status| status.conditions.iter().flatten());
-        let why: Vec<&str> = conditions
-            .filter(|condition| condition.status == "True")
-            .filter_map(|condition| condition.message.as_deref())
-            .collect();
-        let what =
-            format!("namespace {name} is being deleted, and nothing can be made in it: {}", why.join("; "));
-        return vec![Line::fail(
-            NAMESPACE,
-            what,
-            "wait until it is gone; if it stays, `causeway uninstall --force --all --yes`",
-        )];
+    if let Some(line) = deleted(&found) {
+        return vec![line];
     }
     if let Some(level) = found.labels().get("pod-security.kubernetes.io/enforce") {
         return vec![Line::ok(NAMESPACE, format!("namespace {name} enforces Pod Security level {level}"))];
@@ -75,6 +64,29 @@ pub(super) async fn namespace(client: &Client, name: &str) -> Vec<Line> {
         "kubectl label namespace {name} pod-security.kubernetes.io/enforce=restricted: the operator's pods pass it"
     );
     vec![Line::warn(NAMESPACE, format!("namespace {name} enforces no Pod Security level"), cure)]
+}
+
+/// Says it of another namespace, if nothing can be made there any more.
+pub(crate) async fn going(client: &Client, name: &str) -> Option<Line> {
+    let api: Api<Namespace> = Api::all(client.clone());
+    // Who may not look is told so of the operator's own.
+    deleted(&api.get_opt(name).await.ok()??)
+}
+
+fn deleted(namespace: &Namespace) -> Option<Line> {
+    namespace.metadata.deletion_timestamp.as_ref()?;
+    let conditions = namespace.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let why: Vec<&str> = conditions
+        .filter(|condition| condition.status == "True")
+        .filter_map(|condition| condition.message.as_deref())
+        .collect();
+    let what = format!(
+        "namespace {} is being deleted, and nothing can be made in it: {}",
+        namespace.name_any(),
+        why.join("; ")
+    );
+    let cure = "wait until it is gone; if it stays, `causeway uninstall --force --all --yes`";
+    Some(Line::fail(NAMESPACE, what, cure))
 }
 
 /// Whether the asker may create and change these.

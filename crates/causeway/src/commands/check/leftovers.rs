@@ -18,7 +18,7 @@ const NAMED: usize = 5;
 pub(super) async fn lines(client: &Client, namespace: &str, known: &Known, before: bool) -> Vec<Line> {
     let mut lines = Vec::new();
     lines.extend(policies_without_kinds(client, known, before).await);
-    lines.extend(waiting(client, namespace).await);
+    lines.extend(waiting(client, namespace, before).await);
     if lines.is_empty() {
         lines.push(Line::ok(SECTION, "nothing is left of an earlier installation"));
     }
@@ -65,7 +65,7 @@ async fn policies_without_kinds(client: &Client, known: &Known, before: bool) ->
 }
 
 /// Objects that are being deleted while nobody is there who would let them go.
-async fn waiting(client: &Client, namespace: &str) -> Vec<Line> {
+async fn waiting(client: &Client, namespace: &str, before: bool) -> Vec<Line> {
     let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
     let runs =
         |one: &Deployment| one.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0) > 0;
@@ -98,11 +98,12 @@ async fn waiting(client: &Client, namespace: &str) -> Vec<Line> {
     stuck.truncate(NAMED);
     let what =
         format!("no operator runs that would let go of what is being deleted: {}{more}", stuck.join(", "));
-    vec![Line::fail(
-        SECTION,
-        what,
-        "start the operator and it cleans up; or let go with `causeway uninstall --force --all --yes`",
-    )]
+    vec![if before {
+        Line::warn(SECTION, what, "the operator that is installed cleans up")
+    } else {
+        let cure = "start the operator (`causeway install`) and it cleans up; or let go with `causeway uninstall --force --all --yes`";
+        Line::fail(SECTION, what, cure)
+    }]
 }
 
 #[cfg(test)]

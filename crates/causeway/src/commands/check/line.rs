@@ -48,14 +48,23 @@ impl Line {
         self.level == Level::Fail
     }
 
+    pub(crate) fn is_warning(&self) -> bool {
+        self.level == Level::Warn
+    }
+
     pub(crate) fn text(&self, paint: Paint) -> String {
         let (mark, tone) = match self.level {
             Level::Ok => ("✓", Tone::Good),
             Level::Warn => ("!", Tone::Neutral),
             Level::Fail => ("✗", Tone::Bad),
         };
+        format!("{} {}", paint.tint(tone, mark), self.words())
+    }
+
+    /// What it is, and what to do.
+    pub(crate) fn words(&self) -> String {
         let cure = self.cure.as_ref().map(|cure| format!("\n    → {cure}")).unwrap_or_default();
-        format!("{} {}{cure}", paint.tint(tone, mark), self.what)
+        format!("{}{cure}", self.what)
     }
 }
 

@@ -17,7 +17,8 @@ const DATA: &str = "data planes";
 /// The variable of the operator that says which image its data planes get.
 const IMAGE_VARIABLE: &str = "CAUSEWAY_MANAGER_IMAGE";
 
-pub(super) async fn lines(client: &Client, namespace: &str) -> Vec<Line> {
+/// With the data planes of these `places`, or of all namespaces.
+pub(super) async fn lines(client: &Client, namespace: &str, places: Option<&[String]>) -> Vec<Line> {
     let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
     let operator = match api.get_opt(OPERATOR).await {
         Ok(Some(operator)) => operator,
@@ -29,7 +30,7 @@ pub(super) async fn lines(client: &Client, namespace: &str) -> Vec<Line> {
     };
     let mut lines = running(client, namespace, &operator).await;
     lines.push(skew(&operator));
-    lines.extend(data_planes(client, image_of_data_planes(&operator)).await);
+    lines.extend(data_planes(client, places, image_of_data_planes(&operator)).await);
     lines
 }
 
@@ -107,24 +108,31 @@ fn image_of_data_planes(operator: &Deployment) -> Option<String> {
     variables.find(|variable| variable.name == IMAGE_VARIABLE)?.value.clone()
 }
 
-async fn data_planes(client: &Client, wanted: Option<String>) -> Vec<Line> {
-    let api: Api<Pod> = Api::all(client.clone());
-    let ours = ListParams::default().labels(&format!("{}={}", names::LABEL_MANAGED_BY, names::MANAGED_BY));
-    let pods = match api.list(&ours).await {
-        Ok(pods) => pods.items,
-        Err(error) => return vec![Line::unseen(DATA, "pods can't be listed", &error)],
+/// One image in two versions has one repository.
+fn repository(image: &str) -> &str {
+    let name = image.split('@').next().unwrap_or_default();
+    // A colon before the last slash is of a port.
+    match name.rsplit_once(':') {
+        Some((before, tag)) if !tag.contains('/') => before,
+        _ => name,
+    }
+}
+
+async fn data_planes(client: &Client, places: Option<&[String]>, wanted: Option<String>) -> Vec<Line> {
+    let apis: Vec<Api<Pod>> = match places {
+        Some(places) => places.iter().map(|place| Api::namespaced(client.clone(), place)).collect(),
+        None => vec![Api::all(client.clone())],
     };
+    let ours = ListParams::default().labels(&format!("{}={}", names::LABEL_MANAGED_BY, names::MANAGED_BY));
+    let mut pods = Vec::new();
+    for api in apis {
+        match api.list(&ours).await {
+            Ok(found) => pods.extend(found.items),
+            Err(error) => return vec![Line::unseen(DATA, "pods can't be listed", &error)],
+        }
+    }
     let mut lines = Vec::new();
     let mut other: BTreeMap<&str, usize> = BTreeMap::new();
-    // One image in two versions has one repository.
-    let repository = |image: &str| {
-        image
-            .split('@')
-            .next()
-            .unwrap_or_default()
-            .rsplit_once(':')
-            .map_or(image.to_owned(), |(name, _)| name.to_owned())
-    };
     for pod in &pods {
         if let Some(why) = pod_trouble::of(pod) {
             let place = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
@@ -151,4 +159,22 @@ async fn data_planes(client: &Client, wanted: Option<String>) -> Vec<Line> {
         lines.push(Line::ok(DATA, format!("{} pods run, all as they should", pods.len())));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_an_image_have_one_repository() {
+        for image in [
+            "reg:5000/causeway",
+            "reg:5000/causeway:1",
+            "reg:5000/causeway@sha256:ab",
+            "reg:5000/causeway:1@sha256:ab",
+        ] {
+            assert_eq!(repository(image), "reg:5000/causeway", "{image}");
+        }
+        assert_ne!(repository("a/causeway:1"), repository("b/causeway:1"));
+    }
 }

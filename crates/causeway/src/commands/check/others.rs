@@ -2,38 +2,73 @@
 
 use causeway_api::names;
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::api::{Api, ListParams};
+use kube::api::Api;
 use kube::{Client, ResourceExt};
 
 use super::Line;
-use crate::parts::installation::{OPERATOR, OPERATOR_LABEL};
+use crate::parts::installation::{self, OPERATOR, Operator, Reach};
+use crate::parts::refusal;
 
 const SECTION: &str = "installations";
 
-pub(super) async fn lines(client: &Client, namespace: &str) -> Vec<Line> {
-    let api: Api<Deployment> = Api::all(client.clone());
-    let found = match api.list(&ListParams::default().labels(OPERATOR_LABEL)).await {
-        Ok(found) => found.items,
+/// What is beside an installation that is here, or is to be, and reaches this far.
+pub(super) async fn lines(client: &Client, namespace: &str, reach: &Reach) -> Vec<Line> {
+    let found = match installation::operators(client).await {
+        Ok(found) => found,
+        // The others are none of a tenant's business, and he is not told so as if something were wrong.
+        Err(error) if refusal::is_forbidden(&error) && *reach != Reach::Cluster => {
+            return vec![Line::ok(
+                SECTION,
+                "whether others serve these namespaces, too, only an administrator sees",
+            )];
+        }
         Err(error) => return vec![Line::unseen(SECTION, "other installations can't be looked for", &error)],
     };
-    let others: Vec<String> =
-        found.iter().filter_map(ResourceExt::namespace).filter(|other| other != namespace).collect();
-    if others.is_empty() {
-        return vec![Line::ok(SECTION, "there is no other installation in the cluster")];
+    let mut lines: Vec<Line> =
+        found.iter().filter(|other| other.namespace != namespace).map(|other| judged(other, reach)).collect();
+    if lines.is_empty() {
+        lines.push(Line::ok(SECTION, "there is no other installation in the cluster"));
     }
-    let what = format!(
-        "there is another installation in namespace {}: both would do the same work",
-        others.join(", ")
+    lines
+}
+
+/// An operator in another namespace, beside one that reaches this far.
+fn judged(other: &Operator, reach: &Reach) -> Line {
+    let place = &other.namespace;
+    let cure = format!(
+        "remove one with `causeway uninstall --namespace NAMESPACE` ({place} is the other's), or say which one you mean with --namespace"
     );
-    vec![Line::fail(
-        SECTION,
-        what,
-        "remove one with `causeway uninstall --namespace NAMESPACE`, or say which one you mean with --namespace",
-    )]
+    match (&other.reach, other.reach.overlap(reach)) {
+        (Reach::Nothing, _) => {
+            let what = format!(
+                "Deployment {place}/{OPERATOR} is called as an operator is, and has no rights beyond its namespace"
+            );
+            let cure = "no harm as long as nobody binds it to rights; ask who made it, and what for";
+            Line::warn(SECTION, what, cure)
+        }
+        (Reach::Cluster, _) => Line::fail(
+            SECTION,
+            format!("there is another installation in namespace {place}: both would do the same work"),
+            cure,
+        ),
+        (Reach::Namespaces(_), Reach::Namespaces(both)) => {
+            let both: Vec<&str> = both.iter().map(String::as_str).collect();
+            let what = format!(
+                "there is an installation in namespace {place} for some namespaces: both would do the same work in {}",
+                both.join(", ")
+            );
+            Line::fail(SECTION, what, cure)
+        }
+        (Reach::Namespaces(_), _) => {
+            let what =
+                format!("there is an installation in namespace {place}, for other namespaces than this one");
+            Line::ok(SECTION, what)
+        }
+    }
 }
 
 /// Before an installation: what Helm or OLM looks after is theirs to change.
-pub(super) async fn manager(client: &Client, namespace: &str) -> Vec<Line> {
+pub(super) async fn manager(client: &Client, namespace: &str, may_go_back: bool) -> Vec<Line> {
     let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
     let Ok(Some(operator)) = api.get_opt(OPERATOR).await else { return Vec::new() };
     let helm = operator.annotations().get("meta.helm.sh/release-name");
@@ -48,14 +83,40 @@ pub(super) async fn manager(client: &Client, namespace: &str) -> Vec<Line> {
     let version = operator.labels().get(names::LABEL_VERSION).map_or("an older version", String::as_str);
     if super::version(version) > super::version(env!("CARGO_PKG_VERSION")) {
         let what = format!("{version} is installed, newer than this program");
-        return vec![Line::fail(
-            SECTION,
-            what,
-            format!("use causeway {version}; to go back, uninstall first"),
-        )];
+        return vec![if may_go_back {
+            Line::warn(SECTION, what, "this goes back to the older one, as asked")
+        } else {
+            Line::fail(SECTION, what, format!("use causeway {version}; to go back, say --downgrade"))
+        }];
     }
     vec![Line::ok(
         SECTION,
         format!("{version} is installed in namespace {namespace}, and will be brought to this one"),
     )]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::line::Level;
+    use super::*;
+
+    #[test]
+    fn two_that_serve_the_same_namespace_fail() {
+        let of = |namespaces: &[&str]| {
+            Reach::of(&namespaces.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>())
+        };
+        for (theirs, ours, level, says) in [
+            (of(&[]), of(&[]), Level::Fail, "another installation in namespace other"),
+            (of(&[]), of(&["a"]), Level::Fail, "another installation in namespace other"),
+            (of(&["a", "b"]), of(&[]), Level::Fail, "do the same work in a, b"),
+            (of(&["a", "b"]), of(&["b", "c"]), Level::Fail, "do the same work in b"),
+            (of(&["a", "b"]), of(&["c"]), Level::Ok, "for other namespaces than this one"),
+            (Reach::Nothing, of(&[]), Level::Warn, "called as an operator is"),
+        ] {
+            let other = Operator { namespace: "other".to_owned(), is_ready: true, reach: theirs };
+            let line = judged(&other, &ours);
+            assert_eq!(line.level, level, "{line:?}");
+            assert!(format!("{line:?}").contains(says), "{line:?}");
+        }
+    }
 }

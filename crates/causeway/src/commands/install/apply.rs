@@ -11,8 +11,9 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::commands::check::Line;
-use crate::parts::installation::{self, Piece};
+use crate::parts::installation::{self, Piece, Scope};
 use crate::parts::refusal;
+use crate::parts::strangers::strangers;
 
 const SECTION: &str = "what would be applied";
 const FIELD_MANAGER: &str = names::INSTALLER;
@@ -36,12 +37,41 @@ pub(super) async fn refusals(client: &Client, documents: &[Document]) -> anyhow:
         }
         let dry = PatchParams { dry_run: true, ..parameters() };
         let outcome = piece.api(client).patch(&piece.name, &dry, &Patch::Apply(&document.object)).await;
-        if let Err(error) = outcome {
+        // Nothing is known of the rights in a role that is to be made; whether it may be was asked.
+        let waits_for_role =
+            |error: &kube::Error| installation::is_missing(error) && role_of(documents, document);
+        if let Err(error) = outcome
+            && !waits_for_role(&error)
+        {
             let cure = "mend what it says; values of the chart are in docs/install.md";
             lines.push(Line::fail(SECTION, format!("{piece} is refused: {}", refusal::words(&error)), cure));
         }
     }
     Ok(lines)
+}
+
+/// Whether the role that a binding names is among these.
+fn role_of(documents: &[Document], binding: &Document) -> bool {
+    let role = &binding.object["roleRef"];
+    let is_it = |one: &&Document| {
+        role["kind"] == one.kind() && role["name"] == one.name() && one.namespace() == binding.namespace()
+    };
+    documents.iter().any(|one| is_it(&one))
+}
+
+/// Applies an object. A binding may come sooner than the API server has seen the role that it names.
+async fn put(client: &Client, piece: &Piece, object: &Value) -> Result<DynamicObject, kube::Error> {
+    let (api, patch) = (piece.api(client), Patch::Apply(object));
+    let mut retries = RETRY.retries();
+    for _ in 0..TRIES {
+        match api.patch(&piece.name, &parameters(), &patch).await {
+            Err(error) if piece.kind() == "RoleBinding" && installation::is_missing(&error) => {
+                tokio::time::sleep(retries.next_delay()).await;
+            }
+            outcome => return outcome,
+        }
+    }
+    api.patch(&piece.name, &parameters(), &patch).await
 }
 
 fn namespace_piece(documents: &[Document], namespace: &str) -> Option<Piece> {
@@ -64,8 +94,7 @@ impl Applied {
             let content = before.as_ref().map(content);
             // Noted before it is written: an answer that is lost may have been a yes.
             self.done.push((piece.clone(), before, false));
-            let patch = Patch::Apply(&document.object);
-            let after = piece.api(client).patch(&piece.name, &parameters(), &patch).await;
+            let after = put(client, &piece, &document.object).await;
             let after = after.map_err(|error| anyhow::anyhow!("{}", refusal::words(&error)));
             let after = after.with_context(|| format!("can't apply {piece}"))?;
             if let Some(last) = self.done.last_mut() {
@@ -83,17 +112,27 @@ impl Applied {
         self.done.iter().filter(|(_, before, changed)| before.is_some() && *changed).count()
     }
 
-    /// Makes it as it was: what is new goes, what was changed gets what it had.
-    pub(super) async fn take_back(&self, client: &Client) -> anyhow::Result<()> {
-        let mut failed = Vec::new();
+    /// Makes it as it was: what is new goes, what was changed gets what it had. What people have put into a new namespace keeps
+    /// it; that is what is said.
+    pub(super) async fn take_back(&self, client: &Client) -> anyhow::Result<Vec<String>> {
+        let (mut failed, mut left) = (Vec::new(), Vec::new());
+        let ours: Vec<Piece> = self.done.iter().map(|(piece, ..)| piece.clone()).collect();
         for (piece, before, _) in self.done.iter().rev() {
             let outcome = match before {
+                None if piece.kind() == "Namespace" => match strangers(client, &piece.name, &ours).await {
+                    Ok(inside) if inside.is_empty() => piece.delete(client).await,
+                    Ok(inside) => {
+                        left.push(format!("{piece}, where somebody has put {}", inside.join(", ")));
+                        Ok(())
+                    }
+                    Err(error) => Err(error),
+                },
                 None => piece.delete(client).await,
                 Some(before) => restore(client, piece, before).await,
             };
             failed.extend(outcome.err().map(|error| format!("{error:#}")));
         }
-        if failed.is_empty() { Ok(()) } else { bail!("{}", failed.join("; ")) }
+        if failed.is_empty() { Ok(left) } else { bail!("{}", failed.join("; ")) }
     }
 }
 
@@ -114,12 +153,23 @@ async fn restore(client: &Client, piece: &Piece, before: &DynamicObject) -> anyh
         }
         wanted.metadata.resource_version = now.resource_version();
         match piece.api(client).replace(&piece.name, &PostParams::default(), &wanted).await {
-            Ok(_) => return Ok(()),
+            Ok(_) => return give_fields_back(client, piece, before).await,
             Err(error) if refusal::is_conflict(&error) => tokio::time::sleep(retries.next_delay()).await,
             Err(error) => bail!("can't put {piece} back: {}", refusal::words(&error)),
         }
     }
     bail!("can't put {piece} back: somebody changes it all the time")
+}
+
+/// Whose fields they were: what is written by replacing is somebody else's than what is applied, and no later installation could take
+/// it away.
+async fn give_fields_back(client: &Client, piece: &Piece, before: &DynamicObject) -> anyhow::Result<()> {
+    let patch = Patch::Merge(json!({"metadata": {"managedFields": before.metadata.managed_fields}}));
+    match piece.api(client).patch(&piece.name, &PatchParams::default(), &patch).await {
+        Ok(_) => Ok(()),
+        Err(error) if installation::is_missing(&error) => Ok(()),
+        Err(error) => bail!("can't give the fields of {piece} back: {}", refusal::words(&error)),
+    }
 }
 
 /// What people decide of an object: not its status, nor what the API server counts.
@@ -133,22 +183,32 @@ fn content(object: &DynamicObject) -> Value {
     content
 }
 
-/// Removes what an earlier `install` made and the values no longer ask for. Namespaces stay: others may have put something there.
-pub(super) async fn prune(client: &Client, namespace: &str, wanted: &[Piece]) -> anyhow::Result<Vec<Piece>> {
+/// Removes what an earlier `install` made and the values no longer ask for, and says what, and whether that is all. Namespaces
+/// stay: others may have put something there.
+pub(super) async fn prune(
+    client: &Client,
+    namespace: &str,
+    scope: &Scope,
+    wanted: &[Piece],
+) -> (Vec<Piece>, anyhow::Result<()>) {
     let mut pruned = Vec::new();
-    for piece in installation::find(client, namespace).await?.pieces {
-        if piece.kind() == "Namespace" || wanted.contains(&piece) {
-            continue;
+    let outcome = async {
+        for piece in installation::find_in(client, namespace, scope).await?.pieces {
+            if piece.kind() == "Namespace" || wanted.contains(&piece) {
+                continue;
+            }
+            let Some(found) = piece.get(client).await? else { continue };
+            let is_ours =
+                found.labels().get(names::LABEL_MANAGED_BY).map(String::as_str) == Some(names::INSTALLER);
+            if is_ours {
+                piece.delete(client).await?;
+                pruned.push(piece);
+            }
         }
-        let Some(found) = piece.get(client).await? else { continue };
-        let is_ours =
-            found.labels().get(names::LABEL_MANAGED_BY).map(String::as_str) == Some(names::INSTALLER);
-        if is_ours {
-            piece.delete(client).await?;
-            pruned.push(piece);
-        }
+        Ok(())
     }
-    Ok(pruned)
+    .await;
+    (pruned, outcome)
 }
 
 #[cfg(test)]

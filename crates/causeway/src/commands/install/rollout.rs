@@ -40,7 +40,10 @@ pub(super) async fn ready(
             None => return Ok(()),
         };
         detail.say(&how);
-        if let Some(why) = trouble(client, namespace, &operator).await {
+        // Until somebody has looked at what was applied, all that is there is of what was there before.
+        if is_seen(&operator)
+            && let Some(why) = trouble(client, namespace, &operator).await
+        {
             bail!("the operator does not start: {why}");
         }
         if Instant::now() >= deadline {
@@ -55,37 +58,45 @@ pub(super) async fn ready(
 /// What is still missing; none once all are new and ready.
 fn state(operator: &Deployment) -> Option<String> {
     let wanted = operator.spec.as_ref()?.replicas.unwrap_or(1);
-    let Some(status) = operator.status.as_ref() else {
+    let Some(status) = operator.status.as_ref().filter(|_| is_seen(operator)) else {
         return Some("nobody has looked at it yet".to_owned());
     };
-    if status.observed_generation < operator.metadata.generation {
-        return Some("nobody has looked at it yet".to_owned());
-    }
     let (updated, ready) = (status.updated_replicas.unwrap_or(0), status.available_replicas.unwrap_or(0));
     let all = status.replicas.unwrap_or(0);
     let is_done = updated >= wanted && ready >= wanted && all <= wanted;
     (!is_done).then(|| format!("{updated} of {wanted} are new, {ready} are ready, {all} are there"))
 }
 
+/// Whether the cluster has seen the newest change of it.
+fn is_seen(operator: &Deployment) -> bool {
+    let seen = operator.status.as_ref().and_then(|status| status.observed_generation);
+    seen >= operator.metadata.generation
+}
+
 /// Why its newest pods don't start.
 async fn trouble(client: &Client, namespace: &str, operator: &Deployment) -> Option<String> {
-    let conditions = operator.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let ours = ListParams::default().labels(OPERATOR_LABEL);
+    let sets: Api<ReplicaSet> = Api::namespaced(client.clone(), namespace);
+    let sets = sets.list(&ours).await.ok()?.items;
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let pods = pods.list(&ours).await.ok()?.items;
+    trouble_of(operator, &sets, &pods)
+}
+
+fn trouble_of(operator: &Deployment, sets: &[ReplicaSet], pods: &[Pod]) -> Option<String> {
+    let revision = operator.annotations().get(REVISION)?;
+    let newest = sets.iter().find(|set| set.annotations().get(REVISION) == Some(revision))?;
+    // What the Deployment says of this may be of an older set.
+    let conditions = newest.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut refused = conditions.filter(|one| one.type_ == "ReplicaFailure" && one.status == "True");
     if let Some(message) = refused.find_map(|one| one.message.clone()) {
         return Some(message);
     }
-    let revision = operator.annotations().get(REVISION)?;
-    let ours = ListParams::default().labels(OPERATOR_LABEL);
-    let sets: Api<ReplicaSet> = Api::namespaced(client.clone(), namespace);
-    let sets = sets.list(&ours).await.ok()?;
-    let newest = sets.items.iter().find(|set| set.annotations().get(REVISION) == Some(revision))?.name_any();
-    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let pods = pods.list(&ours).await.ok()?;
+    let newest = newest.name_any();
     let is_newest = |pod: &&Pod| pod.owner_references().iter().any(|owner| owner.name == newest);
     // No room now may be room in a moment.
     let lasting = |pod: &Pod| pod_trouble::of(pod).filter(|why| !why.starts_with("no node"));
-    pods.items
-        .iter()
+    pods.iter()
         .filter(is_newest)
         .find_map(|pod| lasting(pod).map(|why| format!("pod {}: {why}", pod.name_any())))
 }
@@ -116,5 +127,33 @@ mod tests {
         ] {
             assert!(state(&with(status)).is_some());
         }
+    }
+
+    #[test]
+    fn what_an_older_set_suffers_from_is_not_told_of_the_newest() {
+        let annotated = |revision: &str| json!({REVISION: revision});
+        let operator: Deployment =
+            serde_json::from_value(json!({"metadata": {"annotations": annotated("2")}})).unwrap();
+        let set = |name: &str, revision: &str, conditions: serde_json::Value| -> ReplicaSet {
+            serde_json::from_value(json!({
+                "metadata": {"name": name, "annotations": annotated(revision)},
+                "status": {"replicas": 0, "conditions": conditions},
+            }))
+            .unwrap()
+        };
+        let pod = |owner: &str| -> Pod {
+            let state = json!({"waiting": {"reason": "ErrImagePull", "message": "nowhere"}});
+            serde_json::from_value(json!({
+                "metadata": {"name": "pod", "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": "u"}]},
+                "status": {"containerStatuses": [{"name": "x", "image": "x", "imageID": "", "ready": false, "restartCount": 0, "state": state}]},
+            }))
+            .unwrap()
+        };
+        let failed = json!([{"type": "ReplicaFailure", "status": "True", "message": "quota"}]);
+        let sets = [set("old", "1", failed.clone()), set("new", "2", json!([]))];
+        assert_eq!(trouble_of(&operator, &sets, &[pod("old")]), None);
+        assert!(trouble_of(&operator, &sets, &[pod("new")]).unwrap().contains("can't be had"));
+        let sets = [set("old", "1", json!([])), set("new", "2", failed)];
+        assert_eq!(trouble_of(&operator, &sets, &[]).unwrap(), "quota");
     }
 }

@@ -4,9 +4,11 @@ use std::time::Instant;
 
 use anyhow::bail;
 use causeway_api::names;
+use causeway_chart::{INSTALLED_IN, TENANTS};
 use causeway_translate::gateway::CONTROLLER_NAME;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
 };
@@ -70,13 +72,6 @@ pub(super) async fn gateways(client: &Client) -> anyhow::Result<Vec<String>> {
     Ok(peoples_gateways(client).await?.iter().filter(of_class).map(name_of_gateway).collect())
 }
 
-/// People's Gateways in this namespace, of whatever class.
-pub(super) async fn gateways_in(client: &Client, namespace: &str) -> anyhow::Result<Vec<String>> {
-    let all = peoples_gateways(client).await?;
-    let inside = all.iter().filter(|gateway| gateway.namespace().as_deref() == Some(namespace));
-    Ok(inside.map(name_of_gateway).collect())
-}
-
 async fn peoples_gateways(client: &Client) -> anyhow::Result<Vec<DynamicObject>> {
     let all = list(client, &kind("gateway.networking.k8s.io/v1", "Gateway"), &ListParams::default()).await?;
     let is_ours = |gateway: &DynamicObject| {
@@ -89,25 +84,43 @@ fn name_of_gateway(gateway: &DynamicObject) -> String {
     format!("{}/{}", gateway.namespace().unwrap_or_default(), gateway.name_any())
 }
 
-/// Where Helm keeps what it knows of the release.
-pub(super) async fn helm_releases(client: &Client, namespace: &str) -> anyhow::Result<Vec<Piece>> {
+/// Where Helm keeps what it knows of the release that these are of.
+pub(super) async fn helm_releases(
+    client: &Client,
+    namespace: &str,
+    pieces: &[Piece],
+) -> anyhow::Result<Vec<Piece>> {
+    let Some(release) = release_of(client, namespace, pieces).await? else { return Ok(Vec::new()) };
     let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    let kept = ListParams::default().labels("owner=helm");
+    let kept = ListParams::default().labels(&format!("owner=helm,name={release}"));
     let found = match api.list_metadata(&kept).await {
         Ok(found) => found.items,
         Err(error) => bail!("can't list secrets: {}", refusal::words(&error)),
     };
-    let release = operators_release(client, namespace).await;
-    let ours =
-        found.into_iter().filter(|one| release.is_some() && one.labels().get("name") == release.as_ref());
-    Ok(ours.map(|one| Piece::named("v1", "Secret", Some(namespace), &one.name_any())).collect())
+    Ok(found.iter().map(|one| Piece::named("v1", "Secret", Some(namespace), &one.name_any())).collect())
 }
 
-async fn operators_release(client: &Client, namespace: &str) -> Option<String> {
-    let operator =
-        Piece::named("apps/v1", "Deployment", Some(namespace), crate::parts::installation::OPERATOR);
-    let found = operator.get(client).await.ok()??;
-    found.annotations().get("meta.helm.sh/release-name").cloned()
+/// The release that Helm says of one of them that it is part of. The operator may be gone, and the others not.
+async fn release_of(client: &Client, namespace: &str, pieces: &[Piece]) -> anyhow::Result<Option<String>> {
+    for piece in pieces.iter().filter(|piece| piece.namespace.as_deref() == Some(namespace)) {
+        let Some(found) = piece.get(client).await? else { continue };
+        let of = |annotation: &str| found.annotations().get(annotation);
+        if of("meta.helm.sh/release-namespace").is_some_and(|place| place == namespace) {
+            return Ok(of("meta.helm.sh/release-name").cloned());
+        }
+    }
+    Ok(None)
+}
+
+/// What lets admins of namespaces have operators of their own, and is no part of an installation.
+pub(super) async fn of_tenants(client: &Client) -> anyhow::Result<Vec<String>> {
+    let label = format!("{}={},{INSTALLED_IN}={TENANTS}", names::LABEL_PART_OF, names::PART_OF);
+    let roles = kind("rbac.authorization.k8s.io/v1", "ClusterRole");
+    let found = list(client, &roles, &ListParams::default().labels(&label)).await?;
+    let line = |role: &DynamicObject| {
+        format!("ClusterRole {}: it is of deploy/tenants.yaml, for operators in namespaces", role.name_any())
+    };
+    Ok(found.iter().map(line).collect())
 }
 
 pub(super) async fn operator_is_gone(
@@ -132,17 +145,30 @@ pub(super) async fn operator_is_gone(
     }
 }
 
-/// What the operator made, by its label.
+/// What the operator made, by its label, which the operator itself must have written: it is a word that others may use, too.
 async fn made(client: &Client) -> anyhow::Result<Vec<(Piece, DynamicObject)>> {
     let ours = ListParams::default().labels(&format!("{}={}", names::LABEL_MANAGED_BY, names::MANAGED_BY));
     let mut made = Vec::new();
     for (version, name) in SWEPT {
-        for object in list(client, &kind(version, name), &ours).await? {
+        let mut found = list(client, &kind(version, name), &ours).await?;
+        found.retain(|object| is_labelled_by_us(&object.metadata));
+        for object in found {
             let piece = Piece::named(version, name, object.namespace().as_deref(), &object.name_any());
             made.push((piece, object));
         }
     }
     Ok(made)
+}
+
+/// Whether it was the operator who said that the operator has made it.
+pub(super) fn is_labelled_by_us(metadata: &ObjectMeta) -> bool {
+    let label = format!("f:{}", names::LABEL_MANAGED_BY);
+    let is_ours = |manager: &str| manager.starts_with(names::FIELD_MANAGER);
+    metadata.managed_fields.iter().flatten().any(|entry| {
+        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0["f:metadata"]["f:labels"]);
+        entry.manager.as_deref().is_some_and(is_ours)
+            && fields.is_some_and(|fields| fields.get(&label).is_some())
+    })
 }
 
 /// Removes it, and says what somebody holds: that goes when he lets go of it.
@@ -195,11 +221,6 @@ pub(super) async fn remove_definitions(
     let ours = causeway_api::crds();
     for definition in &ours {
         let name = definition.name_any();
-        if by_force {
-            let resource = kind(names::API_VERSION, &definition.spec.names.kind);
-            let resource = ApiResource { plural: definition.spec.names.plural.clone(), ..resource };
-            force::let_go_of_kind(client, &resource).await?;
-        }
         match api.delete(&name, &DeleteParams::default()).await {
             Ok(_) => {}
             Err(error) if is_missing(&error) => {}
@@ -208,10 +229,18 @@ pub(super) async fn remove_definitions(
     }
     for definition in &ours {
         let name = definition.name_any();
+        let resource = kind(names::API_VERSION, &definition.spec.names.kind);
+        let resource = ApiResource { plural: definition.spec.names.plural.clone(), ..resource };
         loop {
             match api.get_metadata_opt(&name).await {
                 Ok(None) => break,
-                Ok(Some(_)) if Instant::now() < deadline => tokio::time::sleep(LOOK).await,
+                Ok(Some(_)) if Instant::now() < deadline => {
+                    if by_force {
+                        // Nothing new can come of a kind that goes.
+                        force::let_go_of_kind(client, &resource).await?;
+                    }
+                    tokio::time::sleep(LOOK).await;
+                }
                 Ok(Some(_)) => bail!(
                     "the definition {name} waits for objects of it that somebody holds: `kubectl get {name} -A` shows them; --force lets go of them"
                 ),
@@ -243,5 +272,25 @@ pub(super) async fn namespace_is_gone(
             bail!("{piece} is still being deleted: {}", why.join("; "));
         }
         tokio::time::sleep(LOOK).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_that_somebody_else_wrote_is_not_ours() {
+        let by = |manager: &str, label: &str| -> ObjectMeta {
+            let fields = json!({"f:metadata": {"f:labels": {format!("f:{label}"): {}}}});
+            serde_json::from_value(json!({"name": "x", "managedFields": [
+                {"manager": manager, "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": fields},
+            ]}))
+            .unwrap()
+        };
+        assert!(is_labelled_by_us(&by("causeway-proxy", names::LABEL_MANAGED_BY)));
+        assert!(!is_labelled_by_us(&by("kubectl", names::LABEL_MANAGED_BY)));
+        // An intercept changes what is somebody's.
+        assert!(!is_labelled_by_us(&by("causeway-intercepts", "app")));
     }
 }

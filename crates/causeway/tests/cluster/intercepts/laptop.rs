@@ -4,16 +4,17 @@
 use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use causeway_testkit::asking;
 use causeway_testkit::blocking::eventually;
 use causeway_testkit::kubectl::{Ran, finish};
 use causeway_testkit::kubernetes::Kubernetes;
 use causeway_testkit::server::program;
+use causeway_testkit::{Answer, asking};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 
+use super::FALLBACK;
 use crate::world::{PATIENCE, World, cluster};
 
 /// A developer's machine with a data directory of its own and a program that says its name.
@@ -107,6 +108,15 @@ impl Laptop {
         let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     }
+}
+
+/// Kills a machine's daemon, and waits for the original to answer in its place, in no more time than that may take.
+pub fn died<A: Answer>(laptop: &Laptop, mut is_back: impl FnMut() -> A) {
+    laptop.kill();
+    let since = Instant::now();
+    eventually("the original answers for it", PATIENCE, &mut is_back);
+    println!("the original answered {:.1?} after the laptop died", since.elapsed());
+    assert!(since.elapsed() < FALLBACK, "{:.1?}", since.elapsed());
 }
 
 impl Drop for Laptop {

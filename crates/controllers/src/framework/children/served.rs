@@ -3,7 +3,10 @@
 //! watched keeps its objects until it is known in which version they are served now.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -25,6 +28,9 @@ use super::{ChildKind, dynamic_api};
 const ABSENT: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
 /// Between attempts of a watch that fails.
 const FAILED: Backoff = Backoff::new(Duration::from_millis(800), Duration::from_secs(5));
+
+/// The same where that may be for want of rights.
+const DENIED: Backoff = Backoff::new(Duration::from_millis(800), Duration::from_secs(30));
 
 type Event = watcher::Result<watcher::Event<DynamicObject>>;
 
@@ -62,10 +68,16 @@ pub(super) fn follow(
             }
             let events = match find(&client, kind).await {
                 Ok(Some(resource)) => {
-                    let watched = watch(client, &namespace, resource, config, served.clone());
-                    let gone = stream::once(async move { nothing(&served) }).flatten();
-                    // Of a kind with one version only, its list is the word that there is none.
-                    if kind.older.is_empty() { watched.chain(gone).boxed() } else { watched.boxed() }
+                    let denied = Arc::new(AtomicBool::new(false));
+                    let watched = watch(client, &namespace, resource, config, served.clone(), denied.clone());
+                    let gone = stream::once(async move {
+                        // Of a kind with one version only, its list is the word that there is none. What may not be seen in
+                        // a namespace is nothing, or what it was.
+                        let is_denied = denied.load(Ordering::Relaxed);
+                        let is_empty = if is_denied { served.get().is_none() } else { kind.older.is_empty() };
+                        if is_empty { nothing(&served).boxed() } else { stream::empty().boxed() }
+                    });
+                    watched.chain(gone.flatten()).boxed()
                 }
                 Ok(None) => nothing(&served).boxed(),
                 Err(error) => stream::iter([Err(watcher::Error::InitialListFailed(error))]).boxed(),
@@ -76,17 +88,33 @@ pub(super) fn follow(
     rounds.flatten()
 }
 
-/// A watch that ends when the kind is not defined any more in this version.
+/// The events of a kind with this one object, for ever.
+pub(super) fn only(object: DynamicObject) -> impl Stream<Item = Event> + Send + 'static {
+    use watcher::Event::{Init, InitApply, InitDone};
+    stream::iter([Ok(Init), Ok(InitApply(object)), Ok(InitDone)]).chain(stream::pending())
+}
+
+/// A watch that ends when the kind is not defined any more in this version, and in a namespace where it is not allowed.
 fn watch(
     client: Client,
     namespace: &str,
     resource: ApiResource,
     config: watcher::Config,
     served: Served,
+    denied: Arc<AtomicBool>,
 ) -> impl Stream<Item = Event> + Send + 'static {
+    let (is_confined, plural) = (!namespace.is_empty(), resource.plural.clone());
+    let place = namespace.to_owned();
     watcher(dynamic_api(client, namespace, &resource), config)
         .backoff(pace())
-        .take_while(|event| future::ready(!event.as_ref().is_err_and(is_undefined)))
+        .take_while(move |event| {
+            if is_confined && event.as_ref().is_err_and(is_denied) {
+                tracing::debug!("{plural} in namespace {place} may not be read");
+                denied.store(true, Ordering::Relaxed);
+                return future::ready(false);
+            }
+            future::ready(!event.as_ref().is_err_and(is_undefined))
+        })
         .inspect(move |event| {
             if matches!(event, Ok(watcher::Event::InitDone)) {
                 served.set(Some(resource.clone()));
@@ -98,6 +126,23 @@ fn watch(
 fn nothing(served: &Served) -> impl Stream<Item = Event> + Send + use<> {
     served.set(None);
     stream::iter([Ok(watcher::Event::Init), Ok(watcher::Event::InitDone)])
+}
+
+/// Whether a watch fails because it is not allowed.
+pub(crate) fn is_denied(error: &watcher::Error) -> bool {
+    code(error) == Some(403)
+}
+
+fn code(error: &watcher::Error) -> Option<u16> {
+    use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
+    match error {
+        InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => match error {
+            kube::Error::Api(status) => Some(status.code),
+            _ => None,
+        },
+        watcher::Error::WatchError(status) => Some(status.code),
+        watcher::Error::NoResourceVersion => None,
+    }
 }
 
 /// Whether a watch fails because nobody has defined its kind; also one that is resumed, which would ask for the same version
@@ -127,6 +172,11 @@ async fn find(client: &Client, kind: ChildKind) -> Result<Option<ApiResource>, k
         }
     }
     Ok(None)
+}
+
+/// The pace of a watch in one namespace, from which its rights may be gone for good.
+pub(crate) fn slow_pace() -> impl utils::Backoff {
+    Pace(Steady::new(DENIED))
 }
 
 /// The pace of a watch that fails: an API server that is back, and a kind that is there at last, is seen within seconds.

@@ -25,11 +25,11 @@ use k8s_openapi::{
 use super::{SESSION_ENTRY, Subject, session_name};
 use crate::{
     pod_template,
-    vlan::pod::{self as parts, STATE_DIR, STATE_VOLUME, confined, mount, resources},
+    vlan::pod::{self as parts, STATE_DIR, STATE_VOLUME, confined, drain_step, mount, resources},
 };
 
-/// What a pod may take to end: the drain of its plan, and some seconds.
-const TERMINATION_SECONDS: i64 = 45;
+/// What a pod needs to end beyond the drain of its plan.
+const ENDING_SECONDS: i64 = 15;
 
 /// Where what sessions are signed with is.
 const SESSION_VOLUME: &str = "session";
@@ -77,7 +77,7 @@ fn pod(subject: &Subject<'_>, name: &str) -> PodSpec {
             label_selector: Some(selects(subject.selector())),
             ..TopologySpreadConstraint::default()
         }]),
-        termination_grace_period_seconds: Some(TERMINATION_SECONDS),
+        termination_grace_period_seconds: Some(termination_seconds(subject)),
         security_context: Some(parts::unprivileged()),
         // In memory: the last certificates are in it, for a process that starts again while nobody can be asked.
         volumes: Some(vec![
@@ -101,6 +101,12 @@ fn pod(subject: &Subject<'_>, name: &str) -> PodSpec {
         containers: vec![container(subject, name)],
         ..PodSpec::default()
     }
+}
+
+/// How long a pod may take to end.
+fn termination_seconds(subject: &Subject<'_>) -> i64 {
+    let drain = subject.picture.plan.drain_timeout.as_secs();
+    drain_step(i64::try_from(drain).unwrap_or(i64::MAX)) + ENDING_SECONDS
 }
 
 fn container(subject: &Subject<'_>, name: &str) -> Container {

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use causeway_api::GatewayParametersSpec;
 use causeway_translate::gateway::{World, picture};
 use causeway_translate::gateway_pod::parts;
@@ -132,6 +134,26 @@ fn a_change_of_listeners_replaces_no_pod() {
     let other = desired("web", &gateway("web", &json!({"listeners": listeners})), None);
     assert_ne!(one.service, other.service);
     assert_eq!(one.deployment, other.deployment);
+}
+
+#[test]
+fn another_time_to_drain_replaces_pods_only_if_they_could_not_take_it() {
+    let made = |seconds: Option<u64>| {
+        let mut picture = gateway("web", &json!({}));
+        if let Some(seconds) = seconds {
+            picture.plan.drain_timeout = Duration::from_secs(seconds);
+        }
+        let deployment = desired("web", &picture, None).deployment;
+        let pod = deployment.spec.unwrap().template.spec.unwrap();
+        pod.termination_grace_period_seconds.unwrap()
+    };
+    assert_eq!([0, 5, 30].map(|seconds| made(Some(seconds))), [made(None); 3]);
+    for seconds in [0, 30, 31, 120, 121, 600, 601, 3600] {
+        let given = made(Some(seconds));
+        assert!(given >= i64::try_from(seconds).unwrap() + 10, "{seconds}: {given}");
+    }
+    assert_ne!(made(Some(31)), made(None));
+    assert_eq!(made(Some(31)), made(Some(120)));
 }
 
 #[test]

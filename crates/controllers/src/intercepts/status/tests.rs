@@ -27,6 +27,7 @@ fn what_another_adds_to_a_carrier_does_not_end_who_has_it() {
         takes: "all".to_owned(),
         owner: None,
         is_held: false,
+        held_from: None,
     }));
     let facts = |is_current| Facts {
         verdict: &accepted,

@@ -26,6 +26,8 @@ pub struct Settings {
     pub update_policy: UpdatePolicy,
     /// ProxyServers that are updated at a time.
     pub updates_at_once: usize,
+    /// Whether each namespace is served by itself: nothing is made, read or asked for in another one.
+    pub is_confined: bool,
 }
 
 impl Default for Settings {
@@ -40,6 +42,7 @@ impl Default for Settings {
             pod_template: PodTemplate::default(),
             update_policy: UpdatePolicy::Automatic,
             updates_at_once: 4,
+            is_confined: false,
         }
     }
 }

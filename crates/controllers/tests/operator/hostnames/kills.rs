@@ -1,6 +1,6 @@
 //! The operator is killed after its peers have done something and before it hears of it: in the end all is as if nobody had been.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use causeway_testkit::{
     eventually,
@@ -23,8 +23,12 @@ use crate::cluster::Running;
 const AT_ONCE: usize = 4;
 /// The answers after which there is a kill. All of them, for who has the time; else every one of the first, and some of the rest.
 fn blows(last: usize) -> Vec<usize> {
-    let step = if std::env::var_os("CAUSEWAY_EVERY_KILL").is_some() { 1 } else { 7 };
+    let step = if is_thorough() { 1 } else { 7 };
     (1..=last).filter(|number| *number <= 3 || number % step == 0).collect()
+}
+
+fn is_thorough() -> bool {
+    std::env::var_os("CAUSEWAY_EVERY_KILL").is_some()
 }
 
 /// Where names are looked for that are proven by HTTP, and where the gateways serve; else as everywhere.
@@ -32,6 +36,8 @@ type Ports = Option<(u16, u16)>;
 
 fn operator(scene: &Scene, ports: Ports) -> Running {
     scene.usual_operator(|config| {
+        // Nobody looks without a reason, or there would be no last answer.
+        config.hostnames.sweep = Duration::from_mins(10);
         if let Some((http, https)) = ports {
             config.hostnames.world.http_port = Some(http);
             config.hostnames.world.https_port = https;
@@ -152,6 +158,22 @@ async fn acme_life(software: Software, challenge: &str, blows_at: usize) -> Opti
     Some(killed)
 }
 
+/// Lives with a kill after each of these answers, and then after later ones until a whole life is over before its kill: so there
+/// was no answer later than those that were tried.
+async fn lives(last: usize, life: impl AsyncFn(usize) -> Option<usize>) {
+    let life = &life;
+    let each = stream::iter(blows(last)).map(|at| async move { (at, life(at).await) });
+    let mut killed: Vec<(usize, Option<usize>)> = each.buffer_unordered(AT_ONCE).collect().await;
+    killed.sort_unstable();
+    while let Some((at, Some(1..))) = killed.last().copied() {
+        assert!(at < 10 * last, "it never ends before the kill: {killed:?}");
+        let next = at + if is_thorough() { 1 } else { last / 3 };
+        killed.push((next, life(next).await));
+    }
+    println!("kills by the answer after which they come: {killed:?}");
+    judge(&killed.into_iter().map(|(_, killed)| killed).collect::<Vec<_>>());
+}
+
 /// Says how many lives were disturbed: the earliest answers come in every part of every life, the latest in none.
 fn judge(killed: &[Option<usize>]) {
     let Some(killed) = killed.iter().copied().collect::<Option<Vec<usize>>>() else { return };
@@ -165,8 +187,7 @@ fn judge(killed: &[Option<usize>]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn names_by_updates_and_certificates_by_acme_survive_kills() {
-    let lives = stream::iter(blows(60)).map(|blows_at| acme_life(Software::Knot, "DNS-01", blows_at));
-    judge(&lives.buffer_unordered(AT_ONCE).collect::<Vec<_>>().await);
+    lives(60, async |blows_at| acme_life(Software::Knot, "DNS-01", blows_at).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -179,7 +200,7 @@ async fn names_in_bind_and_proofs_by_our_own_gateway_survive_a_kill() {
 #[tokio::test(flavor = "multi_thread")]
 async fn names_and_certificates_of_aws_survive_kills() {
     let Some(moto) = Moto::start(1) else { return };
-    let lives = stream::iter(blows(40)).map(async |blows_at| {
+    lives(40, async |blows_at| {
         let toll = Toll::before(moto.endpoint().trim_start_matches("http://").parse().unwrap()).await;
         let scene = Scene::new().await;
         scene.aws_classes().await;
@@ -202,7 +223,10 @@ async fn names_and_certificates_of_aws_survive_kills() {
         let tolls = [&toll];
         let killed = life(&scene, (&tolls, None), blows_at, (&zone, &domain), names, certificates).await;
         balancers.abort();
+        // One certificate for each name. Who was cut off asks once more, and so does the next operator, with the same token.
+        let asked = moto.certificates_asked(&format!("key{blows_at}"));
+        assert!(asked.len() == 2 && asked.values().all(|times| *times <= 3), "{asked:?}");
         Some(killed)
-    });
-    judge(&lives.buffer_unordered(AT_ONCE).collect::<Vec<_>>().await);
+    })
+    .await;
 }

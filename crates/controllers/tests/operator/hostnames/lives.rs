@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use causeway_api::conditions::ConditionType;
+use causeway_api::{DnsProviderKind, DomainClaim, conditions::ConditionType};
 use causeway_testkit::eventually;
 use kube::{
     Api, ResourceExt as _,
-    api::{DeleteParams, ListParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::json;
 
@@ -57,6 +57,26 @@ async fn a_request_becomes_a_certificate_a_listener_and_a_record_and_leaves_noth
     scene.delete("shop", "shop").await;
     scene.gone("shop", "shop").await;
     scene.is_bare().await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_claim_says_who_has_its_records_also_one_that_was_made_before_that_was_said() {
+    let scene = Scene::new().await;
+    let operator = scene.operator();
+    scene.namespace("shop").await;
+    scene.ask("shop", "shop", "shop.example.test").await;
+    scene.ready("shop", "shop").await;
+    let claims = Api::<DomainClaim>::all(scene.client());
+    let claim = claims.list(&ListParams::default()).await.unwrap().items.remove(0);
+    let origin = |claim: &DomainClaim| Some((claim.spec.dns.clone()?.provider, claim.spec.domain.clone()?));
+    let said = Some((DnsProviderKind::Local, "example.test".to_owned()));
+    assert_eq!(origin(&claim), said);
+    let older = Patch::Merge(json!({"spec": {"dns": null, "domain": null}}));
+    let patched = claims.patch(&claim.name_any(), &PatchParams::default(), &older).await.unwrap();
+    assert_eq!(origin(&patched), None);
+    eventually("it is said anew", || async { origin(&claims.get(&claim.name_any()).await.unwrap()) == said })
+        .await;
     operator.stop().await;
 }
 

@@ -79,10 +79,7 @@ impl Scene {
 
     /// A zone of Route 53 with certificates of ACM, for load balancers of AWS; its id.
     pub async fn aws_zone(&self, moto: &Moto, endpoint: &str, domain: &str, key: &str) -> String {
-        let id = moto.python(&format!(
-            "print(route53.create_hosted_zone(Name='{domain}', CallerReference='{domain}')['HostedZone']['Id'])"
-        ));
-        let id = id.trim_start_matches("/hostedzone/").to_owned();
+        let id = hosted_zone(moto, domain);
         // A key of its own has a pace of its own.
         self.credentials("aws", json!({"accessKeyId": key, "secretAccessKey": "test"})).await;
         let place = json!({"credentialsSecret": "aws", "region": "eu-central-1", "endpoint": endpoint});
@@ -218,6 +215,14 @@ pub fn names_of(server: &NameServer) -> Vec<String> {
     names.sort();
     names.dedup();
     names
+}
+
+/// A zone of moto; its id.
+pub fn hosted_zone(moto: &Moto, domain: &str) -> String {
+    let id = moto.python(&format!(
+        "print(route53.create_hosted_zone(Name='{domain}', CallerReference='{domain}')['HostedZone']['Id'])"
+    ));
+    id.trim_start_matches("/hostedzone/").to_owned()
 }
 
 /// How many records a zone of moto has besides its own, and how many certificates there are for names in a domain.

@@ -282,7 +282,9 @@ fn begin(shared: &Rc<Shared>, request: http::Request<RecvStream>, mut respond: S
     };
     let call = Call { stream: Stream::new(shared), body, respond, record };
     match decided {
-        (Decision::Forward(forward), out) => drop(spawn_local(call.forward(forward, out))),
+        (Decision::Forward(forward), out) => {
+            origin.worker.hands.give(Job { call, forward, head: out }, Job::run);
+        }
         (Decision::Answered { status, route, .. }, out) => {
             let mut call = call;
             call.record.status = status;
@@ -295,6 +297,13 @@ fn begin(shared: &Rc<Shared>, request: http::Request<RecvStream>, mut respond: S
             }
         }
     }
+}
+
+/// A request of a client that an endpoint has to answer.
+pub(crate) struct Job {
+    call: Call,
+    forward: Forward,
+    head: Vec<u8>,
 }
 
 /// One request of a client.
@@ -320,11 +329,13 @@ impl Call {
         origin.buffers().give_back_head(out);
         record.close(&origin.worker.shared);
     }
+}
 
+impl Job {
     /// Has an endpoint answer.
-    async fn forward(self, forward: Forward, out: Vec<u8>) {
+    async fn run(self) {
         clock::wake();
-        let Self { stream, body, respond, mut record } = self;
+        let Self { call: Call { stream, body, respond, mut record }, forward, head: out } = self;
         let origin = &*stream.0.origin;
         let flow = RefCell::new(Outflow::answering(respond));
         let reply = Reply::H2 { flow: &flow, local: stream.0.local };

@@ -37,6 +37,8 @@ const PROMPT: Duration = Duration::from_secs(1);
 pub(crate) struct Pulse {
     /// When something came last.
     heard: Cell<u64>,
+    /// What it says was taken in since it was last looked how many requests it takes.
+    says_more: Cell<bool>,
     /// It said something, and that was understood: its settings are the first that it says.
     spoke: Cell<bool>,
     greeted: Cell<bool>,
@@ -91,6 +93,8 @@ pub(crate) struct Trunk {
     open: Cell<usize>,
     /// Since when there are none.
     idle: Cell<u64>,
+    /// Requests that it takes at a time.
+    most: Cell<usize>,
     /// An answer came.
     proven: Cell<bool>,
     /// With TLS below.
@@ -126,6 +130,7 @@ impl Trunk {
             pulse,
             open: Cell::new(0),
             idle: Cell::new(clock::woken()),
+            most: Cell::new(MOST),
             proven: Cell::new(false),
             secure,
             server_name,
@@ -145,7 +150,10 @@ impl Trunk {
 
     /// A place for one more request, if there is room.
     pub(crate) fn share(self: &Rc<Self>) -> Option<Share> {
-        let most = self.requests.borrow().current_max_send_streams().min(MOST);
+        if self.pulse.says_more.replace(false) {
+            self.most.set(self.requests.borrow().current_max_send_streams().min(MOST));
+        }
+        let most = self.most.get();
         if self.open.get() >= most || !self.is_open() {
             return None;
         }
@@ -217,7 +225,8 @@ impl Share {
         head: http::Request<()>,
         ended: bool,
     ) -> Result<(ResponseFuture, SendStream<Bytes>), Error> {
-        // A handle of its own: each may have one stream that waits to be opened.
+        // A handle of its own, since each may have one stream that waits to be opened: who asks that handle later whether it is
+        // ready takes the place of the stream's own body, which is then never told that it may go on.
         let mut requests = self.trunk.requests.borrow().clone();
         requests.send_request(head, ended)
     }
@@ -269,6 +278,7 @@ async fn drive(mut connection: Connection<Io<Upstream>, Bytes>, pipe: Rc<Pipe<Up
             }
         }
         let polled = Pin::new(&mut connection).poll(cx);
+        pulse.says_more.set(true);
         if under_way
             && let Some(pings) = &mut pings
             && pings.poll_pong(cx).is_ready()

@@ -36,6 +36,10 @@ impl<T> Hosts<T> {
         map.entry(name.into()).or_default()
     }
 
+    pub(super) fn each_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.exact.values_mut().chain(self.below.values_mut())
+    }
+
     /// Everything that fits a host, the narrowest first.
     pub(super) fn fitting<'a>(&'a self, host: &str) -> impl Iterator<Item = &'a T> {
         // Without wildcards no label is looked at.

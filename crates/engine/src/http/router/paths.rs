@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 
-use super::{Asked, Found, Way};
+use super::ways::{Way, Ways};
+use super::{Asked, Found};
 
 pub(super) struct Paths<T> {
     /// The first is the root.
@@ -15,7 +16,7 @@ struct Node<T> {
     /// Of the prefix, without a slash at its end.
     length: usize,
     children: HashMap<Box<str>, usize>,
-    ways: Vec<Way<T>>,
+    ways: Ways<T>,
 }
 
 impl<T> Default for Paths<T> {
@@ -26,7 +27,7 @@ impl<T> Default for Paths<T> {
 
 impl<T> Node<T> {
     fn new(parent: usize, length: usize) -> Self {
-        Self { parent, length, children: HashMap::new(), ways: Vec::new() }
+        Self { parent, length, children: HashMap::new(), ways: Ways::default() }
     }
 }
 
@@ -52,6 +53,11 @@ impl<T> Paths<T> {
         child
     }
 
+    /// All were added.
+    pub(super) fn settle(&mut self) {
+        self.nodes.iter_mut().for_each(|node| node.ways.settle());
+    }
+
     /// The first way that fits, of the longest prefix first.
     pub(super) fn find(&self, asked: &Asked<'_>) -> Option<Found<'_, T>> {
         let mut at = 0;
@@ -63,8 +69,8 @@ impl<T> Paths<T> {
         }
         loop {
             let node = &self.nodes[at];
-            if let Some(way) = node.ways.iter().find(|way| way.fits(asked)) {
-                return Some(Found { to: &way.to, prefix: node.length });
+            if let Some(way) = node.ways.find(asked) {
+                return Some(way.found(node.length));
             }
             if at == 0 {
                 return None;

@@ -1,5 +1,5 @@
 use std::fmt::Write as _;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_ir::Pattern;
 use causeway_ir::http::Scheme;
@@ -11,7 +11,7 @@ use crate::http::answer::Arrival;
 /// A request in words.
 #[derive(Debug, Clone)]
 struct Question {
-    method: &'static str,
+    method: String,
     host: String,
     path: String,
     query: String,
@@ -30,8 +30,8 @@ impl Question {
         let arrival = Arrival { scheme: Scheme::Http, port: 80 };
         let introduction = Introduction::new(([192, 0, 2, 1], 1).into(), arrival, None, &[]);
         answer(&Asked {
-            told: Some(ToldOn { introduction: &introduction, authority: "" }),
-            method: self.method,
+            told: Some(ToldOn { introduction: &introduction, authority: &self.host }),
+            method: &self.method,
             host: &self.host,
             path: &self.path,
             query: Some(self.query.as_bytes()),
@@ -40,10 +40,27 @@ impl Question {
     }
 }
 
+impl Question {
+    /// What an endpoint hears by this name: what tells of the client is never what the client says.
+    fn value(&self, name: &str) -> Option<String> {
+        match name {
+            "x-forwarded-for" => Some("192.0.2.1".to_owned()),
+            "x-forwarded-port" => Some("80".to_owned()),
+            "x-forwarded-host" => Some(self.host.clone()).filter(|host| !host.is_empty()),
+            "x-real-ip" => None,
+            _ => {
+                let same = self.headers.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
+                let values: Vec<&str> = same.map(|(_, value)| value.as_str()).collect();
+                (!values.is_empty()).then(|| values.join(","))
+            }
+        }
+    }
+}
+
 fn get(host: &str, path: &str) -> Question {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     Question {
-        method: "GET",
+        method: "GET".to_owned(),
         host: host.to_owned(),
         path: path.to_owned(),
         query: query.to_owned(),
@@ -77,21 +94,18 @@ fn by_comparing<'a>(http: &'a Http, question: &Question) -> Result<&'a [HttpRout
 
 /// The same by trying every candidate in its order.
 fn by_trying(routes: &[HttpRoute], question: &Question) -> Option<String> {
-    let value =
-        |name: &str| question.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
+    let value = |name: &str| question.value(name);
     let parameter = |name: &str| {
-        question
-            .query
-            .split('&')
-            .filter_map(|pair| pair.split_once('='))
-            .find(|(n, _)| *n == name)
-            .map(|(_, v)| v)
+        // The escapes that occur here.
+        let plain = |text: &str| text.replace("%71", "q").replace("%31", "1");
+        let mut pairs = question.query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        pairs.find(|(n, _)| plain(n) == name).map(|(_, v)| plain(v))
     };
     let fits = |request: &RequestMatch| {
         request.path.as_ref().is_none_or(|path| path.is_match(&question.path))
             && request.method.as_ref().is_none_or(|method| method.as_str() == question.method)
-            && request.headers.iter().all(|h| value(h.name.as_str()).is_some_and(|v| h.value.is_match(v)))
-            && request.query.iter().all(|q| parameter(&q.name).is_some_and(|v| q.value.is_match(v)))
+            && request.headers.iter().all(|h| value(h.name.as_str()).is_some_and(|v| h.value.is_match(&v)))
+            && request.query.iter().all(|q| parameter(&q.name).is_some_and(|v| q.value.is_match(&v)))
     };
     let host = Pattern::Exact(question.host.clone());
     let candidates = precedence::ordered(routes);
@@ -134,7 +148,7 @@ fn the_most_specific_route_wins_and_the_next_takes_what_it_leaves() {
     ] {
         assert_eq!(found(&router, &get(host, path)), Some((name.to_owned(), prefix)), "{host} {path}");
     }
-    let post = Question { method: "POST", ..get("x.a.test", "/p/q/r") };
+    let post = Question { method: "POST".to_owned(), ..get("x.a.test", "/p/q/r") };
     assert_eq!(found(&router, &post).unwrap().0, "post");
     let none: Http =
         serde_saphyr::from_str("routes: [{name: a, hosts: [a.test], action: {forward: c}}]").unwrap();
@@ -267,6 +281,100 @@ fn ten_thousand_routes_are_found_as_fast_as_ten() {
     assert!(many < few * 10, "{few:?} with 10 routes, {many:?} with 10,000");
 }
 
+/// How long it takes to find 20,000 requests among so many routes, each of which is found by its own.
+fn time_of(
+    count: usize,
+    matched: impl Fn(usize) -> String,
+    question: impl Fn(usize) -> Question,
+) -> Duration {
+    let route = |i| {
+        let text = format!("{{name: r{i}, matches: [{{{}}}], action: {{forward: c}}}}", matched(i));
+        serde_saphyr::from_str::<HttpRoute>(&text).unwrap()
+    };
+    let router = compiled(&Http { routes: (0..count).map(route).collect(), ..Http::default() });
+    let questions: Vec<Question> = (0..count).map(question).collect();
+    for (i, question) in questions.iter().enumerate() {
+        assert_eq!(found(&router, question).unwrap().0, format!("r{i}"));
+    }
+    let once = || {
+        let start = Instant::now();
+        for question in questions.iter().cycle().take(20_000) {
+            question.ask(|asked| assert!(router.find(asked).is_ok()));
+        }
+        start.elapsed()
+    };
+    (0..5).map(|_| once()).min().unwrap()
+}
+
+#[test]
+fn ten_thousand_ways_on_one_path_are_found_as_fast_as_ten() {
+    type Ask = fn(usize) -> Question;
+    let with = |header: (String, String)| Question { headers: vec![header], ..get("", "/p") };
+    let kinds: [(&str, fn(usize) -> String, Ask); 4] = [
+        (
+            "methods",
+            |i| format!("path: {{prefix: /p}}, method: M{i}"),
+            |i| Question { method: format!("M{i}"), ..get("", "/p") },
+        ),
+        (
+            "values of a parameter",
+            |i| format!("path: {{prefix: /p}}, query: [{{name: q, value: {{exact: '{i}'}}}}]"),
+            |i| get("", &format!("/p?x=1&q={i}")),
+        ),
+        (
+            "names of parameters",
+            |i| format!("query: [{{name: q{i}, value: {{exact: '1'}}}}]"),
+            |i| get("", &format!("/p?x=1&q{i}=1")),
+        ),
+        (
+            "several",
+            |i| {
+                format!(
+                    "method: M{}, query: [{{name: a, value: {{exact: '{}'}}}}, {{name: b, value: {{exact: '{}'}}}}]",
+                    i % 10,
+                    i / 10 % 30,
+                    i / 300
+                )
+            },
+            |i| Question {
+                method: format!("M{}", i % 10),
+                ..get("", &format!("/p?a={}&b={}", i / 10 % 30, i / 300))
+            },
+        ),
+    ];
+    for (what, matched, question) in kinds {
+        let (few, many) = (time_of(10, matched, question), time_of(10_000, matched, question));
+        assert!(many < few * 10, "{what}: {few:?} with 10, {many:?} with 10,000");
+    }
+    for (what, name) in [("values of a header", false), ("names of headers", true)] {
+        let header = |i: usize| {
+            if name { (format!("x-{i}"), "1".to_owned()) } else { ("x-user".to_owned(), i.to_string()) }
+        };
+        let time = |count| {
+            let matched = |i| {
+                let (name, value) = header(i);
+                format!("path: {{prefix: /p}}, headers: [{{name: {name}, value: {{exact: '{value}'}}}}]")
+            };
+            time_of(count, matched, |i| with(header(i)))
+        };
+        let (few, many) = (time(10), time(10_000));
+        assert!(many < few * 10, "{what}: {few:?} with 10, {many:?} with 10,000");
+    }
+}
+
+#[test]
+fn a_thousand_expressions_are_found_as_fast_as_ten() {
+    let time = |count| {
+        time_of(
+            count,
+            |i| format!("path: {{regex: '/team{}/service{i}/[0-9]+'}}", i % 7),
+            |i| get("", &format!("/team{}/service{i}/12", i % 7)),
+        )
+    };
+    let (few, many) = (time(10), time(1000));
+    assert!(many < few * 10, "{few:?} with 10 expressions, {many:?} with 1,000");
+}
+
 fn path() -> impl Strategy<Value = String> {
     prop::collection::vec("[ab]{1,2}", 0..4).prop_map(|segments| format!("/{}", segments.join("/")))
 }
@@ -305,7 +413,7 @@ fn question() -> impl Strategy<Value = Question> {
     let pairs = || prop::collection::btree_map("[xy]", "[12]", 0..3);
     let method = prop_oneof![Just("GET"), Just("POST")];
     (method, host(), path(), pairs(), pairs()).prop_map(|(method, host, path, headers, query)| Question {
-        method,
+        method: method.to_owned(),
         host,
         path,
         query: query.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&"),
@@ -352,6 +460,77 @@ proptest! {
             let expected = by_comparing(&http, question)
                 .and_then(|routes| by_trying(routes, question).ok_or(Missed::Nothing));
             prop_assert_eq!(found, expected, "{:?} in\n{}", question, text);
+        }
+    }
+}
+
+/// Names of which there are more than are tried one by one, some of them for what tells of clients.
+fn header(values: &'static str) -> impl Strategy<Value = (String, String)> {
+    let told = [
+        ("x-forwarded-for", "192.0.2.1"),
+        ("x-forwarded-port", "80"),
+        ("x-forwarded-port", "1"),
+        ("x-forwarded-host", "a"),
+        ("x-real-ip", "1"),
+    ];
+    let told = prop::sample::select(told.to_vec()).prop_map(|(n, v)| (n.to_owned(), v.to_owned()));
+    prop_oneof![6 => ("h[0-9a-c]", values), 1 => told]
+}
+
+/// One of many ways on the same few paths.
+fn way() -> impl Strategy<Value = String> {
+    let value = |(name, value): (String, String)| match value.as_str() {
+        "any" => format!("{{name: {name}, value: {{regex: '[12],?.*'}}}}"),
+        _ => format!("{{name: {name}, value: {{exact: '{value}'}}}}"),
+    };
+    let headers = prop::collection::vec(header("[12]|1,2|any").prop_map(value), 0..3);
+    let query = prop::collection::vec(("q[0-3]", "[12]|any").prop_map(value), 0..3);
+    let path = prop_oneof![
+        3 => Just("prefix: /a".to_owned()),
+        2 => Just("exact: /a/b".to_owned()),
+        2 => "/a(/b|/\\[ab\\]\\+|\\.\\*|/b\\?){1,3}".prop_map(|regex| format!("regex: '{regex}'")),
+    ];
+    let method =
+        prop_oneof![2 => Just(String::new()), 1 => "M[0-9a-c]".prop_map(|m| format!("method: {m}, "))];
+    (path, method, headers, query).prop_map(|(path, method, headers, query)| {
+        let (headers, query) = (headers.join(", "), query.join(", "));
+        format!(
+            "matches: [{{path: {{{path}}}, {method}headers: [{headers}], query: [{query}]}}], action: {{forward: c}}"
+        )
+    })
+}
+
+/// A request for some of them, with fields and parameters of the same name, and others.
+fn question_of_ways() -> impl Strategy<Value = Question> {
+    let path = prop::sample::select(vec!["/a", "/a/b", "/a/b/b", "/a/ab/b", "/a/c", "/b"]);
+    let method = prop_oneof![1 => Just("GET".to_owned()), 3 => "M[0-9a-c]"];
+    let header = (header("[12]"), any::<bool>())
+        .prop_map(|((n, v), upper)| if upper { (n.to_ascii_uppercase(), v) } else { (n, v) });
+    let headers = prop::collection::vec(header, 0..14);
+    let query = prop::collection::vec("(q|%71|x)[0-3](=([12]|%31))?", 0..8);
+    (method, prop_oneof![Just("a"), Just("")], path, query, headers).prop_map(
+        |(method, host, path, query, headers)| Question {
+            method,
+            host: host.to_owned(),
+            path: path.to_owned(),
+            query: query.join("&"),
+            headers,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn of_many_ways_on_one_path_the_first_that_fits_is_found(
+        ways in prop::collection::vec(way(), 9..120),
+        questions in prop::collection::vec(question_of_ways(), 1..40),
+    ) {
+        let text = format!("routes: [{}]", list(&ways, 0));
+        let http: Http = serde_saphyr::from_str(&text).unwrap();
+        let router = compiled(&http);
+        for question in &questions {
+            let found = found(&router, question).map(|(name, _)| name);
+            prop_assert_eq!(found, by_trying(&http.routes, question), "{:?} in\n{}", question, text);
         }
     }
 }

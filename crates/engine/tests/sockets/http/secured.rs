@@ -47,18 +47,36 @@ async fn connect_for(
     trusted: &[&Made],
     protocols: &[&[u8]],
 ) -> std::io::Result<TlsStream<TcpStream>> {
+    connect_by(running, server, &config(trusted, protocols, rustls::DEFAULT_VERSIONS)).await
+}
+
+/// What a client is made of that speaks these versions of TLS.
+fn config(
+    trusted: &[&Made],
+    protocols: &[&[u8]],
+    versions: &[&'static rustls::SupportedProtocolVersion],
+) -> Arc<rustls::ClientConfig> {
     let mut roots = rustls::RootCertStore::empty();
     for made in trusted {
         roots.add(made.der.clone()).unwrap();
     }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(versions)
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    Arc::new(config)
+}
+
+/// A connection of a client: those of the same one resume its sessions.
+async fn connect_by(
+    running: &Running,
+    server: &str,
+    client: &Arc<rustls::ClientConfig>,
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let connector = tokio_rustls::TlsConnector::from(Arc::clone(client));
     let server = ServerName::try_from(server.to_owned()).unwrap();
     connector.connect(server, running.connect("in").await).await
 }
@@ -173,6 +191,45 @@ async fn clients_choose_http_2_in_their_handshake() {
     assert_eq!(old.get_ref().1.alpn_protocol(), None);
     assert!(ask(&mut old, &get("a.test", "/"), "\r\n\r\n").await.starts_with("HTTP/1.1 200"));
     assert!(connect_for(&running, "a.test", &[&a], &[b"spdy/3"]).await.is_err());
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_of_either_version_of_tls_are_served_and_resume_their_sessions() {
+    use rustls::HandshakeKind::{Full, Resumed};
+    use rustls::version::{TLS12, TLS13};
+
+    let backend = HttpBackend::answering(|asked| ok(&String::from_utf8_lossy(&asked.body))).await;
+    let [a, renewed] = [made(&["a.test"]), made(&["a.test"])];
+    let (certificates_tx, certificates_rx) = watch::channel(given(&[("a", &a), ("b", &a)]));
+    let plan = plan(backend.address, backend.address);
+    let running = Running::with_certificates(plan, AccessLog::Off, certificates_rx).await;
+    let ask_one = async |client: &Arc<rustls::ClientConfig>| {
+        let mut stream = connect_by(&running, "a.test", client).await.unwrap();
+        // What a session is resumed by comes with the answer.
+        assert!(ask(&mut stream, &get("a.test", "/"), "\r\n\r\n").await.starts_with("HTTP/1.1 200"));
+        let tls = stream.get_ref().1;
+        (tls.protocol_version().unwrap(), tls.handshake_kind().unwrap())
+    };
+    let versions = [&TLS12, &TLS13];
+    let clients = versions.map(|version| config(&[&a], &[b"http/1.1"], &[version]));
+    for (version, client) in versions.iter().zip(&clients) {
+        assert_eq!(ask_one(client).await, (version.version, Full));
+        assert_eq!(ask_one(client).await, (version.version, Resumed));
+        let both = config(&[&a], &[b"h2"], &[version]);
+        let stream = connect_by(&running, "a.test", &both).await.unwrap();
+        let answer = StreamClient::over(stream).await.ask(post("a.test", "/"), "hello").await.unwrap();
+        assert_eq!((answer.status, answer.body == "hello"), (200, true));
+    }
+    // Another certificate ends no session.
+    certificates_tx.send_replace(given(&[("a", &renewed), ("b", &a)]));
+    causeway_testkit::eventually("the new certificate", async || {
+        connect(&running, "a.test", &[&renewed]).await.is_ok()
+    })
+    .await;
+    for client in &clients {
+        assert_eq!(ask_one(client).await.1, Resumed);
+    }
     running.stop().await;
 }
 

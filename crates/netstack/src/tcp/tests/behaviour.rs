@@ -80,6 +80,30 @@ fn a_silent_other_end_is_noticed() {
 }
 
 #[test]
+fn silence_may_have_a_limit_of_its_own() {
+    let limit = 3 * SECOND;
+    for says in [0, 1000] {
+        let mut world = open([0, 0]);
+        let now = world.now;
+        world.hosts[0].connection.limit_silence(limit, now);
+        assert!(!world.run(60 * SECOND, |world| world.phases() != [Phase::Open; 2]), "who answers is kept");
+        world.cut = true;
+        world.hosts[0].says = says;
+        let cut_at = world.elapsed();
+        let is_given_up = |world: &World| world.hosts[0].connection.failure() == Some(Failure::TimedOut);
+        assert!(!world.run(cut_at + limit / 2, is_given_up), "not too soon");
+        assert!(world.run(cut_at + limit, is_given_up));
+    }
+    // Packets that are lost now and then are no silence.
+    let mut world = open([0, 0]);
+    world.path.loss = 10_000;
+    let now = world.now;
+    world.hosts[0].connection.limit_silence(limit, now);
+    assert!(!world.run(600 * SECOND, |world| world.phases() != [Phase::Open; 2]));
+    assert!(world.lost > 0);
+}
+
+#[test]
 fn what_nobody_acknowledges_is_given_up() {
     let mut world = open([1000, 0]);
     world.cut = true;

@@ -186,6 +186,8 @@ fn bad_changes_are_refused_with_a_remedy() {
         let said = world.apply(change);
         assert!(said.contains(says), "{said}");
     }
+    // What can't be there needs no removal.
+    assert_eq!(world.apply(change("a/x", "x.example.org", Wanted::Nothing)), "kept");
 }
 
 #[test]

@@ -173,7 +173,7 @@ fn infrastructure_and_parameters_are_handed_on() {
         "{labels: {key2: value2}, annotations: {key1: value1}, parametersRef: {group: causeway.dev, kind: GatewayParameters, name: own}}",
     );
     let of_class = object("GatewayParameters", "infra", "class", "{serviceType: NodePort, replicas: 2}");
-    let own = object("GatewayParameters", "infra", "own", "{replicas: 3}");
+    let own = object("GatewayParameters", "infra", "own", "{replicas: 3, drainSeconds: 600}");
     let class = object(
         "GatewayClass",
         "",
@@ -185,6 +185,7 @@ fn infrastructure_and_parameters_are_handed_on() {
     assert_eq!(made.labels["key2"], "value2");
     assert_eq!(made.annotations["key1"], "value1");
     assert_eq!(made.parameters.replicas, Some(3));
+    assert_eq!(made.plan.drain_timeout.as_secs(), 600);
     assert_eq!(made.parameters.service_type, Some(causeway_api::GatewayServiceType::NodePort));
     assert_eq!(picture.parameters[&ObjectRef::new("infra", "own")].value["gateways"], 1);
     assert_eq!(condition(&picture.classes["causeway"].value, "Accepted"), ("True", "Accepted"));

@@ -221,11 +221,7 @@ fn rules_keep_their_names_and_order() {
     let names: Vec<_> = found.iter().map(|rule| rule.name.as_str()).collect();
     assert_eq!(
         names,
-        [
-            "HTTPRoute/infra/web#first@http",
-            "HTTPRoute/infra/web#1@http",
-            "HTTPRoute/infra/web#third@http"
-        ]
+        ["HTTPRoute/infra/web#first@http", "HTTPRoute/infra/web#1@http", "HTTPRoute/infra/web#third@http"]
     );
 }
 

@@ -1,6 +1,6 @@
 //! What carriers run.
 
-use causeway_ir::{Action, Transport};
+use causeway_ir::{Action, OnRemoval, Transport};
 
 use super::*;
 
@@ -138,6 +138,26 @@ fn a_copy_never_stands_in_the_way() {
         panic!()
     };
     assert_eq!(otherwise.as_slice()[0].cluster, "original TCP 8080");
+}
+
+#[test]
+fn streams_of_others_outlive_the_route_that_an_edit_takes_away() {
+    let mut scene = scene();
+    let with = |spec: &str| request("me", 0, spec);
+    // With the rule others have a route of their own, which goes when everything is copied.
+    for (spec, has_original) in [(HEADER, true), ("mirror: true", false), (HEADER, true)] {
+        scene.requests = vec![with(spec)];
+        let picture = scene.picture();
+        let plan = &picture.front("web").plan;
+        assert_eq!(routes(plan, 8080).iter().any(|(route, _)| route == "original"), has_original);
+        assert_eq!(plan.on_removal, OnRemoval::Keep);
+    }
+    scene.requests = vec![request("me", 0, "mode: Container")];
+    let picture = scene.picture();
+    assert!(
+        !picture.swaps.is_empty()
+            && picture.swaps.values().all(|swap| swap.plan.on_removal == OnRemoval::Keep)
+    );
 }
 
 #[test]

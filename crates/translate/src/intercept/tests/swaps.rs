@@ -71,8 +71,12 @@ fn a_container_is_left_in_its_place_while_nobody_would_answer() {
             scene.near.replaced.insert(target.clone(), replaced.clone());
         }
         let picture = scene.picture();
-        let found = (picture.swaps.len() == 1, !picture.accepted("me").is_held);
+        let accepted = picture.accepted("me");
+        let found = (picture.swaps.len() == 1, !accepted.is_held);
         assert_eq!(found, (swapped, swapped), "{replica:?} {away:?} {is_replaced} {fallback}");
+        // Nothing else need happen for it to be looked at again at that time.
+        let until = (is_replaced && swapped).then(|| "2026-01-01T01:00:20Z".parse().unwrap());
+        assert_eq!(accepted.held_from, until);
     }
 }
 

@@ -27,8 +27,8 @@ use crate::{
     pod_template,
     vlan::{
         pod::{
-            self as parts, ACCEPTED_DIR, ACCEPTED_VOLUME, STATE_DIR, STATE_VOLUME, confined, made_with,
-            mount, resources, scraped, template_hash,
+            self as parts, ACCEPTED_DIR, ACCEPTED_VOLUME, STATE_DIR, STATE_VOLUME, confined, drain_step,
+            made_with, mount, resources, scraped, template_hash,
         },
         proxy::{places::Place, update::asked_hash},
     },
@@ -36,16 +36,12 @@ use crate::{
 
 const BOOTSTRAP_DIR: &str = "/etc/envoy";
 const BOOTSTRAP_VOLUME: &str = "bootstrap-config";
-/// Drain times up to which pods are the same. The last is the longest that a spec may ask for.
-const DRAIN_STEPS: [i64; 4] = [30, 120, 600, 3600];
 /// What a proxy needs to end beyond its drain.
 const ENDING_SECONDS: i64 = 10;
 
-/// How long a pod may take to end. In steps, so that another drain time is seldom a reason for another pod, and no longer
-/// than that: who deletes a namespace waits for half of it, even if its pods end at once.
+/// How long a pod may take to end.
 pub(crate) fn termination_seconds(drain: i32) -> i64 {
-    let (drain, longest) = (i64::from(drain), DRAIN_STEPS[DRAIN_STEPS.len() - 1]);
-    DRAIN_STEPS.into_iter().find(|step| drain <= *step).unwrap_or(longest) + ENDING_SECONDS
+    drain_step(i64::from(drain)) + ENDING_SECONDS
 }
 
 /// The Deployment for one address of the spec.
