@@ -64,13 +64,15 @@ pub(crate) struct Follower<F: Followed> {
     /// What is on disk.
     saved: Option<Stored<F>>,
     /// What is on its way there.
-    storing: Option<(JoinHandle<Result<(), saved::Error>>, Stored<F>)>,
+    storing: Option<(Storing, Stored<F>)>,
     plan_tx: watch::Sender<Option<Arc<F::Plan>>>, // → runner
     state_tx: watch::Sender<Arc<State<F>>>,       // → reporter
 }
 
 /// A version, and what was known of its Services.
 type Stored<F> = (Arc<Version<F>>, Known);
+
+type Storing = JoinHandle<Result<(), saved::Error>>;
 
 /// What became of a version.
 enum Tried {

@@ -235,7 +235,7 @@ fn others_are_refused(teams: &Teams, gateway: &str) {
         ("HostnameZone", format!("{{zoneId: {ZONE}, domain: {ZONE}}}")),
     ] {
         let object = format!(
-            "{{apiVersion: causeway.dev/v1alpha1, kind: {kind}, metadata: {{name: thief}}, spec: {spec}}}"
+            "apiVersion: causeway.dev/v1alpha1\nkind: {kind}\nmetadata: {{name: thief}}\nspec: {spec}\n"
         );
         let refused = rival.apply(&object).fails();
         assert!(refused.contains("forbidden"), "{kind}: {refused}");

@@ -100,23 +100,23 @@ fn a_team_on_two_gateways_is_answered_on_both_and_keeps_one_without_the_other() 
 #[test]
 fn tops_wildcards_and_more_names_than_a_gateway_has_listeners_are_answered() {
     let world = World::start(&[]);
-    // Five requests of seventeen names each are more listeners than fit into a Gateway.
+    // Five requests of sixteen names and more are more listeners than fit into a Gateway.
     let name = |request: usize, number: usize| format!("n{number}.r{request}.apps.test");
-    let mut objects = String::new();
-    for number in 0..5 {
+    let request = |number: usize| {
         let (first, others) = match number {
             0 => ("apps.test".to_owned(), "'*.wild.apps.test', ".to_owned()),
             _ => (name(number, 0), String::new()),
         };
         let more: Vec<String> = (1..16).map(|more| name(number, more)).collect();
-        objects.push_str(&format!(
-            "---\napiVersion: causeway.dev/v1alpha1\nkind: GatewayHostnameRequest\n\
+        format!(
+            "apiVersion: causeway.dev/v1alpha1\nkind: GatewayHostnameRequest\n\
              metadata: {{name: r{number}, namespace: shop}}\n\
              spec: {{zoneId: apps.test, hostname: '{first}', additionalHostnames: [{others}{}]}}\n",
             more.join(", ")
-        ));
-    }
-    world.kubectl.apply(&objects).ok();
+        )
+    };
+    let objects: Vec<String> = (0..5).map(request).collect();
+    world.kubectl.apply(&objects.join("---\n")).ok();
     let mut parents = vec!["name: gw-01, namespace: causeway-edge".to_owned()];
     for number in 0..5 {
         world.ready("shop", &format!("r{number}"));

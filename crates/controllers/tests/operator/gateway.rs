@@ -524,7 +524,9 @@ async fn a_cluster_that_serves_only_older_versions_is_served() {
                 ..newest
             });
         }
-        versions.iter_mut().for_each(|found| found.served = found.name == version);
+        for found in &mut versions {
+            found.served = found.name == version;
+        }
         let patch = json!({"spec": {"versions": versions}});
         crds.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
     }

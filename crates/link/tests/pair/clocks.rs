@@ -51,7 +51,7 @@ async fn a_clock_that_is_far_off_is_named() {
         let listener = listener(&authority, made).await;
         let identity = authority.issue(Role::Dialer, "laptop").unwrap();
         let dialling = dial(listener.address(), &identity, "box", b"");
-        let error = within("a refusal", dialling).await.err().expect("not at this time");
+        let error = within("a refusal", dialling).await.expect_err("not at this time");
         assert!(chain(&error).contains("set the clock of this machine right"), "{}", chain(&error));
     }
     // The other end's is.
@@ -59,7 +59,7 @@ async fn a_clock_that_is_far_off_is_named() {
         let listener = listener(&authority, now).await;
         let identity = made_at(&authority, Role::Dialer, "laptop", made);
         let dialling = dial(listener.address(), &identity, "box", b"");
-        let error = within("a refusal", dialling).await.err().expect("not at this time");
+        let error = within("a refusal", dialling).await.expect_err("not at this time");
         assert!(chain(&error).contains("or that of the other end"), "{}", chain(&error));
     }
 }

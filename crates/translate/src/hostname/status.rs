@@ -288,11 +288,9 @@ impl Steps<'_> {
                 let names =
                     case.sets.iter().filter(|(_, number)| **number == set).map(|(name, _)| name.clone());
                 let names: Vec<Hostname> = names.collect();
-                message.push_str(&format!(
-                    "; routes for {} have the parent {} of kind ListenerSet",
-                    list(&names),
-                    set_name(gateway, set)
-                ));
+                let set = set_name(gateway, set);
+                let names = list(&names);
+                message = format!("{message}; routes for {names} have the parent {set} of kind ListenerSet");
             }
             return (Status::True, Reason::Attached, message);
         }

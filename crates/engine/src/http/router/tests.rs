@@ -308,9 +308,9 @@ fn time_of(
 
 #[test]
 fn ten_thousand_ways_on_one_path_are_found_as_fast_as_ten() {
-    type Ask = fn(usize) -> Question;
+    type Kind = (&'static str, fn(usize) -> String, fn(usize) -> Question);
     let with = |header: (String, String)| Question { headers: vec![header], ..get("", "/p") };
-    let kinds: [(&str, fn(usize) -> String, Ask); 4] = [
+    let kinds: [Kind; 4] = [
         (
             "methods",
             |i| format!("path: {{prefix: /p}}, method: M{i}"),

@@ -139,15 +139,17 @@ impl<T> Ways<T> {
 struct Index {
     methods: HashMap<Box<str>, Node>,
     headers: HashMap<Box<str>, Header>,
-    query: HashMap<Box<[u8]>, HashMap<Box<[u8]>, Node>>,
+    query: HashMap<Box<[u8]>, Values>,
     /// Those that ask for nothing that is compared as a whole, or for nothing more.
     rest: Box<[usize]>,
 }
 
 struct Header {
     is_told: bool,
-    values: HashMap<Box<[u8]>, Node>,
+    values: Values,
 }
+
+type Values = HashMap<Box<[u8]>, Node>;
 
 /// Ways that ask for the same.
 enum Node {
