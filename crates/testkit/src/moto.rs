@@ -1,7 +1,7 @@
 //! Moto, which plays the APIs of AWS. `scripts/test-deps.sh` installs it; it may be missing on a user's machine.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -25,7 +25,7 @@ fn asked(log: &str) -> impl Iterator<Item = (&str, &str, &str)> {
 /// A running server, without anything in it.
 pub struct Moto {
     running: Spawned,
-    port: u16,
+    address: SocketAddr,
     python: PathBuf,
 }
 
@@ -36,7 +36,15 @@ impl Moto {
     /// # Panics
     /// When it does not start, and where it can't be had although `CI=true`.
     pub fn start(validation: u32) -> Option<Self> {
-        Self::launch("MOTO_ACM_VALIDATION_WAIT", validation)
+        Self::launch(Ipv4Addr::LOCALHOST.into(), "MOTO_ACM_VALIDATION_WAIT", validation)
+    }
+
+    /// The same on another address of this machine, with certificates that are proven at once.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn start_on(host: IpAddr) -> Option<Self> {
+        Self::launch(host, "MOTO_ACM_VALIDATION_WAIT", 0)
     }
 
     /// As [`Self::start`], but after so many requests only what policies allow is allowed.
@@ -44,10 +52,10 @@ impl Moto {
     /// # Panics
     /// As there.
     pub fn guarded(requests: u32) -> Option<Self> {
-        Self::launch("INITIAL_NO_AUTH_ACTION_COUNT", requests)
+        Self::launch(Ipv4Addr::LOCALHOST.into(), "INITIAL_NO_AUTH_ACTION_COUNT", requests)
     }
 
-    fn launch(setting: &str, value: u32) -> Option<Self> {
+    fn launch(host: IpAddr, setting: &str, value: u32) -> Option<Self> {
         let bin = environment::folder().join("moto/bin");
         // By Python, since a copied environment has the old place in its scripts.
         let python = bin.join("python");
@@ -56,18 +64,17 @@ impl Moto {
             return None;
         }
         let directory = tempfile::Builder::new().prefix("causeway-moto-").tempdir().unwrap();
-        let port = port::free();
+        let address = SocketAddr::new(host, port::free());
         let mut command = Command::new(&python);
-        command.args(["-c", SERVER, "-H", "127.0.0.1", "-p", &port.to_string()]);
+        command.args(["-c", SERVER, "-H", &host.to_string(), "-p", &address.port().to_string()]);
         command.env(setting, value.to_string());
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
         let running = Spawned::start(directory, &mut command, || TcpStream::connect(address).is_ok());
-        Some(Self { running, port, python })
+        Some(Self { running, address, python })
     }
 
     /// Where it is.
     pub fn endpoint(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        format!("http://{}", self.address)
     }
 
     /// Runs a script with clients of boto3 named `route53`, `acm`, `elbv2`, `ec2` and `iam`, and gives what it prints.

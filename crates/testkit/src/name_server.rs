@@ -1,6 +1,6 @@
 //! Knot and BIND as primary servers of a zone that may be updated with a key.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -27,6 +27,7 @@ pub enum Software {
 /// A running server.
 pub struct NameServer {
     running: Spawned,
+    domain: String,
     pub address: SocketAddr,
 }
 
@@ -37,6 +38,14 @@ impl NameServer {
     /// # Panics
     /// When it does not start, and where it can't be had although `CI=true`.
     pub fn start(software: Software, domain: &str, lines: &str) -> Option<Self> {
+        Self::start_on(Ipv4Addr::LOCALHOST.into(), software, domain, lines)
+    }
+
+    /// The same on another address of this machine.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn start_on(host: IpAddr, software: Software, domain: &str, lines: &str) -> Option<Self> {
         let (program, package) = match software {
             Software::Knot => ("/usr/sbin/knotd", "knot"),
             Software::Bind => ("/usr/sbin/named", "bind9"),
@@ -48,7 +57,7 @@ impl NameServer {
         let directory = tempfile::Builder::new().prefix("causeway-names-").tempdir().unwrap();
         let (path, port) = (directory.path().display(), port::free());
         let zone = format!(
-            "$ORIGIN {domain}.\n$TTL 60\n@ SOA ns hostmaster 1 3600 600 86400 5\n@ NS ns\nns A 127.0.0.1\n{lines}\n"
+            "$ORIGIN {domain}.\n$TTL 60\n@ SOA ns hostmaster 1 3600 600 86400 5\n@ NS ns\nns A {host}\n{lines}\n"
         );
         std::fs::write(directory.path().join("zone"), zone).unwrap();
         let mut command = Command::new(program);
@@ -56,7 +65,7 @@ impl NameServer {
             Software::Knot => {
                 command.arg("-c");
                 format!(
-                    "server:\n  rundir: \"{path}\"\n  listen: 127.0.0.1@{port}\n\
+                    "server:\n  rundir: \"{path}\"\n  listen: {host}@{port}\n\
                      log:\n- target: stderr\n  any: info\n\
                      database:\n  storage: \"{path}\"\n\
                      key:\n- id: {KEY}\n  algorithm: hmac-sha256\n  secret: {SECRET}\n\
@@ -68,7 +77,7 @@ impl NameServer {
             Software::Bind => {
                 command.args(["-g", "-n", "1", "-c"]);
                 format!(
-                    "options {{ directory \"{path}\"; listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }};\n\
+                    "options {{ directory \"{path}\"; listen-on port {port} {{ {host}; }}; listen-on-v6 {{ none; }};\n\
                      pid-file none; session-keyfile none; recursion no; dnssec-validation no; notify no; }};\n\
                      controls {{ }};\n\
                      key {KEY} {{ algorithm hmac-sha256; secret \"{SECRET}\"; }};\n\
@@ -80,10 +89,10 @@ impl NameServer {
         };
         let file = directory.path().join("conf");
         std::fs::write(&file, config).unwrap();
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let address = SocketAddr::new(host, port);
         let ready = || answers(address, domain);
         let running = Spawned::start(directory, command.arg(file), ready);
-        Some(Self { running, address })
+        Some(Self { running, domain: domain.to_owned(), address })
     }
 
     /// A secondary of Knot's, which has the zone as it is now and hears of no change until [`Self::catch_up`].
@@ -112,7 +121,37 @@ impl NameServer {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let mut command = Command::new(program);
         let running = Spawned::start(directory, command.arg("-c").arg(file), || answers(address, domain));
-        Some(Self { running, address })
+        Some(Self { running, domain: domain.to_owned(), address })
+    }
+
+    /// It as a HostnameZone of that name, with the key for it, as manifests; `certificates` are the fields of who issues them.
+    pub fn manifests(&self, zone: &str, certificates: &str) -> String {
+        let Self { domain, address, .. } = self;
+        format!(
+            "apiVersion: v1\nkind: Secret\nmetadata: {{name: {zone}-key, namespace: causeway-system}}\n\
+             stringData: {{keyName: {KEY}, algorithm: hmac-sha256, secret: {SECRET}}}\n---\n\
+             apiVersion: causeway.dev/v1alpha1\nkind: HostnameZone\nmetadata: {{name: {zone}}}\n\
+             spec:\n  zoneId: {domain}\n  domain: {domain}\n  gatewayClass: causeway\n  \
+             dns: {{provider: rfc2136, server: '{address}', credentialsSecret: {zone}-key}}\n  \
+             certificates: {{{certificates}}}\n"
+        )
+    }
+
+    /// The names in its zone, as others see them, without those that are there from the start.
+    pub fn names(&self) -> Vec<String> {
+        let (key, domain) = (format!("hmac-sha256:{KEY}:{SECRET}"), self.domain.as_str());
+        let all = dig(self.address, &["-y", &key, "axfr", domain]);
+        let lines = all.lines().filter(|line| !line.starts_with(';') && !line.trim().is_empty());
+        let names =
+            lines.filter_map(|line| line.split_whitespace().next()).map(|name| name.trim_end_matches('.'));
+        let own = format!("ns.{domain}");
+        let mut names: Vec<String> = names
+            .filter(|name| ![domain, &own].contains(name) && !name.contains(KEY))
+            .map(ToOwned::to_owned)
+            .collect();
+        names.sort();
+        names.dedup();
+        names
     }
 
     /// Lets a secondary of Knot's ask its primary now.

@@ -1,6 +1,6 @@
 //! Pebble, an ACME authority for tests, which `scripts/test-deps.sh` builds and which may be missing on a user's machine.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::process::Command;
 
 use crate::spawned::Spawned;
@@ -9,7 +9,7 @@ use crate::{environment, port};
 /// A running authority.
 pub struct Pebble {
     running: Spawned,
-    port: u16,
+    pub address: SocketAddr,
     /// Where it asks for answers to HTTP-01, on the address of the name.
     pub http_port: u16,
 }
@@ -26,7 +26,16 @@ impl Pebble {
     /// # Panics
     /// When it does not start, and where it can't be had although `CI=true`.
     pub fn start(resolver: SocketAddr, external: bool) -> Option<Self> {
-        Self::launch(resolver, external, &[("default", 7_776_000), ("minutes", 600)])
+        let profiles = [("default", 7_776_000), ("minutes", 600)];
+        Self::launch(Ipv4Addr::LOCALHOST.into(), resolver, external, &profiles)
+    }
+
+    /// The same without external accounts, on another address of this machine.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn start_on(host: IpAddr, resolver: SocketAddr) -> Option<Self> {
+        Self::launch(host, resolver, false, &[("default", 7_776_000)])
     }
 
     /// The same, with certificates that are good for so many seconds.
@@ -34,17 +43,17 @@ impl Pebble {
     /// # Panics
     /// As there.
     pub fn brief(resolver: SocketAddr, seconds: u32) -> Option<Self> {
-        Self::launch(resolver, false, &[("default", seconds)])
+        Self::launch(Ipv4Addr::LOCALHOST.into(), resolver, false, &[("default", seconds)])
     }
 
-    fn launch(resolver: SocketAddr, external: bool, profiles: &[(&str, u32)]) -> Option<Self> {
+    fn launch(host: IpAddr, resolver: SocketAddr, external: bool, profiles: &[(&str, u32)]) -> Option<Self> {
         let program = environment::program("pebble")?;
         let directory = tempfile::Builder::new().prefix("causeway-pebble-").tempdir().unwrap();
-        let (port, http_port) = (port::free(), port::free());
+        let (address, http_port) = (SocketAddr::new(host, port::free()), port::free());
         let mut openssl = Command::new("openssl");
         openssl.current_dir(directory.path()).args(["req", "-x509", "-newkey", "ec", "-nodes", "-days", "2"]);
         openssl.args(["-pkeyopt", "ec_paramgen_curve:P-256", "-keyout", "key.pem", "-out", "cert.pem"]);
-        openssl.args(["-subj", "/CN=pebble", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]);
+        openssl.args(["-subj", "/CN=pebble", "-addext", &format!("subjectAltName=DNS:localhost,IP:{host}")]);
         let made = openssl.args(["-addext", "basicConstraints=critical,CA:FALSE"]).output().unwrap();
         assert!(made.status.success(), "{made:?}");
         let profile = |(name, seconds): &(&str, u32)| {
@@ -52,7 +61,7 @@ impl Pebble {
         };
         let profiles: Vec<String> = profiles.iter().map(profile).collect();
         let config = format!(
-            "{{\"pebble\": {{\"listenAddress\": \"127.0.0.1:{port}\", \"managementListenAddress\": \"\", \
+            "{{\"pebble\": {{\"listenAddress\": \"{address}\", \"managementListenAddress\": \"\", \
              \"certificate\": \"cert.pem\", \"privateKey\": \"key.pem\", \"httpPort\": {http_port}, \"tlsPort\": 1, \
              \"externalAccountBindingRequired\": {external}, \
              \"externalAccountMACKeys\": {{\"{EXTERNAL_ID}\": \"{EXTERNAL_KEY}\"}}, \
@@ -64,14 +73,13 @@ impl Pebble {
         let mut command = Command::new(program);
         command.args(["-config", "config.json", "-strict", "-dnsserver", &resolver.to_string()]);
         command.env("PEBBLE_VA_NOSLEEP", "1");
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
         let running = Spawned::start(directory, &mut command, || TcpStream::connect(address).is_ok());
-        Some(Self { running, port, http_port })
+        Some(Self { running, address, http_port })
     }
 
     /// The address to begin with.
     pub fn directory(&self) -> String {
-        format!("https://localhost:{}/dir", self.port)
+        format!("https://{}/dir", self.address)
     }
 
     /// The certificate that it shows by itself, as PEM.
@@ -80,6 +88,26 @@ impl Pebble {
     /// When it is gone.
     pub fn certificate(&self) -> String {
         std::fs::read_to_string(self.running.path().join("cert.pem")).unwrap()
+    }
+
+    /// It as the issuer of a HostnameZone, by proofs in DNS: the fields, for [`crate::name_server::NameServer::manifests`].
+    pub fn issuer(&self, secret: &str) -> String {
+        let directory = self.directory();
+        format!(
+            "issuer: acme, directory: '{directory}', credentialsSecret: {secret}, email: hostmaster@lab.test"
+        )
+    }
+
+    /// A Secret by which it is known, as a manifest.
+    ///
+    /// # Panics
+    /// When it is gone.
+    pub fn manifest(&self, secret: &str) -> String {
+        let certificate = self.certificate().replace('\n', "\n    ");
+        format!(
+            "apiVersion: v1\nkind: Secret\nmetadata: {{name: {secret}, namespace: causeway-system}}\n\
+             stringData:\n  ca.crt: |\n    {certificate}\n"
+        )
     }
 
     /// What it said so far.

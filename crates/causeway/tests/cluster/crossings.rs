@@ -14,11 +14,11 @@ use causeway_testkit::kubernetes::{Image, TestCluster};
 use causeway_testkit::server::program;
 use serde_json::{Value, json};
 
-use crate::intercepts::laptop::{Laptop, answers, enter, others};
+use crate::intercepts::laptop::{Laptop, answers, others};
 use crate::load::Load;
 use crate::replicas::{FIRST, HOST, SECOND};
 use crate::servers::{boot, told, volume};
-use crate::world::{Installed, PATIENCE, World, cluster};
+use crate::world::{Installed, PATIENCE, World, cluster, enter};
 
 /// The version that is installed over the one that the chart names.
 const NEXT: &str = "0.1.0-next";

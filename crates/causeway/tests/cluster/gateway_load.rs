@@ -2,10 +2,8 @@
 //! WebSockets, a stream of events, and a call as gRPC has them. Clients and the servers behind are in this process, in the
 //! network of a node.
 
-use std::fs::File;
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,7 +20,6 @@ use futures::stream;
 use http_body_util::{BodyExt as _, Empty};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use rustls::client::Resumption;
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use rustls::{ClientConfig, RootCertStore};
@@ -33,7 +30,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
-use crate::world::{PATIENCE, cluster};
+use crate::world::{PATIENCE, cluster, enter};
 
 pub const HOST: &str = "shop.example.com";
 /// Between two requests of a client, and two messages of a stream.
@@ -45,11 +42,7 @@ const GRPC_STATUS: &str = "grpc-status";
 
 /// Threads in the network of the first node.
 pub fn on_node() -> (Runtime, Ipv4Addr) {
-    let (namespace, address) = cluster().unwrap().node_network();
-    let enter = move || {
-        let file = File::open(&namespace).unwrap();
-        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-    };
+    let (_, address) = cluster().unwrap().node_network();
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     (builder.worker_threads(2).enable_all().on_thread_start(enter).build().unwrap(), address)
 }

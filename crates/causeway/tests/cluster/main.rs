@@ -19,6 +19,7 @@ mod leases;
 mod load;
 mod outages;
 mod pods;
+mod providers;
 mod proxies;
 mod replicas;
 mod servers;

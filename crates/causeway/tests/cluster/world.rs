@@ -1,7 +1,8 @@
 //! The cluster that the tests of this program share, with the operator in it, and the parts that tests build on it.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::os::fd::AsFd as _;
 use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -14,6 +15,7 @@ use causeway_testkit::envoy;
 use causeway_testkit::kubectl::{Kubectl, Ran, finish};
 use causeway_testkit::kubernetes::{Image, Machine, TestCluster};
 use causeway_testkit::server::program;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::{Value, json};
 
 /// The image that `deploy/operator.yaml` names.
@@ -70,6 +72,22 @@ pub fn has_envoy() -> bool {
         true
     };
     *LOADED.get_or_init(load)
+}
+
+/// Takes this thread to the first node's network.
+pub fn enter() {
+    let (namespace, _) = cluster().unwrap().node_network();
+    let file = File::open(namespace).unwrap();
+    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+}
+
+/// Does something in the first node's network.
+pub fn there<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+    let acting = move || {
+        enter();
+        act()
+    };
+    std::thread::scope(|scope| scope.spawn(acting).join().unwrap())
 }
 
 /// A namespace with a VLAN, on which there is a virtual machine with no other network.

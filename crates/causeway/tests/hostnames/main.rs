@@ -4,6 +4,7 @@
 
 mod documents;
 mod faults;
+mod providers;
 mod publish;
 mod rehearsal;
 mod renewal;

@@ -1,8 +1,6 @@
 //! A developer's machine beside the cluster, and clients of the cluster's Services: both are in the first node's network, seen
 //! from outside of all pods.
 
-use std::fs::File;
-use std::os::fd::AsFd as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,11 +9,10 @@ use causeway_testkit::kubectl::{Ran, finish};
 use causeway_testkit::kubernetes::Kubernetes;
 use causeway_testkit::server::program;
 use causeway_testkit::{Answer, asking};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 
 use super::FALLBACK;
-use crate::world::{PATIENCE, World, cluster};
+use crate::world::{PATIENCE, World, cluster, enter, there};
 
 /// A developer's machine with a data directory of its own and a program that says its name.
 pub struct Laptop {
@@ -127,22 +124,6 @@ impl Drop for Laptop {
             let _ = local.wait();
         }
     }
-}
-
-/// Takes this thread to the first node's network.
-pub fn enter() {
-    let (namespace, _) = cluster().unwrap().node_network();
-    let file = File::open(namespace).unwrap();
-    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-}
-
-/// Does something in the first node's network.
-pub fn there<T: Send>(act: impl FnOnce() -> T + Send) -> T {
-    let acting = move || {
-        enter();
-        act()
-    };
-    std::thread::scope(|scope| scope.spawn(acting).join().unwrap())
 }
 
 /// Asks a Service, with a user in the header or with none; who answered.

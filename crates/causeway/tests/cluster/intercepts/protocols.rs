@@ -14,9 +14,9 @@ use causeway_testkit::kubectl::finish;
 use causeway_testkit::server::program;
 use serde_json::json;
 
-use super::laptop::{Laptop, answers, ask, died, there};
+use super::laptop::{Laptop, answers, ask, died};
 use super::speakers::{CALLS, Ended, SERVERS, SOCKET};
-use crate::world::{IMAGE, PATIENCE, World, cluster};
+use crate::world::{IMAGE, PATIENCE, World, cluster, there};
 
 #[test]
 fn grpc_and_websockets_find_their_way_by_header() {

@@ -7,10 +7,10 @@ use causeway_testkit::blocking::eventually;
 use causeway_testkit::kubectl::finish;
 use serde_json::json;
 
-use super::laptop::{Laptop, answers, others, there};
+use super::laptop::{Laptop, answers, others};
 use super::thief::{fetches, links};
 use super::{nothing_is_left, says};
-use crate::world::{PATIENCE, World, cluster};
+use crate::world::{PATIENCE, World, cluster, there};
 
 fn request(world: &World, name: &str, spec: serde_json::Value) {
     let object = json!({

@@ -26,7 +26,6 @@ use serde_json::json;
 
 use super::{
     data_plane::DataPlane,
-    peers::names_of,
     scene::{EDGE, Scene},
 };
 
@@ -49,7 +48,7 @@ async fn by_dns(software: Software) {
         assert!(answer.contains(&status.addresses[0]) && answer.contains("\t77\t"), "{answer}");
     }
     eventually("the proofs are gone", || async {
-        let names = names_of(&server);
+        let names = server.names();
         let found = names.iter().any(|name| name.starts_with("_acme-challenge"));
         if found { Err(format!("{names:?}")) } else { Ok(()) }
     })
@@ -68,7 +67,7 @@ async fn by_dns(software: Software) {
     scene.delete("shop", "shop").await;
     scene.gone("shop", "shop").await;
     scene.is_bare().await;
-    assert_eq!(names_of(&server), [""; 0]);
+    assert_eq!(server.names(), [""; 0]);
     eventually("the zone is gone", || async { scene.zones().get_opt("lab").await.unwrap().is_none() }).await;
     operator.stop().await;
 }
@@ -130,7 +129,7 @@ async fn a_name_is_proven_by_an_answer_of_our_own_gateway() {
     scene.delete("shop", "web").await;
     scene.gone("shop", "web").await;
     scene.is_bare().await;
-    assert_eq!(names_of(&server), [""; 0]);
+    assert_eq!(server.names(), [""; 0]);
     operator.stop().await;
     data_plane.stop().await;
 }
@@ -231,7 +230,7 @@ async fn a_proof_that_can_not_be_written_is_named_and_leaves_nothing() {
     scene.delete("shop", "shop").await;
     scene.gone("shop", "shop").await;
     scene.is_bare().await;
-    assert_eq!(names_of(&server), ["_acme-challenge.shop.lab.test"]);
+    assert_eq!(server.names(), ["_acme-challenge.shop.lab.test"]);
     operator.stop().await;
 }
 
@@ -256,6 +255,6 @@ async fn a_request_goes_though_the_account_of_its_certificate_is_another_one_by_
     scene.delete("shop", "shop").await;
     scene.gone("shop", "shop").await;
     scene.is_bare().await;
-    assert_eq!(names_of(&server), [""; 0]);
+    assert_eq!(server.names(), [""; 0]);
     operator.stop().await;
 }

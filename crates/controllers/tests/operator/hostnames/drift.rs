@@ -18,10 +18,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{
-    peers::{balance_as, names_of},
-    scene::Scene,
-};
+use super::{peers::balance_as, scene::Scene};
 
 impl Scene {
     /// The zone `lab.test` of a name server, with certificates of our own authority.
@@ -109,7 +106,7 @@ async fn records_that_somebody_edits_in_knot_are_put_right_and_told() {
     scene.delete("shop", "shop").await;
     scene.gone("shop", "shop").await;
     scene.is_bare().await;
-    assert_eq!(names_of(&server), [""; 0]);
+    assert_eq!(server.names(), [""; 0]);
     operator.stop().await;
     balancers.abort();
 }

@@ -1,6 +1,6 @@
 //! The operator is killed after its peers have done something and before it hears of it: in the end all is as if nobody had been.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use causeway_testkit::{
     eventually,
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::{
     data_plane::DataPlane,
-    peers::{Toll, balance, counted, names_of},
+    peers::{Toll, balance, counted},
     scene::Scene,
 };
 use crate::cluster::Running;
@@ -132,19 +132,17 @@ async fn life(
 async fn acme_life(software: Software, challenge: &str, blows_at: usize) -> Option<usize> {
     let server = NameServer::start(software, "lab.test", "")?;
     let pebble = Pebble::start(server.address, false)?;
-    let directory = pebble.directory();
-    let port = directory.trim_start_matches("https://localhost:").trim_end_matches("/dir");
-    let authority = Toll::before(SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap()))).await;
+    let authority = Toll::before(pebble.address).await;
     let names = Toll::before(server.address).await;
     let scene = Scene::new().await;
-    let directory = format!("https://localhost:{}/dir", authority.address.port());
+    let directory = format!("https://{}/dir", authority.address);
     scene.acme_zone(names.address, &pebble, &directory, challenge).await;
     let ports = (challenge == "HTTP-01").then(|| (pebble.http_port, port::free()));
     let data_plane = ports.map(|_| DataPlane::start(scene.client()));
     let tolls = [&authority, &names];
     let count = async || scene.orders().await.len();
     let zone = ("lab.test", "lab.test");
-    let killed = life(&scene, (&tolls, ports), blows_at, zone, async || names_of(&server), count).await;
+    let killed = life(&scene, (&tolls, ports), blows_at, zone, async || server.names(), count).await;
     if let Some(data_plane) = data_plane {
         data_plane.stop().await;
     }

@@ -6,7 +6,7 @@ use causeway_api::{HostnameZone, names};
 use causeway_controllers::operator::Config;
 use causeway_testkit::{
     moto::Moto,
-    name_server::{KEY, NameServer, SECRET, dig},
+    name_server::{KEY, SECRET},
     pebble::Pebble,
 };
 use k8s_openapi::api::core::v1::{Namespace, Secret};
@@ -200,21 +200,6 @@ pub async fn balance_as(client: Client, class: &str, kind: &str, addresses: &[&s
                 .await;
         }
     }
-}
-
-/// The names of a zone, as others see them, without those that are there from the start.
-pub fn names_of(server: &NameServer) -> Vec<String> {
-    let all = dig(server.address, &["-y", &format!("hmac-sha256:{KEY}:{SECRET}"), "axfr", "lab.test"]);
-    let lines = all.lines().filter(|line| !line.starts_with(';') && !line.trim().is_empty());
-    let names =
-        lines.filter_map(|line| line.split_whitespace().next()).map(|name| name.trim_end_matches('.'));
-    let mut names: Vec<String> = names
-        .filter(|name| !["lab.test", "ns.lab.test"].contains(name) && !name.contains(KEY))
-        .map(ToOwned::to_owned)
-        .collect();
-    names.sort();
-    names.dedup();
-    names
 }
 
 /// A zone of moto; its id.
