@@ -89,4 +89,7 @@ pub struct DomainClaimStatus {
     /// When the present owner got it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed_at: Option<Time>,
+    /// Whether records may have been written: said before the first is. From then on the name is held until they are known to be gone.
+    #[serde(default)]
+    pub may_have_records: bool,
 }

@@ -25,6 +25,7 @@ pub(crate) use definitions::version;
 pub(crate) use ground::going;
 pub(crate) use line::{Checklist, Line};
 
+use super::operator::namespace_name;
 use crate::parts::installation::{self, Piece, Reach};
 
 #[derive(Debug, clap::Args)]
@@ -38,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pre: bool,
     /// Before an installation for these namespaces alone, as `causeway install --namespaces` makes it.
-    #[arg(long, value_delimiter = ',', value_name = "NAMESPACE", requires = "pre")]
+    #[arg(long, value_delimiter = ',', value_parser = namespace_name, value_name = "NAMESPACE", requires = "pre")]
     namespaces: Vec<String>,
     #[command(flatten)]
     format: FormatArg,
@@ -70,6 +71,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     lines.extend(others::lines(&client, &args.namespace, &reach).await);
     lines.extend(leftovers::lines(&client, &args.namespace, &definitions, args.pre).await);
     if args.pre {
+        lines.extend(confined::lent_rights(&args.namespace, &reach));
         lines.extend(change::lines(&client, &args.namespace, &reach).await);
         let pieces = installation::usual_pieces(&args.namespace, &args.namespaces)?;
         lines.extend(ground::rights(&client, &pieces).await);
@@ -132,10 +134,34 @@ pub(crate) async fn before_install(
     lines.extend(peers::lines(client, &definitions).await);
     lines.extend(ground::namespace(client, namespace).await);
     lines.extend(others::lines(client, namespace, reach).await);
+    lines.extend(confined::lent_rights(namespace, reach));
     lines.extend(change::lines(client, namespace, reach).await);
     lines.extend(others::manager(client, namespace, may_go_back).await);
     lines.extend(leftovers::lines(client, namespace, &definitions, true).await);
     lines.extend(ground::rights(client, pieces).await);
     let newer = ours.into_iter().filter(|name| definitions::is_newer(&definitions, name));
     Before { lines, newer: newer.map(ToOwned::to_owned).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn a_namespace_without_a_name_is_refused() {
+        let namespaces = |list: &str| Command::try_parse_from(["x", "--pre", "--namespaces", list]);
+        assert_eq!(namespaces("team-a,team-b").unwrap().args.namespaces, ["team-a", "team-b"]);
+        for list in ["team-a,", ""] {
+            let refused = namespaces(list).unwrap_err().to_string();
+            assert!(refused.contains("`` is no name of a namespace"), "{list}: {refused}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 
 mod apply;
 mod confined;
+mod kept;
 mod rollout;
 
 use std::path::PathBuf;

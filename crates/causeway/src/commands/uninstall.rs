@@ -19,6 +19,7 @@ use kube::core::Resource as _;
 use kube::{Client, ResourceExt};
 use serde::Serialize;
 
+use super::operator::namespace_name;
 use crate::parts::answer::{Answer, FormatArg};
 use crate::parts::cluster::ClusterArgs;
 use crate::parts::installation::{self, Found, Operator, Piece, Reach};
@@ -55,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "all")]
     force: bool,
     /// Namespaces that the operator was for, where nothing of it says so any more.
-    #[arg(long, value_delimiter = ',', value_name = "NAMESPACE")]
+    #[arg(long, value_delimiter = ',', value_parser = namespace_name, value_name = "NAMESPACE")]
     namespaces: Vec<String>,
     /// How long to wait for what has to be put back.
     #[arg(long, default_value_t = 300, value_name = "SECONDS")]
@@ -113,9 +114,11 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let Found { pieces: operator, namespaces_of_others } =
         installation::find(&client, &args.namespace).await?;
-    if args.force && operator.is_empty() && args.namespace != names::NAMESPACE {
+    // Without rights in all of them, what is there may be the rest of one for some namespaces.
+    let is_for_all = operator.iter().any(|piece| piece.kind() == "ClusterRoleBinding");
+    if args.force && !is_for_all && args.namespace != names::NAMESPACE {
         bail!(
-            "nothing is installed in namespace {0}, so which objects are meant can't be known: for those of some namespaces say --namespaces, for all of the cluster leave --namespace {0} out; nothing was changed",
+            "nothing says that what was in namespace {0} was for the whole cluster, so which objects are meant can't be known: for those of some namespaces say --namespaces, for all of the cluster leave --namespace {0} out; nothing was changed",
             args.namespace
         );
     }
@@ -530,7 +533,25 @@ impl Answer for Uninstalled {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn a_namespace_without_a_name_is_refused() {
+        let namespaces = |list: &str| Command::try_parse_from(["x", "--namespaces", list]);
+        assert_eq!(namespaces("team-a,team-b").unwrap().args.namespaces, ["team-a", "team-b"]);
+        for list in ["team-a,", ",team-a", "team-a,,team-b", ""] {
+            let refused = namespaces(list).unwrap_err().to_string();
+            assert!(refused.contains("`` is no name of a namespace"), "{list}: {refused}");
+        }
+    }
 
     #[test]
     fn nothing_is_taken_from_an_operator_that_is_at_work() {

@@ -75,7 +75,6 @@ fn a_team_on_two_gateways_is_answered_on_both_and_keeps_one_without_the_other() 
     let inside = request_in("shop", "inside", "apps.test", "inside.apps.test");
     world.kubectl.apply(&request("shop", "shop.apps.test")).ok();
     world.kubectl.apply(&inside.replace("spec: {", "spec: {visibility: internal, ")).ok();
-    world.trust();
     let both = [("shop", "shop.apps.test"), ("inside", "inside.apps.test")];
     let answers = |(request, name): (&str, &str)| {
         let (address, port) = world.place_of(request);
@@ -92,6 +91,7 @@ fn a_team_on_two_gateways_is_answered_on_both_and_keeps_one_without_the_other() 
         gateway
     });
     assert_ne!(gateways[0], gateways[1]);
+    world.trust();
     both.into_iter().for_each(answers);
     world.kubectl.ok(&["delete", "-n", "shop", "ghr/inside", "--timeout=60s"]);
     answers(both[0]);

@@ -9,8 +9,8 @@ use causeway_api::{
 };
 use causeway_base::lock::lock;
 use causeway_translate::hostname::{
-    self, Case, Origin, Picture, World, claim_name, claim_spec, listeners::COMPONENT, missing_origin,
-    status::status,
+    self, Case, Origin, Picture, World, ZoneKey, claim_name, claim_spec, listeners::COMPONENT,
+    missing_origin, status::status,
 };
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -18,7 +18,7 @@ use kube::{
     Api, Resource as _, ResourceExt as _,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     Controller, FIELD_MANAGER, grants, local,
@@ -104,9 +104,13 @@ impl<'a> Pass<'a> {
         // What a namespace holds is said before anybody can be served, and taken back before anybody else can hold it.
         failures.extend(grants::write(&controller.applier, &picture.grants, edge, self.children).await.err());
         self.serve(&picture, &mut failures).await;
-        let zones = hostname::known_zones(&world);
+        // Before anything is written in a zone, it has to be known that it is there.
+        let untold = |case: &&Case| case.held.iter().any(|held| !held.may_have_records);
+        let new = picture.cases.values().filter(untold).filter_map(|case| case.zone.clone());
+        let zones = new.chain(hostname::known_zones(&world)).collect();
         let round = controller.records.carry(&picture, zones, &controller.figures).await;
         moved |= round.moved;
+        self.tell_claims(&world, &mut failures).await;
         moved |= self.retire(&world, &picture, &mut failures).await;
         for (uid, what) in &round.drifted {
             if let Some(request) = picture.cases.get(uid).and_then(|case| case.request.as_deref()) {
@@ -205,12 +209,6 @@ impl<'a> Pass<'a> {
         let results: Vec<Result<(), Error>> =
             bounded(wanted.map(|(case, name)| self.make_claim(case, name).boxed())).await;
         failures.extend(results.into_iter().filter_map(Result::err));
-        let undated = world.claims.values().filter(|claim| {
-            let dated = claim.status.as_ref().is_some_and(|status| status.claimed_at.is_some());
-            !dated && claim.metadata.deletion_timestamp.is_none()
-        });
-        let results: Vec<Result<(), Error>> = bounded(undated.map(|claim| self.date(claim).boxed())).await;
-        failures.extend(results.into_iter().filter_map(Result::err));
         let lasting = world.claims.values().filter(|claim| claim.metadata.deletion_timestamp.is_none());
         let unplaced = lasting.filter_map(|claim| Some((claim, missing_origin(&claim.spec, world)?)));
         let results: Vec<Result<(), Error>> =
@@ -233,15 +231,29 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Says since when a name is held.
-    async fn date(&self, claim: &DomainClaim) -> Result<(), Error> {
+    /// Says of claims since when they are held, and that there may be records before there are any: once their zone is known to be there.
+    async fn tell_claims(&self, world: &World, failures: &mut Vec<Error>) {
+        let unsaid = world.claims.values().filter(|claim| claim.metadata.deletion_timestamp.is_none());
+        let unsaid = unsaid.filter_map(|claim| {
+            let before = claim.status.clone().unwrap_or_default();
+            let is_there = || self.controller.records.is_there(&ZoneKey::of_claim(&claim.spec));
+            let status = json!({
+                "claimedAt": before.claimed_at.as_ref().or(claim.metadata.creation_timestamp.as_ref()),
+                "mayHaveRecords": before.may_have_records || is_there(),
+            });
+            let is_said = before.claimed_at.is_some() && status["mayHaveRecords"] == before.may_have_records;
+            (!is_said).then_some((claim, status))
+        });
+        let results: Vec<Result<(), Error>> =
+            bounded(unsaid.map(|(claim, status)| self.tell_claim(claim, status).boxed())).await;
+        failures.extend(results.into_iter().filter_map(Result::err));
+    }
+
+    async fn tell_claim(&self, claim: &DomainClaim, status: Value) -> Result<(), Error> {
         let api = Api::<DomainClaim>::all(self.controller.client.clone());
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         // The uid keeps it off another one of this name.
-        let patch = json!({
-            "metadata": {"uid": claim.uid()},
-            "status": {"claimedAt": claim.metadata.creation_timestamp},
-        });
+        let patch = json!({"metadata": {"uid": claim.uid()}, "status": status});
         match api.patch_status(&claim.name_any(), &params, &Patch::Merge(&patch)).await {
             Ok(_) => Ok(()),
             // Somebody has released it meanwhile.
@@ -349,7 +361,7 @@ impl<'a> Pass<'a> {
     /// Brings the gateways to what they should be, and removes those that nobody is on.
     async fn serve(&self, picture: &Picture, failures: &mut Vec<Error>) {
         let (controller, settings) = (self.controller, &self.controller.settings.world);
-        let mut wanted: Vec<(ChildKind, serde_json::Value)> = Vec::new();
+        let mut wanted: Vec<(ChildKind, Value)> = Vec::new();
         for gateway in picture.gateways.values() {
             wanted.extend(
                 gateway

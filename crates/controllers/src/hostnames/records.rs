@@ -140,6 +140,11 @@ impl Records {
         (self.now)().as_second()
     }
 
+    /// Whether a zone's provider has it.
+    pub(super) fn is_there(&self, key: &ZoneKey) -> bool {
+        lock(&self.zones).iter().any(|((zone, _), standing)| zone == key && standing.there.is_some())
+    }
+
     /// What is wrong with zones as a whole.
     pub(super) fn broken(&self) -> BTreeMap<ZoneKey, (Reason, String)> {
         let zones = lock(&self.zones);

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use causeway_api::DomainClaim;
+use causeway_api::{DomainClaim, DomainClaimStatus};
 use causeway_providers::{
     Name,
     dns::{Change, Wanted},
@@ -40,6 +40,7 @@ fn claimed(world: &World, picture: &Picture) -> World {
         for name in &case.claim {
             let mut claim = DomainClaim::new(&claim_name(&zone.key.id, name), claim_spec(case, zone, name));
             claim.metadata.uid = Some(case.uid.clone());
+            claim.status = Some(DomainClaimStatus { may_have_records: true, ..DomainClaimStatus::default() });
             world.claims.insert(claim_name(&zone.key.id, name), Arc::new(claim));
         }
     }

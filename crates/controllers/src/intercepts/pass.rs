@@ -150,7 +150,8 @@ impl<'a> Pass<'a> {
         self.adrift = self.adrift(&carriers, &known);
         self.read = known.keys().cloned().collect();
         let roots = self.make_roots(&carriers, &mut failures).await;
-        let grants = grants(&carriers, &roots);
+        let unjudged = self.unjudged(before.as_ref(), &judged, &known, &carriers, &roots);
+        let grants = grants(&carriers, &roots, unjudged);
         let installed = self.install(&judged, before.as_ref(), grants, &standing).await;
         let mut waiting = false;
         let mut outcomes = self.carry(&carriers, &roots, &known, &mut failures, &mut waiting).await;
@@ -304,6 +305,35 @@ impl<'a> Pass<'a> {
             }
         }
         roots
+    }
+
+    /// What carriers were granted that can't be judged for the moment, as their namespace is not read yet or they can't be made. It is
+    /// not taken back: what is open there would end.
+    fn unjudged(
+        &self,
+        before: Option<&Told>,
+        judged: &[Judged],
+        known: &BTreeMap<String, Arc<Namespace>>,
+        carriers: &[Carrier<'_>],
+        made: &[Option<Root>],
+    ) -> Vec<Grant> {
+        let is_unmade = |root: &Root| {
+            let mut both = carriers.iter().zip(made);
+            both.any(|(carrier, made)| {
+                made.is_none() && carrier.namespace() == root.namespace() && root.of() == Some(carrier.of())
+            })
+        };
+        let roots = self.roots.iter().filter(|root| !root.is_leaving());
+        let names: BTreeSet<String> = roots
+            .filter(|root| !known.contains_key(&root.namespace()) || is_unmade(root))
+            .map(|root| carrier_link_name(&root.uid()))
+            .collect();
+        let peers: BTreeSet<&str> =
+            judged.iter().filter_map(|one| one.peer()).map(|peer| peer.uid.as_str()).collect();
+        let told = before.into_iter().flat_map(|told| &told.open.grants);
+        told.filter(|grant| names.contains(&grant.carrier) && peers.contains(grant.workstation.as_str()))
+            .cloned()
+            .collect()
     }
 
     /// The cluster's end, for as long as there is a workstation; who may come and what carriers may have is told first.
@@ -923,8 +953,8 @@ fn carriers(picture: &Picture) -> Vec<Carrier<'_>> {
     fronts.chain(swaps).collect()
 }
 
-/// What carriers are granted.
-fn grants(carriers: &[Carrier<'_>], roots: &[Option<Root>]) -> Vec<Grant> {
+/// What carriers are granted, besides what some keep.
+fn grants(carriers: &[Carrier<'_>], roots: &[Option<Root>], kept: Vec<Grant>) -> Vec<Grant> {
     let made = carriers.iter().zip(roots).filter_map(|(carrier, root)| Some((carrier, root.as_ref()?)));
     let mut grants: Vec<Grant> = made
         .flat_map(|(carrier, root)| {
@@ -935,6 +965,7 @@ fn grants(carriers: &[Carrier<'_>], roots: &[Option<Root>]) -> Vec<Grant> {
                 port: delivery.port,
             })
         })
+        .chain(kept)
         .collect();
     grants.sort();
     grants.dedup();

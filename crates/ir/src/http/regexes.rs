@@ -3,7 +3,7 @@
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use regex_automata::hybrid::dfa::{Cache, DFA, OverlappingState};
@@ -29,9 +29,11 @@ const FORGOTTEN: usize = 3;
 const WORTH: usize = 10;
 /// How many texts are tried one by one before somebody who found the budget used up begins once more to remember.
 const REST: usize = 1000;
+/// How many shares there are of all that may be remembered.
+const SHARES: usize = 64;
 
 /// What all passes remember in all threads: with many hosts it would be without end. Who finds it used up tries expressions
-/// one by one; those that remember something by then go on.
+/// one by one, and the next of those at work that has more than a share gives it back.
 static BUDGET: Budget = Budget::new(64 << 20);
 
 /// Those that are in use, by their texts: most changes of a plan leave them as they are, with all that they remember.
@@ -217,18 +219,29 @@ impl Memory {
         if self.cache.is_some() {
             return true;
         }
-        let is_tired = self.rest > 0;
-        self.rest = self.rest.saturating_sub(1);
-        !is_tired && self.budget.has_room(least)
+        if self.rest > 0 {
+            self.rest -= 1;
+            return false;
+        }
+        let has_room = self.budget.has_room(least);
+        if !has_room {
+            self.budget.is_wanted.store(true, Relaxed);
+        }
+        has_room
     }
 
-    /// Counts what there is by now. If that is more than there may be, all of it is forgotten.
+    /// Counts what there is by now. If that is more than there may be, or others wait for a part of it, all of it is forgotten.
     fn count(&mut self) {
         let now = self.cache.as_ref().map_or(0, Cache::memory_usage);
         let grew = now > self.counted;
         self.budget.exchange(self.counted, now);
         self.counted = now;
-        if grew && !self.budget.has_room(0) {
+        let is_too_much = grew && !self.budget.has_room(0);
+        if is_too_much {
+            self.budget.is_wanted.store(true, Relaxed);
+        }
+        let is_large = now > self.budget.limit / SHARES;
+        if is_too_much || (is_large && self.budget.is_wanted.swap(false, Relaxed)) {
             self.cache = None;
             self.budget.exchange(now, 0);
             self.counted = 0;
@@ -247,11 +260,13 @@ impl Drop for Memory {
 struct Budget {
     limit: usize,
     used: AtomicUsize,
+    /// Whether somebody found no room.
+    is_wanted: AtomicBool,
 }
 
 impl Budget {
     const fn new(limit: usize) -> Self {
-        Self { limit, used: AtomicUsize::new(0) }
+        Self { limit, used: AtomicUsize::new(0), is_wanted: AtomicBool::new(false) }
     }
 
     fn has_room(&self, more: usize) -> bool {
@@ -431,6 +446,28 @@ mod tests {
         assert_eq!(used(), little);
         drop(one);
         assert_eq!(used(), 0);
+    }
+
+    #[test]
+    fn who_remembers_much_gives_it_back_when_others_find_no_room() {
+        static SMALL: Budget = Budget::new(2 << 20);
+        let regexes = parsed(&(10..20).map(|i| format!("[ab]*a[ab]{{{i}}}")).collect::<Vec<_>>());
+        let (hog, other) = (Together::of(&regexes, &SMALL), Together::of(&regexes, &SMALL));
+        let (hog, other) = (hog.ok().flatten().unwrap(), other.ok().flatten().unwrap());
+        let mut letters = Letters(1);
+        let mut follow = |together: &Together| {
+            let mut memory = together.memories.get();
+            together.follow(&letters.text(), &mut memory);
+            memory.counted
+        };
+        // It has all that it may have by itself, and that leaves too little for another one.
+        let most = (0..500).map(|_| follow(&hog)).max().unwrap();
+        assert!(most > SMALL.limit / 2, "{most}");
+        let refused = (0..500).any(|_| follow(&other) == 0);
+        assert!(refused, "there was room for both");
+        assert_eq!(follow(&hog), 0, "it is given back");
+        let again = (0..2 * REST).any(|_| follow(&other) > 0);
+        assert!(again, "there is room for the other one");
     }
 
     proptest! {

@@ -183,6 +183,11 @@ impl TcpFlow {
         self.cell.kick(state);
     }
 
+    /// Whether it broke because the other end was not heard.
+    pub fn has_fallen_silent(&self) -> bool {
+        self.cell.lock().connection.failure() == Some(Failure::TimedOut)
+    }
+
     /// Breaks it off: the other end sees a reset.
     pub fn reset(self) {
         let mut state = self.cell.lock();

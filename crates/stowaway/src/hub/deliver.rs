@@ -58,11 +58,9 @@ impl Hub {
         Ok((delivered, place))
     }
 
-    /// What leads to a peer of WireGuard has failed. If it was for silence, nobody else waits for an answer.
-    pub(super) fn has_failed(&self, uid: &str, error: &io::Error) {
-        if error.kind() == io::ErrorKind::TimedOut
-            && let Some(wireguard) = &self.wireguard
-        {
+    /// A peer of WireGuard is not heard any more: nobody else waits for an answer.
+    pub(super) fn missed(&self, uid: &str) {
+        if let Some(wireguard) = &self.wireguard {
             wireguard.fell_silent(uid);
         }
     }

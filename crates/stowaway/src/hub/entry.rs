@@ -146,8 +146,11 @@ async fn serve(
         Delivered::Flow(flow, datagrams) => unless(cut, framed::carry(&mut tls, &flow, datagrams)).await,
         Delivered::WireGuard(mut flow) => {
             let ended = unless(cut, join(&mut tls, &mut flow)).await;
-            if let Err(error) = &ended {
-                hub.has_failed(&wanted.workstation, error);
+            if ended.is_err() {
+                // Not the carrier, which may be out of sight as well.
+                if flow.has_fallen_silent() {
+                    hub.missed(&wanted.workstation);
+                }
                 flow.reset();
             }
             ended

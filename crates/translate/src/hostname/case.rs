@@ -92,6 +92,8 @@ pub struct Held {
     pub claim: String,
     /// Since when.
     pub since: Option<Time>,
+    /// Whether there may be records.
+    pub may_have_records: bool,
 }
 
 /// What follows for a certificate.
@@ -164,12 +166,13 @@ pub(super) fn cases(world: &World) -> BTreeMap<String, Case> {
             at: ObjectRef::new(&owner.namespace, &owner.name),
             ..Case::default()
         });
-        let since = claim.status.as_ref().and_then(|status| status.claimed_at.clone());
+        let status = claim.status.clone().unwrap_or_default();
         case.held.push(Held {
             name,
             zone: ZoneKey::of_claim(spec),
             claim: claim.name_any(),
-            since: since.or_else(|| claim.metadata.creation_timestamp.clone()),
+            since: status.claimed_at.or_else(|| claim.metadata.creation_timestamp.clone()),
+            may_have_records: status.may_have_records,
         });
     }
     for order in world.orders.values() {
@@ -434,6 +437,15 @@ impl Case {
         });
         let mut published = self.attached;
         for name in self.names.clone() {
+            // Before it is said that there may be a record, there is none.
+            let mut held = self.held.iter().filter(|held| held.name == name && held.zone.id == zone.key.id);
+            if held.any(|held| !held.may_have_records) {
+                published = false;
+                if let Some(trouble) = world.broken_zones.get(&zone.key) {
+                    self.record_trouble.get_or_insert_with(|| trouble.clone());
+                }
+                continue;
+            }
             match world.told(&self.uid, &zone.key, &name, &want) {
                 Some(Progress::Settled) => {}
                 Some(Progress::Pending(why)) => {
@@ -517,7 +529,6 @@ impl Case {
             |held: &Held| Some(&held.zone.id) == wanted_zone.as_ref() && self.names.contains(&held.name);
         let old: Vec<Held> = self.held.iter().filter(|held| !is_wanted(held)).cloned().collect();
         let mut clear: Vec<Held> = Vec::new();
-        let mut never_written: BTreeSet<String> = BTreeSet::new();
         for held in old {
             let Some(zone) = zones::zone_by_key(&held.zone, &held.name, world) else {
                 let why = format!("the record of {} can't be removed, {}", held.name, held.zone.remedy());
@@ -530,14 +541,13 @@ impl Case {
                 zone,
                 name: name.clone(),
                 want: Want::Nothing,
-                before: self.written(&name),
+                before: self.written(&name).filter(|_| held.may_have_records),
             });
             match told {
                 // One that is not ours was never written, or somebody took it over.
                 Some(Progress::Settled | Progress::Failed(Reason::RecordNotOwned, _)) => clear.push(held),
-                // A slip of the pen: there is nothing in a zone that never was.
-                Some(Progress::Failed(Reason::ZoneNotFound, _)) if self.has_never_been_in(&held) => {
-                    never_written.insert(held.claim.clone());
+                // A slip of the pen. What was written in a zone that can't be found keeps the name: it may only be out of sight.
+                Some(Progress::Failed(Reason::ZoneNotFound, _)) if self.is_untouched(&held) => {
                     clear.push(held);
                 }
                 Some(Progress::Pending(why)) => {
@@ -587,22 +597,12 @@ impl Case {
                 self.release.push(held.claim);
             }
         }
-        // Those first: while the others are there, what the status says of records is known to be theirs.
-        if self.release.iter().any(|claim| never_written.contains(claim)) {
-            self.release.retain(|claim| never_written.contains(claim));
-        }
     }
 
-    /// Whether nothing can have been written at a name in a zone that its provider does not know. What was written there and can't be
-    /// found keeps the name: its zone may only be out of sight.
-    fn has_never_been_in(&self, held: &Held) -> bool {
+    /// Whether nothing can have been written at a name, nor beside it.
+    fn is_untouched(&self, held: &Held) -> bool {
         let proven = |order: &Arc<Order>| order.zone_id == held.zone.id && was_proven(order);
-        // The records of a name that is held in another zone, too, are those of that one.
-        let is_elsewhere =
-            self.held.iter().any(|other| other.name == held.name && other.zone.id != held.zone.id);
-        self.request.is_some()
-            && !self.orders.iter().any(proven)
-            && (is_elsewhere || self.written(&held.name).is_none())
+        !(held.may_have_records || self.orders.iter().any(proven))
     }
 
     /// What the status says that was written at a name: it is the request's though its mark is lost.

@@ -104,6 +104,13 @@ fn act(world: &mut World) -> Picture {
         for secret in &case.remove_orders {
             world.orders.remove(secret);
         }
+        let is_there = |zone: &Zone| world.broken_zones.keys().all(|broken| broken.id != zone.key.id);
+        if zone.is_some_and(is_there) {
+            for held in case.held.iter().filter(|held| held.zone.id == zone.unwrap().key.id) {
+                let claim = Arc::make_mut(world.claims.get_mut(&held.claim).unwrap());
+                claim.status.get_or_insert_default().may_have_records = true;
+            }
+        }
         for claim in &case.release {
             world.claims.remove(claim);
         }
@@ -985,6 +992,7 @@ fn mistyped() -> World {
     world.settings.dns.provider = DnsProviderKind::Aws;
     world.settings.domains = vec!["example.com".into()];
     ask(&mut world, "a/shop", json!({"zoneId": "Z0TYPO", "hostname": "shop.example.com"}));
+    lose_the_zone(&mut world);
     act(&mut world);
     act(&mut world);
     for order in world.orders.values_mut() {
@@ -996,8 +1004,19 @@ fn mistyped() -> World {
     world
 }
 
+/// The provider knows nothing of the zone.
+fn lose_the_zone(world: &mut World) {
+    let trouble = (Reason::ZoneNotFound, "no zone Z0TYPO".to_owned());
+    for case in picture(world).cases.into_values() {
+        world
+            .broken_zones
+            .extend(case.zone.filter(|zone| zone.key.id == "Z0TYPO").map(|zone| (zone.key, trouble.clone())));
+    }
+}
+
 /// Acts once; the provider knows nothing of the zone that there is not.
 fn act_without_a_zone(world: &mut World) -> Picture {
+    lose_the_zone(world);
     let picture = act(world);
     for (_, told) in world.records.iter_mut().filter(|((zone, ..), _)| zone.id == "Z0TYPO") {
         told.progress = Progress::Failed(Reason::ZoneNotFound, "no zone Z0TYPO".into());
@@ -1047,12 +1066,51 @@ fn a_zone_that_is_out_of_sight_keeps_what_was_written_there() {
     let mut world = mistyped();
     // It was there when the name was published.
     world.orders.clear();
+    world.broken_zones.clear();
     settle(&mut world);
     delete(&mut world, "a/shop");
     let picture = settle_without_a_zone(&mut world);
     let (reason, why) = case(&picture, "a/shop").leaving.clone().unwrap();
     assert!(reason == Reason::CleanupFailed && why.contains("no zone Z0TYPO"), "{reason:?} {why}");
     assert_eq!(world.claims.len(), 1);
+}
+
+#[test]
+fn a_name_stays_held_where_its_record_is_though_it_is_served_in_another_zone_by_now() {
+    let mut world = mistyped();
+    world.orders.clear();
+    world.broken_zones.clear();
+    settle(&mut world);
+    change(&mut world, "a/shop", |request| request.spec.zone_id = "Z1".into());
+    let picture = settle_without_a_zone(&mut world);
+    let shop = case(&picture, "a/shop");
+    assert!(shop.is_ready(), "{shop:#?}");
+    assert_eq!(shop.leaving.as_ref().map(|(reason, _)| *reason), Some(Reason::CleanupFailed));
+    assert_eq!(world.claims.len(), 2, "{:#?}", world.claims);
+}
+
+#[test]
+fn a_name_stays_held_where_its_record_is_though_the_request_was_never_ready() {
+    let mut world = mistyped();
+    world.orders.clear();
+    world.broken_zones.clear();
+    change(&mut world, "a/shop", |request| {
+        request.spec.additional_hostnames = vec!["taken.example.com".into()];
+    });
+    for _ in 0..10 {
+        act(&mut world);
+        for (_, told) in
+            world.records.iter_mut().filter(|((_, name, _), _)| name.as_str() == "taken.example.com")
+        {
+            told.progress = Progress::Failed(Reason::RecordNotOwned, "it is theirs".into());
+        }
+    }
+    let wanted = |want: &Want| matches!(want, Want::Addresses(..));
+    assert!(world.records.iter().any(|(_, told)| wanted(&told.want) && told.progress == Progress::Settled));
+    assert!(!case(&picture(&world), "a/shop").is_ready());
+    delete(&mut world, "a/shop");
+    settle_without_a_zone(&mut world);
+    assert_eq!(world.claims.len(), 2, "{:#?}", world.claims);
 }
 
 #[test]

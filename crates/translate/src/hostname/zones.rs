@@ -56,7 +56,7 @@ fn same_place(one: &ZoneDns, other: &ZoneDns) -> bool {
 
 impl ZoneKey {
     /// The zone of a claim.
-    pub(super) fn of_claim(claim: &DomainClaimSpec) -> Self {
+    pub fn of_claim(claim: &DomainClaimSpec) -> Self {
         let origin = claim.dns.as_ref().zip(claim.domain.clone());
         Self {
             name: claim.hostname_zone.clone(),
@@ -314,9 +314,15 @@ fn inside(domain: &Hostname, names: &[Hostname]) -> Result<(), Refusal> {
 /// Whether the id of a zone of the operator's settings is one that nobody else's zone can have, nor be inside of.
 fn named_rightly(zone: &Zone, namespace: &str, world: &World) -> Result<(), Refusal> {
     let (id, domain) = (&zone.key.id, &zone.domain);
-    // Route 53 has ids of its own; whether this one is that of the domain is asked there.
+    // Two spellings of one zone would be two zones to all that compares them. Route 53 has ids of its own, without a dot; whether this
+    // one is that of the domain is asked there.
     let is_own = zone.dns.provider == DnsProviderKind::Aws;
-    if !is_own && Hostname::parse_domain(id).ok().as_ref() != Some(domain) {
+    if is_own && id.contains('.') {
+        let message =
+            format!("spec.zoneId: {id} is the name of a zone: write the id that Route 53 has given it");
+        return Err((Reason::ZoneNotFound, message));
+    }
+    if !is_own && id != domain.as_str() {
         let message = format!("spec.zoneId: {id} is not the zone that these names are in: write {domain}");
         return Err((Reason::ZoneNotFound, message));
     }

@@ -52,6 +52,27 @@ pub(super) async fn definitions_in_use(client: &Client) -> Vec<Line> {
     vec![Line::fail(DEFINITIONS, format!("there is no {}", missing.join(", ")), cure)]
 }
 
+/// Before an installation: who else makes pods by the operator's rights, where it reaches further than its own namespace.
+pub(super) fn lent_rights(namespace: &str, reach: &Reach) -> Option<Line> {
+    let Reach::Namespaces(served) = reach else { return None };
+    let others: Vec<&str> = served.iter().map(String::as_str).filter(|one| *one != namespace).collect();
+    if others.is_empty() {
+        return None;
+    }
+    let what = format!(
+        "whoever may make pods in {namespace} can make them in {}, too, by the operator's account, and so read Secrets there",
+        others.join(", ")
+    );
+    // Nothing is served in a namespace of its own.
+    Some(if served.contains(namespace) {
+        let cure =
+            "give the operator a namespace of its own with --namespace, where nobody else may make pods";
+        Line::warn(RIGHTS, what, cure)
+    } else {
+        Line::ok(RIGHTS, format!("{what}: keep {namespace} for the operator alone"))
+    })
+}
+
 async fn rights(client: &Client, place: &str, operator: &str) -> Line {
     let api: Api<RoleBinding> = Api::namespaced(client.clone(), place);
     match api.get_opt(OPERATOR).await {
@@ -62,5 +83,28 @@ async fn rights(client: &Client, place: &str, operator: &str) -> Line {
             format!("causeway install --namespace {operator} --namespaces … with all of its namespaces"),
         ),
         Err(error) => Line::unseen(RIGHTS, &format!("namespace {place} can't be looked at"), &error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::line::Level;
+    use super::*;
+
+    #[test]
+    fn who_makes_pods_beside_the_operator_makes_them_wherever_it_does() {
+        let of = |namespaces: &[&str]| {
+            Reach::of(&namespaces.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>())
+        };
+        for (reach, level, says) in [
+            (of(&[]), None, ""),
+            (of(&["team-a"]), None, ""),
+            (of(&["team-a", "team-b"]), Some(Level::Warn), "can make them in team-b, too"),
+            (of(&["team-b", "team-c"]), Some(Level::Ok), "keep team-a for the operator alone"),
+        ] {
+            let line = lent_rights("team-a", &reach);
+            assert_eq!(line.as_ref().map(|line| line.level), level, "{reach:?}");
+            assert!(format!("{line:?}").contains(says), "{line:?}");
+        }
     }
 }

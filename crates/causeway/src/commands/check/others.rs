@@ -57,7 +57,14 @@ fn judged(other: &Operator, reach: &Reach) -> Line {
                 "there is an installation in namespace {place} for some namespaces: both would do the same work in {}",
                 both.join(", ")
             );
-            Line::fail(SECTION, what, cure)
+            if *reach != Reach::Cluster {
+                return Line::fail(SECTION, what, cure);
+            }
+            // Whoever owns a namespace can make what looks like one for it: that must not be in the way of the whole cluster's.
+            let cure = format!(
+                "ask who owns these namespaces to remove it with `causeway uninstall --namespace {place}`; until then only they are served twice"
+            );
+            Line::warn(SECTION, what, cure)
         }
         (Reach::Namespaces(_), _) => {
             let what =
@@ -101,14 +108,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_that_serve_the_same_namespace_fail() {
+    fn two_that_serve_the_same_namespace_fail_unless_its_owner_made_one() {
         let of = |namespaces: &[&str]| {
             Reach::of(&namespaces.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>())
         };
         for (theirs, ours, level, says) in [
             (of(&[]), of(&[]), Level::Fail, "another installation in namespace other"),
             (of(&[]), of(&["a"]), Level::Fail, "another installation in namespace other"),
-            (of(&["a", "b"]), of(&[]), Level::Fail, "do the same work in a, b"),
+            (of(&["a", "b"]), of(&[]), Level::Warn, "do the same work in a, b"),
             (of(&["a", "b"]), of(&["b", "c"]), Level::Fail, "do the same work in b"),
             (of(&["a", "b"]), of(&["c"]), Level::Ok, "for other namespaces than this one"),
             (Reach::Nothing, of(&[]), Level::Warn, "called as an operator is"),

@@ -10,10 +10,10 @@ use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
+use super::kept;
 use crate::commands::check::Line;
 use crate::parts::installation::{self, Piece, Scope};
 use crate::parts::refusal;
-use crate::parts::strangers::strangers;
 
 const SECTION: &str = "what would be applied";
 const FIELD_MANAGER: &str = names::INSTALLER;
@@ -112,22 +112,23 @@ impl Applied {
         self.done.iter().filter(|(_, before, changed)| before.is_some() && *changed).count()
     }
 
-    /// Makes it as it was: what is new goes, what was changed gets what it had. What people have put into a new namespace keeps
-    /// it; that is what is said.
+    /// Makes it as it was: what is new goes, what was changed gets what it had. What people have put into a new namespace, or made
+    /// of a new kind, keeps these; that is what is said.
     pub(super) async fn take_back(&self, client: &Client) -> anyhow::Result<Vec<String>> {
         let (mut failed, mut left) = (Vec::new(), Vec::new());
         let ours: Vec<Piece> = self.done.iter().map(|(piece, ..)| piece.clone()).collect();
+        // Definitions come before namespaces here, as `kept` asks for it: they were applied after these.
+        let mut peoples = Vec::new();
         for (piece, before, _) in self.done.iter().rev() {
             let outcome = match before {
-                None if piece.kind() == "Namespace" => match strangers(client, &piece.name, &ours).await {
-                    Ok(inside) if inside.is_empty() => piece.delete(client).await,
-                    Ok(inside) => {
-                        left.push(format!("{piece}, where somebody has put {}", inside.join(", ")));
+                None => match kept::why(client, piece, &ours, &mut peoples).await {
+                    Ok(None) => piece.delete(client).await,
+                    Ok(Some(why)) => {
+                        left.push(why);
                         Ok(())
                     }
                     Err(error) => Err(error),
                 },
-                None => piece.delete(client).await,
                 Some(before) => restore(client, piece, before).await,
             };
             failed.extend(outcome.err().map(|error| format!("{error:#}")));

@@ -52,6 +52,15 @@ impl Confined {
         without.filter(|name| !self.unseen.contains(*name) && !asked.contains(name)).cloned().collect()
     }
 
+    /// Without an operator and its note nobody says that there was one for some namespaces: whoever owns a namespace makes a
+    /// binding there that looks like its own. It counts where it was asked for.
+    fn believed(mut self, asked: &[String]) -> Self {
+        if !self.is_running && self.named.is_empty() {
+            self.bound.retain(|name| asked.contains(name));
+        }
+        self
+    }
+
     /// Where parts of it may be.
     fn places(&self) -> BTreeSet<String> {
         self.named.iter().chain(&self.bound).chain(&self.unseen).cloned().collect()
@@ -86,10 +95,20 @@ pub(crate) async fn confined(
     if is_for_all {
         return Ok(None);
     }
+    if !have_names(named.iter().chain(asked)) {
+        bail!(
+            "what is in namespace {namespace} is said to be for a namespace without a name, which Kubernetes reads as all of them: say which ones are meant with `causeway install --namespaces`; nothing was changed"
+        );
+    }
     let mut found = Confined { is_running: operator.is_some(), named, ..Confined::default() };
     look_for_rights(client, namespace, asked, &mut found).await?;
+    let found = found.believed(asked);
     let is_known = !found.named.is_empty() || !found.bound.is_empty() || !asked.is_empty();
     Ok(is_known.then_some(found))
+}
+
+fn have_names<'a>(namespaces: impl IntoIterator<Item = &'a String>) -> bool {
+    namespaces.into_iter().all(|name| !name.is_empty())
 }
 
 /// How far the installation in `namespace` reaches now; none if nothing is known of one.
@@ -281,9 +300,27 @@ mod tests {
         assert_eq!(found.serves(&asked), ["a", "gone", "victim"]);
         assert!(found.claims(&asked).is_empty());
         assert_eq!(found.places(), set(&["a", "gone", "left-out", "victim"]));
-        // Its rights are what is left of it.
-        let half = Confined { is_running: false, named: BTreeSet::new(), ..found };
-        assert_eq!((half.namespaces(), half.serves(&[])), (half.serves(&[]), half.namespaces()));
-        assert_eq!(half.serves(&[]), ["a", "left-out"]);
+    }
+
+    #[test]
+    fn a_binding_alone_counts_where_it_was_asked_for() {
+        let half = |named: &[&str], asked: &[String]| {
+            let (named, bound) = (set(named), set(&["a", "b", "tenant"]));
+            Confined { named, bound, ..Confined::default() }.believed(asked)
+        };
+        // What is noted beside the operator is as good as its word.
+        assert_eq!(half(&["a"], &[]).serves(&[]), ["a", "b", "tenant"]);
+        assert_eq!(half(&[], &[]), Confined::default());
+        let asked = ["a".to_owned(), "b".to_owned()];
+        let found = half(&[], &asked);
+        assert_eq!((found.namespaces(), found.serves(&asked)), (asked.to_vec(), asked.to_vec()));
+        assert_eq!(found.places(), set(&["a", "b"]));
+    }
+
+    #[test]
+    fn a_namespace_without_a_name_is_not_taken_for_one() {
+        let note = json!({"metadata": {"annotations": {SERVED: r#"["a",""]"#}}});
+        assert!(!have_names(&noted_at(&serde_json::from_value(note).unwrap())));
+        assert!(have_names(&set(&["a", "b"])));
     }
 }

@@ -16,6 +16,7 @@ use kube::{
 use serde_json::json;
 
 use super::scene::Scene;
+use crate::cluster::Cluster;
 
 #[tokio::test]
 async fn a_service_moves_when_its_carrier_is_ready_and_comes_back_before_that_goes() {
@@ -251,6 +252,30 @@ async fn the_next_operator_goes_on_where_the_last_one_was_killed() {
     scene.selects("web", json!({"app": "web"})).await;
     scene.slice("web", &[("web-1", "10.1.0.1")]).await;
     scene.is_gone::<InterceptRequest>("me").await;
+    scene.operator.stop().await;
+}
+
+#[tokio::test]
+async fn the_next_operator_takes_nothing_back_of_a_namespace_that_it_has_not_read() {
+    let scene = Scene::start().await;
+    scene.request("me", json!({})).await;
+    scene.take_over("me").await;
+    let told = scene.told().await;
+    let granted = &told["grants"];
+    assert_eq!(granted.as_array().map(Vec::len), Some(1), "{told}");
+    let Scene { cluster, operator } = scene;
+    operator.stop().await;
+    let client =
+        cluster.operator_refused(|request| request.uri().path().ends_with("/namespaces/default/services"));
+    let scene = Scene { operator: Cluster::run_whole(client), cluster };
+    // Whoever comes is told of, and so all else is, too.
+    scene.workstation("bob", 2).await;
+    eventually("the other machine is told of", || async {
+        let told = scene.told().await;
+        if told["peers"].as_array().map(Vec::len) == Some(2) { Ok(()) } else { Err(told.to_string()) }
+    })
+    .await;
+    assert_eq!(scene.told().await["grants"], *granted, "streams to the laptop would end");
     scene.operator.stop().await;
 }
 

@@ -363,6 +363,37 @@ fn ten_thousand_ways_on_one_path_are_found_as_fast_as_ten() {
 }
 
 #[test]
+fn what_is_under_a_name_is_searched_once_however_often_it_is_told() {
+    const TIMES: usize = 20;
+    // Nine names at each of three levels: indexes in indexes, which are walked by what a request has.
+    let joined = ["1"; TIMES].join(",");
+    let route = |i: usize| {
+        let names = [('a', i % 9), ('b', i / 9 % 9), ('c', i / 81)];
+        let headers = names.map(|(level, n)| format!("{{name: {level}{n}, value: {{exact: '{joined}'}}}}"));
+        let text = format!(
+            "{{name: r{i}, matches: [{{headers: [{}]}}], action: {{forward: c}}}}",
+            headers.join(", ")
+        );
+        serde_saphyr::from_str::<HttpRoute>(&text).unwrap()
+    };
+    let router = compiled(&Http { routes: (0..729).map(route).collect(), ..Http::default() });
+    let time = |value: &str, times: usize| {
+        let names = ["a0", "b0", "c0"].map(|name| vec![(name.to_owned(), value.to_owned()); times]);
+        let question = Question { headers: names.concat(), ..get("", "/") };
+        assert_eq!(found(&router, &question).unwrap().0, "r0");
+        let once = || {
+            let start = Instant::now();
+            question.ask(|asked| assert!(router.find(asked).is_ok()));
+            start.elapsed()
+        };
+        (0..20).map(|_| once()).min().unwrap()
+    };
+    let (once, often) = (time(&joined, 1), time("1", TIMES));
+    // Twenty times the fields to look at for each of twenty times the fields; in each of the levels again it would be 8,000 times.
+    assert!(often < once * 2000, "{once:?} told once, {often:?} told often");
+}
+
+#[test]
 fn a_thousand_expressions_are_found_as_fast_as_ten() {
     let time = |count| {
         time_of(

@@ -252,10 +252,14 @@ impl<T> Search<'_, '_, T> {
                 self.header(name, header);
             }
         } else {
+            // Told more than once, a name has one value, and what is under it is searched once.
+            let mut seen = HashSet::new();
             for name in self.asked.names() {
                 let name = String::from_utf8_lossy(name).to_ascii_lowercase();
-                if let Some(header) = index.headers.get(&*name) {
-                    self.header(&name, header);
+                if let Some((name, header)) = index.headers.get_key_value(&*name)
+                    && seen.insert(name)
+                {
+                    self.header(name, header);
                 }
             }
         }
