@@ -359,7 +359,8 @@ fn settings_stand_in_for_zones() {
     ask(&mut world, "a/one", json!({"zoneId": "Dev.example.com.", "hostname": "x.dev.example.com"}));
     ask(&mut world, "a/two", json!({"zoneId": "Z", "hostname": "x.example.org"}));
     let picture = settle(&mut world);
-    assert_eq!(case(&picture, "a/one").zone.as_ref().unwrap().domain.as_str(), "dev.example.com");
+    let zone = case(&picture, "a/one").zone.as_ref().unwrap();
+    assert_eq!((zone.domain.as_str(), zone.key.id.as_str()), ("dev.example.com", "dev.example.com"));
     assert_eq!(reason(&picture, "a/two"), Some(Reason::NotGranted));
 }
 

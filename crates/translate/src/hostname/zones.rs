@@ -314,15 +314,15 @@ fn inside(domain: &Hostname, names: &[Hostname]) -> Result<(), Refusal> {
 /// Whether the id of a zone of the operator's settings is one that nobody else's zone can have, nor be inside of.
 fn named_rightly(zone: &Zone, namespace: &str, world: &World) -> Result<(), Refusal> {
     let (id, domain) = (&zone.key.id, &zone.domain);
-    // Two spellings of one zone would be two zones to all that compares them. Route 53 has ids of its own, without a dot; whether this
-    // one is that of the domain is asked there.
+    // Route 53 has ids of its own, without a dot; whether this one is that of the domain is asked there. The name of a zone would be
+    // another spelling, and so another zone to all that compares them; it may be in use since before that was the provider.
     let is_own = zone.dns.provider == DnsProviderKind::Aws;
-    if is_own && id.contains('.') {
+    if is_own && id.contains('.') && !world.claims.values().any(|claim| claim.spec.zone_id == *id) {
         let message =
             format!("spec.zoneId: {id} is the name of a zone: write the id that Route 53 has given it");
         return Err((Reason::ZoneNotFound, message));
     }
-    if !is_own && id != domain.as_str() {
+    if !is_own && Hostname::parse_domain(id).ok().as_ref() != Some(domain) {
         let message = format!("spec.zoneId: {id} is not the zone that these names are in: write {domain}");
         return Err((Reason::ZoneNotFound, message));
     }
@@ -373,7 +373,11 @@ fn of_settings(zone_id: &str, names: &[Hostname], world: &World) -> Result<Zone,
         domain_of_all(names, &allowed)?
     };
     inside(&domain, names)?;
-    Ok(settings_zone(zone_id, domain, world))
+    // However its name is spelled, it is one zone.
+    let is_name = settings.dns.provider != DnsProviderKind::Aws
+        && Hostname::parse_domain(zone_id).is_ok_and(|name| name == domain);
+    let id = if is_name { domain.to_string() } else { zone_id.to_owned() };
+    Ok(settings_zone(&id, domain, world))
 }
 
 fn settings_zone(id: &str, domain: Hostname, world: &World) -> Zone {
