@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use causeway_testkit::blocking::eventually;
+use causeway_testkit::kubernetes::TestCluster;
 use serde_json::json;
 
 use crate::load::Load;
@@ -32,9 +33,10 @@ fn traffic_goes_on_without_the_control_plane_and_all_heals() {
             let patch = format!(r#"{{"spec":{{"connectionLimit":{}}}}}"#, limits.get());
             world.kubectl.run(&["patch", "proxyserver/edge", "--type=merge", "-p", &patch]).code == Some(0)
         });
-        eventually("the edit is out", PATIENCE, || {
+        // Where nobody is left who leads, a lease has to run out first.
+        eventually("the edit is out", 2 * PATIENCE, || {
             let (is, why, message) = condition(&world, "Ready");
-            if is == "True" { Ok(()) } else { Err(format!("{why} {message}")) }
+            if is == "True" { Ok(()) } else { Err(format!("{why} {message}\n{}", operators_say(cluster))) }
         });
         println!("{what}: an edit is out {:.1?} later, {} requests so far", since.elapsed(), load.ended());
     };
@@ -66,4 +68,14 @@ fn traffic_goes_on_without_the_control_plane_and_all_heals() {
     heals("two operators that were killed");
     patch(&world, &json!({ "logLevel": "debug" }));
     load.stop().check("while parts of the cluster failed");
+}
+
+/// How the operators are, and what they said last.
+fn operators_say(cluster: &TestCluster) -> String {
+    let kubectl = cluster.kubectl("causeway-system");
+    let asked = [
+        &["get", "pods,leases", "-o", "wide"][..],
+        &["logs", "-l", "app=causeway-operator", "--prefix", "--tail=15"],
+    ];
+    asked.map(|arguments| kubectl.run(arguments).to_string()).concat()
 }
