@@ -135,7 +135,7 @@ impl<W: Name, C: Name> Aim<W, C> {
 
 /// `None` of nothing.
 pub(crate) fn geometric_mean(values: &[f64]) -> Option<f64> {
-    let logs: f64 = values.iter().map(|value| value.max(f64::MIN_POSITIVE).ln()).sum();
+    let logs: f64 = values.iter().map(|value| value.ln()).sum();
     (!values.is_empty()).then(|| (logs / values.len() as f64).exp())
 }
 
@@ -166,5 +166,6 @@ mod tests {
     fn one_half_and_two_are_one_in_the_mean() {
         assert!((geometric_mean(&[0.5, 2.0]).unwrap() - 1.0).abs() < 1e-9);
         assert_eq!(geometric_mean(&[]), None);
+        assert_eq!(geometric_mean(&[0.0]), Some(0.0), "what never happened is at most nothing");
     }
 }
