@@ -26,8 +26,16 @@ impl Pebble {
     /// # Panics
     /// When it does not start, and where it can't be had although `CI=true`.
     pub fn start(resolver: SocketAddr, external: bool) -> Option<Self> {
+        Self::launch(Ipv4Addr::LOCALHOST.into(), resolver, external, &[("default", 7_776_000)])
+    }
+
+    /// The same without external accounts, with a profile `minutes` beside the usual one. Whoever asks for none gets any of them.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn with_profiles(resolver: SocketAddr) -> Option<Self> {
         let profiles = [("default", 7_776_000), ("minutes", 600)];
-        Self::launch(Ipv4Addr::LOCALHOST.into(), resolver, external, &profiles)
+        Self::launch(Ipv4Addr::LOCALHOST.into(), resolver, false, &profiles)
     }
 
     /// The same without external accounts, on another address of this machine.

@@ -144,7 +144,7 @@ async fn answer(port: u16, path: String, body: String) {
 #[tokio::test]
 async fn names_are_proven_by_http() {
     let Some(server) = NameServer::start(Software::Knot, "lab.test", "web A 127.0.0.1") else { return };
-    let Some(pebble) = Pebble::start(server.address, false) else { return };
+    let Some(pebble) = Pebble::with_profiles(server.address) else { return };
     let settings = Settings { profile: Some("minutes".into()), ..settings(&pebble) };
     let issuer = Issuer::open(settings.clone(), &new_account(&settings).await.unwrap()).await.unwrap();
     let mut order = Order { proof: ProofKind::Http, ..order("one/uid-2", &["web.lab.test"]) };

@@ -101,19 +101,16 @@ async fn life(
     };
     scene.namespace("shop").await;
     scene.ask_for("shop", "shop", json!({"zoneId": zone, "hostname": one})).await;
-    let mut killed = usize::from(
-        part(scene, tolls, blows_at, async || serves(scene, &one).await && has(&one).await).await,
-    );
-    assert_eq!((scene.claims().await.len(), scene.orders().await.len(), certificates().await), (1, 1, 1));
-    scene.change("shop", "shop", json!({"hostname": two})).await;
-    let changed = part(scene, tolls, blows_at, async || {
-        serves(scene, &two).await
+    let settled = async |name: &str| {
+        serves(scene, name).await
             && scene.claims().await.len() == 1
             && scene.orders().await.len() == 1
-            && has(&two).await
+            && has(name).await
             && certificates().await == 1
-    })
-    .await;
+    };
+    let mut killed = usize::from(part(scene, tolls, blows_at, async || settled(&one).await).await);
+    scene.change("shop", "shop", json!({"hostname": two})).await;
+    let changed = part(scene, tolls, blows_at, async || settled(&two).await).await;
     killed += usize::from(changed);
     scene.delete("shop", "shop").await;
     let deleted = part(scene, tolls, blows_at, async || {
