@@ -38,7 +38,7 @@ impl Pebble {
         Self::launch(Ipv4Addr::LOCALHOST.into(), resolver, false, &profiles)
     }
 
-    /// The same without external accounts, on another address of this machine.
+    /// The same without external accounts, on another address of this machine. Answers to HTTP-01 it asks for on the usual port.
     ///
     /// # Panics
     /// As there.
@@ -57,7 +57,9 @@ impl Pebble {
     fn launch(host: IpAddr, resolver: SocketAddr, external: bool, profiles: &[(&str, u32)]) -> Option<Self> {
         let program = environment::program("pebble")?;
         let directory = tempfile::Builder::new().prefix("causeway-pebble-").tempdir().unwrap();
-        let (address, http_port) = (SocketAddr::new(host, port::free()), port::free());
+        let address = SocketAddr::new(host, port::free());
+        // Many run on loopback.
+        let http_port = if host.is_loopback() { port::free() } else { 80 };
         let mut openssl = Command::new("openssl");
         openssl.current_dir(directory.path()).args(["req", "-x509", "-newkey", "ec", "-nodes", "-days", "2"]);
         openssl.args(["-pkeyopt", "ec_paramgen_curve:P-256", "-keyout", "key.pem", "-out", "cert.pem"]);
@@ -98,7 +100,7 @@ impl Pebble {
         std::fs::read_to_string(self.running.path().join("cert.pem")).unwrap()
     }
 
-    /// It as the issuer of a HostnameZone, by proofs in DNS: the fields, for [`crate::name_server::NameServer::manifests`].
+    /// It as the issuer of a HostnameZone, by proofs in DNS where nothing is added: the fields, for [`crate::name_server::NameServer::manifests`].
     pub fn issuer(&self, secret: &str) -> String {
         let directory = self.directory();
         format!(

@@ -76,9 +76,8 @@ impl Team {
     }
 }
 
-#[test]
-fn a_name_in_knot_with_a_certificate_of_pebble() {
-    let Some(world) = World::alone("hostnames-acme") else { return };
+fn published_with_pebble(namespace: &str, challenge: &str) {
+    let Some(world) = World::alone(namespace) else { return };
     let (_, node) = cluster().unwrap().node_network();
     let Some(names) = there(|| NameServer::start_on(node.into(), Software::Knot, "lab.test", "")) else {
         return;
@@ -86,7 +85,8 @@ fn a_name_in_knot_with_a_certificate_of_pebble() {
     let Some(pebble) = there(|| Pebble::start_on(node.into(), names.address)) else { return };
     let team = Team::new(world, "shop.lab.test");
     team.admin.apply(&pebble.manifest("lab-pebble")).ok();
-    team.admin.apply(&names.manifests("lab", &pebble.issuer("lab-pebble"))).ok();
+    let issuer = format!("{}, challenge: {challenge}", pebble.issuer("lab-pebble"));
+    team.admin.apply(&names.manifests("lab", &issuer)).ok();
     let address = team.publish("lab.test");
     let answer = there(|| dig(names.address, &["+short", "a", team.name]));
     assert_eq!(answer.trim(), address, "what the server says of the name");
@@ -95,6 +95,16 @@ fn a_name_in_knot_with_a_certificate_of_pebble() {
     team.is_answered(&address);
     team.leave("lab", &["lab-key", "lab-pebble"]);
     assert_eq!(there(|| names.names()), [""; 0], "a request that is gone has nothing in DNS");
+}
+
+#[test]
+fn a_name_in_knot_with_a_certificate_that_was_proven_there() {
+    published_with_pebble("hostnames-acme", "DNS-01");
+}
+
+#[test]
+fn a_name_in_knot_with_a_certificate_that_our_own_gateway_has_proven() {
+    published_with_pebble("hostnames-http", "HTTP-01");
 }
 
 #[test]
