@@ -1,47 +1,41 @@
 //! One look at everything, and what follows from it, in an order in which a target is never without an answer: carriers before
 //! Services lead to them, Services back before carriers go, and requests last of all.
 
+mod grants;
+mod leaving;
+mod telling;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
 };
 
-use causeway_api::{
-    InterceptRequest, StowawayPods, Workstation, WorkstationConnection,
-    conditions::{self, ConditionType, Reason},
-    names,
-};
+use causeway_api::{InterceptRequest, Workstation, conditions::Reason, names};
 use causeway_base::{backoff::spread, lock::lock};
 use causeway_link::{Identity, Role, is_due};
 use causeway_translate::{
     gateway::kinds::ObjectRef,
     intercept::{
-        self, Accepted, Picture, Refused, TargetKind, TargetRef, Verdict,
+        self, Accepted, Picture, Refused, Verdict,
         front::carrier_name,
-        names::{
-            LINK_PORT, STOWAWAY, WIREGUARD_GATEWAY_V4, WIREGUARD_GATEWAY_V6, carrier as carrier_link_name,
-            taken,
-        },
+        names::{STOWAWAY, taken},
         swap,
         world::Near,
     },
     stowaway_pod::{Bounds, Grant, Open, Told},
 };
-use ipnet::IpNet;
 use jiff::Timestamp;
 use k8s_openapi::{
     ByteString,
-    api::core::v1::{ObjectReference, Pod, Secret, Service},
-    apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta},
+    api::core::v1::{Pod, Secret, Service},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube::{
-    Api, Resource, ResourceExt as _,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
-};
+use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use self::grants::{grants, likely};
 use super::{
     Controller, LOOK_AGAIN, SOON,
     authority::Keys,
@@ -50,21 +44,18 @@ use super::{
     observe,
     room::Room,
     services::{Hold, Services, Wish, is_taken},
-    status::{self, Facts},
-    stowaway::{self, Installed, Installer, Way, trouble_of},
+    stowaway::{self, Installed, Installer, trouble_of},
     workloads,
-    workstations::{self, Common, Judged},
+    workstations::{self, Judged},
 };
 use crate::framework::{
     apply::Report,
     children::{Children, typed},
     error::Error,
-    events::{Note, Severity},
     finding::Finding,
-    kinds::{SECRET, SERVICE_CIDR},
+    kinds::SECRET,
     overseer::Failed,
     report::chain,
-    status::now,
 };
 
 /// One look.
@@ -305,35 +296,6 @@ impl<'a> Pass<'a> {
             }
         }
         roots
-    }
-
-    /// What carriers were granted that can't be judged for the moment, as their namespace is not read yet or they can't be made. It is
-    /// not taken back: what is open there would end.
-    fn unjudged(
-        &self,
-        before: Option<&Told>,
-        judged: &[Judged],
-        known: &BTreeMap<String, Arc<Namespace>>,
-        carriers: &[Carrier<'_>],
-        made: &[Option<Root>],
-    ) -> Vec<Grant> {
-        let is_unmade = |root: &Root| {
-            let mut both = carriers.iter().zip(made);
-            both.any(|(carrier, made)| {
-                made.is_none() && carrier.namespace() == root.namespace() && root.of() == Some(carrier.of())
-            })
-        };
-        let roots = self.roots.iter().filter(|root| !root.is_leaving());
-        let names: BTreeSet<String> = roots
-            .filter(|root| !known.contains_key(&root.namespace()) || is_unmade(root))
-            .map(|root| carrier_link_name(&root.uid()))
-            .collect();
-        let peers: BTreeSet<&str> =
-            judged.iter().filter_map(|one| one.peer()).map(|peer| peer.uid.as_str()).collect();
-        let told = before.into_iter().flat_map(|told| &told.open.grants);
-        told.filter(|grant| names.contains(&grant.carrier) && peers.contains(grant.workstation.as_str()))
-            .cloned()
-            .collect()
     }
 
     /// The cluster's end, for as long as there is a workstation; who may come and what carriers may have is told first.
@@ -589,340 +551,6 @@ impl<'a> Pass<'a> {
         self.controller.services.bring(&self.keys, near, service, &wish).await
     }
 
-    /// Writes the statuses of requests, and tells their targets who intercepts them. Gives back whose machines get traffic.
-    async fn tell_requests(
-        &self,
-        picture: &Picture,
-        judged: &[Judged],
-        outcomes: &BTreeMap<(String, Of), Outcome>,
-        known: &BTreeMap<String, Arc<Namespace>>,
-        failures: &mut Vec<Error>,
-    ) -> BTreeSet<String> {
-        let controller = self.controller;
-        let connected: BTreeSet<&str> =
-            judged.iter().filter(|one| one.is_connected()).map(|one| one.uid.as_str()).collect();
-        let mut intercepting = BTreeSet::new();
-        let time = now();
-        for (at, request) in &self.requests {
-            let Some(verdict) = picture.requests.get(at) else { continue };
-            let facts = self.facts(at, request, verdict, outcomes, known, &connected);
-            let previous = controller.requests.previous(&**request);
-            let next = status::status(request, &previous, &facts, &time);
-            if next.active
-                && let Verdict::Accepted(accepted) = verdict
-            {
-                intercepting.insert(accepted.workstation_uid.clone());
-            }
-            let was = conditions::find(&previous.conditions, ConditionType::Installed);
-            let is = conditions::find(&next.conditions, ConditionType::Installed);
-            let holds =
-                |condition: Option<&Condition>| condition.is_some_and(|condition| condition.status == "True");
-            if holds(was) != holds(is) {
-                self.tell_target(at, request, verdict, known, holds(is)).await;
-            }
-            let told =
-                controller.requests.report(&**request, &previous, &next, &controller.events, status::notes);
-            failures.extend(told.await.err());
-        }
-        intercepting
-    }
-
-    fn facts<'f>(
-        &self,
-        at: &ObjectRef,
-        request: &InterceptRequest,
-        verdict: &'f Verdict,
-        outcomes: &BTreeMap<(String, Of), Outcome>,
-        known: &BTreeMap<String, Arc<Namespace>>,
-        connected: &BTreeSet<&str>,
-    ) -> Facts<'f> {
-        let uid = request.uid().unwrap_or_default();
-        let mut facts = Facts {
-            verdict,
-            holds: BTreeMap::new(),
-            is_current: true,
-            is_connected: false,
-            is_left: self.is_left(at, request),
-            failure: None,
-            originals: BTreeMap::new(),
-        };
-        let places: Vec<Of> = match verdict {
-            Verdict::Accepted(accepted) => {
-                facts.is_connected = connected.contains(accepted.workstation_uid.as_str());
-                places(request, accepted)
-            }
-            _ => Vec::new(),
-        };
-        for of in places {
-            let Some(outcome) = outcomes.get(&(at.namespace.clone(), of.clone())) else {
-                facts.is_current = false;
-                continue;
-            };
-            let name = name_of(&of);
-            facts.is_current &= outcome.is_current;
-            facts.failure = facts.failure.or_else(|| outcome.failure.clone());
-            if let (Of::Service(service), Some(original)) = (&of, &outcome.original) {
-                facts.originals.insert(service.clone(), original.clone());
-            }
-            facts.holds.insert(name, outcome.hold.clone().unwrap_or(Hold::Freeing));
-        }
-        if !matches!(verdict, Verdict::Accepted(_)) {
-            if !known.contains_key(&at.namespace) {
-                facts.failure = self.controller.neighbourhood.trouble(&at.namespace);
-            }
-            // What can't be put back keeps the request.
-            let served = self.roots.iter().filter(|root| root.serves(&uid)).filter_map(Root::of);
-            for of in served.chain(self.adrift_of(at, request)) {
-                let Some(outcome) = outcomes.get(&(at.namespace.clone(), of.clone())) else { continue };
-                if outcome.hold == Some(Hold::Lost) {
-                    facts.holds.insert(name_of(&of), Hold::Lost);
-                } else if outcome.hold == Some(Hold::Freeing) {
-                    facts.failure = facts.failure.or_else(|| outcome.failure.clone());
-                }
-            }
-        }
-        facts
-    }
-
-    /// Whether a carrier carries it out, or may do so, or has left something of it.
-    fn is_left(&self, at: &ObjectRef, request: &InterceptRequest) -> bool {
-        let uid = request.uid().unwrap_or_default();
-        self.roots.iter().any(|root| root.serves(&uid)) || self.adrift_of(at, request).next().is_some()
-    }
-
-    /// What is adrift of all that a request was carried out by, or may be.
-    fn adrift_of(&self, at: &ObjectRef, request: &InterceptRequest) -> impl Iterator<Item = Of> {
-        let services = request.status.iter().flat_map(|status| &status.services).cloned().map(Of::Service);
-        let target = TargetRef::of(&request.spec).ok().filter(|_| swap::is_swap(request)).map(Of::Target);
-        let is_read = self.read.contains(&at.namespace);
-        services
-            .chain(target)
-            .filter(move |of| !is_read || self.adrift.contains(&(at.namespace.clone(), of.clone())))
-    }
-
-    /// An Event on the target: who intercepts it, and that it is over.
-    async fn tell_target(
-        &self,
-        at: &ObjectRef,
-        request: &InterceptRequest,
-        verdict: &Verdict,
-        known: &BTreeMap<String, Arc<Namespace>>,
-        begins: bool,
-    ) {
-        let Ok(target) = TargetRef::of(&request.spec) else { return };
-        let uid = known.get(&at.namespace).and_then(|near| uid_of(near, &target));
-        let reference = ObjectReference {
-            api_version: Some(if target.kind == TargetKind::Pod { "v1" } else { "apps/v1" }.to_owned()),
-            kind: Some(target.kind.kind().to_owned()),
-            namespace: Some(at.namespace.clone()),
-            name: Some(target.name.clone()),
-            uid,
-            ..ObjectReference::default()
-        };
-        let text = match verdict {
-            Verdict::Accepted(accepted) if begins => {
-                let owner = accepted.owner.as_ref().map(|owner| format!(" ({owner})")).unwrap_or_default();
-                format!(
-                    "InterceptRequest {at}: Workstation {}{owner} gets {}",
-                    accepted.workstation, accepted.takes
-                )
-            }
-            _ => format!("InterceptRequest {at} does not take traffic of it any more"),
-        };
-        let note = Note {
-            severity: Severity::Normal,
-            reason: if begins { "Intercepted" } else { "InterceptEnded" }.to_owned(),
-            action: "Intercept",
-            text,
-        };
-        self.controller.events.publish(&reference, note).await;
-    }
-
-    async fn tell_workstations(
-        &self,
-        judged: &[Judged],
-        standing: &stowaway::Standing,
-        installed: &Installed,
-        intercepting: &BTreeSet<String>,
-        failures: &mut Vec<Error>,
-    ) {
-        let controller = self.controller;
-        let settings = &controller.settings;
-        let nodes = observe::nodes(self.children);
-        let way = Way::find(settings, standing.service.as_ref(), standing.entry.as_ref(), &nodes);
-        let routed = self.routed(&nodes);
-        let common = Common {
-            keys: &self.keys,
-            way: &way,
-            pods: StowawayPods {
-                namespace: settings.namespace.clone(),
-                pods: standing.serving().into_iter().map(|pod| pod.name).collect(),
-                port: LINK_PORT,
-            },
-            trouble: installed.trouble.clone().or_else(|| standing.trouble(self.now)),
-            note: installed.note.clone(),
-            routed: &routed,
-            intercepting,
-        };
-        let time = now();
-        for one in judged.iter().filter(|one| !one.is_leaving()) {
-            let previous = controller.workstations.previous(&*one.object);
-            let next = workstations::status(one, &previous, &common, &time);
-            let told = controller.workstations.report(
-                &*one.object,
-                &previous,
-                &next,
-                &controller.events,
-                workstations::notes,
-            );
-            failures.extend(told.await.err());
-        }
-    }
-
-    /// The networks that WireGuard peers send here: those of the settings, or those of Services and pods as the cluster tells.
-    fn routed(&self, nodes: &[k8s_openapi::api::core::v1::Node]) -> Vec<IpNet> {
-        let settings = &self.controller.settings;
-        let gateway = match settings.network {
-            IpNet::V4(_) => WIREGUARD_GATEWAY_V4,
-            IpNet::V6(_) => WIREGUARD_GATEWAY_V6,
-        };
-        if !settings.routed.is_empty() {
-            return std::iter::once(IpNet::from(gateway)).chain(settings.routed.iter().copied()).collect();
-        }
-        let services = self.children.all(SERVICE_CIDR);
-        let of_services = services.iter().flat_map(|one| {
-            let cidrs = one.data.pointer("/spec/cidrs").and_then(Value::as_array).cloned();
-            cidrs.unwrap_or_default().into_iter().filter_map(|cidr| Some(cidr.as_str()?.to_owned()))
-        });
-        let of_pods = nodes.iter().flat_map(|node| {
-            let spec = node.spec.clone().unwrap_or_default();
-            spec.pod_cidrs.unwrap_or_else(|| spec.pod_cidr.into_iter().collect())
-        });
-        let found: BTreeSet<IpNet> =
-            of_services.chain(of_pods).filter_map(|cidr| cidr.parse().ok()).collect();
-        let found = found.into_iter().chain(settings.bounds.networks.iter().copied()).collect::<Vec<_>>();
-        std::iter::once(IpNet::from(gateway)).chain(IpNet::aggregate(&found)).collect()
-    }
-
-    /// Lets go what is over: requests whose targets are as they were, workstations that nobody sends to, and those whose time
-    /// has come.
-    async fn release(&self, judged: &[Judged], picture: &Picture, failures: &mut Vec<Error>) {
-        let controller = self.controller;
-        for (at, request) in &self.requests {
-            let is_over = matches!(picture.requests.get(at), Some(Verdict::Ending));
-            if !is_over {
-                continue;
-            }
-            if request.metadata.deletion_timestamp.is_none() {
-                failures.extend(self.expire::<InterceptRequest>(request).await.err());
-            } else if controller.request_finalizer.is_on(request) && !self.is_left(at, request) {
-                match controller.request_finalizer.remove(request).await {
-                    Ok(()) => controller.requests.forget(&request.uid().unwrap_or_default()),
-                    Err(error) => failures.push(error),
-                }
-            }
-        }
-        for one in judged {
-            if one.is_leaving() {
-                let is_used = self.requests.iter().any(|(at, request)| {
-                    let named = &request.spec.workstation;
-                    let (namespace, name) = named.split_once('/').unwrap_or((&at.namespace, named));
-                    (namespace, name) == (one.at.namespace.as_str(), one.at.name.as_str())
-                        && self.is_left(at, request)
-                });
-                if controller.workstation_finalizer.is_on(&one.object) && !is_used {
-                    match controller.workstation_finalizer.remove(&one.object).await {
-                        Ok(()) => controller.workstations.forget(&one.uid),
-                        Err(error) => failures.push(error),
-                    }
-                }
-            } else if one.expiry().is_some_and(|end| end <= self.now) {
-                failures.extend(self.expire::<Workstation>(&one.object).await.err());
-            }
-        }
-    }
-
-    /// Deletes what has had its time.
-    async fn expire<K>(&self, object: &K) -> Result<(), Error>
-    where
-        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
-            + Clone
-            + serde::de::DeserializeOwned
-            + std::fmt::Debug,
-    {
-        let note = Note {
-            severity: Severity::Normal,
-            reason: "Expired".to_owned(),
-            action: "Delete",
-            text: "its time to live, spec.ttl, is over".to_owned(),
-        };
-        self.controller.events.publish(&object.object_ref(&()), note).await;
-        let namespace = object.namespace().unwrap_or_default();
-        let api = Api::<K>::namespaced(self.controller.client.clone(), &namespace);
-        let params = DeleteParams {
-            preconditions: Some(Preconditions { uid: object.uid(), resource_version: None }),
-            ..DeleteParams::default()
-        };
-        match api.delete(&object.name_any(), &params).await {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(answer)) if matches!(answer.code, 404 | 409) => Ok(()),
-            Err(source) => {
-                let kind = if K::kind(&()) == "Workstation" { "Workstation" } else { "InterceptRequest" };
-                Err(Error::ChangeTarget { kind, name: format!("{namespace}/{}", object.name_any()), source })
-            }
-        }
-    }
-
-    /// Removes the words of pods of the cluster's end that are gone.
-    async fn forget_pods(&self, standing: &stowaway::Standing, failures: &mut Vec<Error>) {
-        let controller = self.controller;
-        let pods = standing.pod_names();
-        let mut gone: BTreeMap<String, bool> = BTreeMap::new();
-        for workstation in &self.workstations {
-            let connections = workstation.status.iter().flat_map(|status| &status.connections);
-            for WorkstationConnection { replica, .. } in
-                connections.filter(|one| !pods.contains(&one.replica))
-            {
-                let is_gone = if let Some(is_gone) = gone.get(replica) {
-                    *is_gone
-                } else {
-                    // The caches may be behind a pod that has just begun to report.
-                    let api =
-                        Api::<Pod>::namespaced(controller.client.clone(), &controller.settings.namespace);
-                    let name = format!("{}/{replica}", controller.settings.namespace);
-                    let is_gone = match api.get_metadata_opt(replica).await {
-                        Ok(pod) => pod.is_none(),
-                        Err(source) => {
-                            failures.push(Error::LookUpPod { name, source });
-                            false
-                        }
-                    };
-                    gone.insert(replica.clone(), is_gone);
-                    is_gone
-                };
-                if is_gone {
-                    failures.extend(self.forget(workstation, replica).await.err());
-                }
-            }
-        }
-    }
-
-    /// Gives up, in a pod's place, what it had written.
-    async fn forget(&self, workstation: &Workstation, replica: &str) -> Result<(), Error> {
-        let name = workstation.name_any();
-        let namespace = workstation.namespace().unwrap_or_default();
-        let body = json!({
-            "apiVersion": names::API_VERSION, "kind": "Workstation", "metadata": { "name": name }, "status": {},
-        });
-        let params = PatchParams::apply(&names::stowaway_report_manager(replica)).force();
-        let api = Api::<Workstation>::namespaced(self.controller.client.clone(), &namespace);
-        match api.patch_status(&name, &params, &Patch::Apply(&body)).await {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(answer)) if answer.code == 404 => Ok(()),
-            Err(source) => Err(Error::WriteStatus { source }),
-        }
-    }
-
     /// When to look again though nothing changes: when a time is over, or somebody was left alone for long enough.
     fn again(&self, picture: &Picture, judged: &[Judged], waiting: bool) -> Duration {
         if waiting {
@@ -953,35 +581,6 @@ fn carriers(picture: &Picture) -> Vec<Carrier<'_>> {
     fronts.chain(swaps).collect()
 }
 
-/// What carriers are granted, besides what some keep.
-fn grants(carriers: &[Carrier<'_>], roots: &[Option<Root>], kept: Vec<Grant>) -> Vec<Grant> {
-    let made = carriers.iter().zip(roots).filter_map(|(carrier, root)| Some((carrier, root.as_ref()?)));
-    let mut grants: Vec<Grant> = made
-        .flat_map(|(carrier, root)| {
-            carrier.deliveries().iter().map(|delivery| Grant {
-                carrier: carrier_link_name(&root.uid()),
-                workstation: delivery.workstation.clone(),
-                address: delivery.address,
-                port: delivery.port,
-            })
-        })
-        .chain(kept)
-        .collect();
-    grants.sort();
-    grants.dedup();
-    grants
-}
-
-/// What one carrier of a request will be granted for it, whatever the carrier is called: all uids are of one length.
-fn likely(request: &InterceptRequest, accepted: &Accepted) -> Grant {
-    Grant {
-        carrier: carrier_link_name(&request.uid().unwrap_or_default()),
-        workstation: accepted.workstation_uid.clone(),
-        address: request.spec.destination_ip.as_deref().and_then(|text| text.parse().ok()),
-        port: request.spec.destination_port,
-    }
-}
-
 /// Where a request is carried out.
 fn places(request: &InterceptRequest, accepted: &Accepted) -> Vec<Of> {
     if accepted.is_held {
@@ -1010,23 +609,4 @@ fn is_workload_there(known: &BTreeMap<String, Arc<Namespace>>, uid: &str) -> boo
             || near.stateful_sets.all().iter().any(|one| is_it(&one.metadata))
             || near.pods.all().iter().any(|one| is_it(&one.metadata))
     })
-}
-
-/// As people read it.
-fn name_of(of: &Of) -> String {
-    match of {
-        Of::Service(name) => format!("Service {name}"),
-        Of::Target(target) => target.to_string(),
-    }
-}
-
-/// The uid of a target.
-fn uid_of(near: &Namespace, target: &TargetRef) -> Option<String> {
-    let is_it = |name: String| name == target.name;
-    match target.kind {
-        TargetKind::Deployment => near.deployments.all().iter().find(|one| is_it(one.name_any()))?.uid(),
-        TargetKind::StatefulSet => near.stateful_sets.all().iter().find(|one| is_it(one.name_any()))?.uid(),
-        TargetKind::ReplicaSet => near.replica_sets.all().iter().find(|one| is_it(one.name_any()))?.uid(),
-        TargetKind::Pod => near.pods.all().iter().find(|one| is_it(one.name_any()))?.uid(),
-    }
 }
