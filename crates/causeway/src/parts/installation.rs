@@ -11,6 +11,7 @@ use causeway_api::names;
 use causeway_chart::{Chart, Document, INSTALLED_IN, Release};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding, Subject};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PartialObjectMeta,
 };
@@ -351,6 +352,17 @@ async fn labelled(
         Ok(list) => Ok(list.items),
         Err(error) if is_missing(&error) => Ok(Vec::new()),
         Err(error) => bail!("can't list {}: {}", kind.resource().plural, refusal::words(&error)),
+    }
+}
+
+/// One of Causeway's kinds, as it is asked for.
+pub(crate) fn resource_of(crd: &CustomResourceDefinition) -> ApiResource {
+    ApiResource {
+        group: crd.spec.group.clone(),
+        version: names::VERSION.to_owned(),
+        api_version: names::API_VERSION.to_owned(),
+        kind: crd.spec.names.kind.clone(),
+        plural: crd.spec.names.plural.clone(),
     }
 }
 

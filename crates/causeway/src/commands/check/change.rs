@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use causeway_api::names;
-use kube::api::{Api, ApiResource, DynamicObject, ListParams};
+use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
 
 use super::Line;
-use crate::parts::installation::{self, Reach};
+use crate::parts::installation::{self, Reach, resource_of};
 
 const SECTION: &str = "installations";
 /// How many objects are named.
@@ -83,13 +82,7 @@ fn judged(namespace: &str, now: &Reach, wanted: &Reach, waiting: &[String]) -> O
 async fn waiting_in(client: &Client, namespace: &str) -> Vec<String> {
     let mut waiting = Vec::new();
     for crd in causeway_api::crds() {
-        let resource = ApiResource {
-            group: crd.spec.group.clone(),
-            version: names::VERSION.to_owned(),
-            api_version: names::API_VERSION.to_owned(),
-            kind: crd.spec.names.kind.clone(),
-            plural: crd.spec.names.plural.clone(),
-        };
+        let resource = resource_of(&crd);
         if crd.spec.scope != "Namespaced" {
             continue;
         }

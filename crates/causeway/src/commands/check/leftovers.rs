@@ -1,14 +1,13 @@
 //! Half an uninstall: what waits for an operator that is gone, and what refuses requests for want of it.
 
-use causeway_api::names;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::api::{Api, ApiResource, DynamicObject, ListParams};
+use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
 
 use super::Line;
 use super::definitions::Known;
-use crate::parts::installation::OPERATOR;
+use crate::parts::installation::{OPERATOR, resource_of};
 
 const SECTION: &str = "leftovers";
 /// How many objects are named.
@@ -76,13 +75,7 @@ async fn waiting(client: &Client, namespace: &str, before: bool) -> Vec<Line> {
     }
     let mut stuck = Vec::new();
     for crd in causeway_api::crds() {
-        let resource = ApiResource {
-            group: crd.spec.group.clone(),
-            version: names::VERSION.to_owned(),
-            api_version: names::API_VERSION.to_owned(),
-            kind: crd.spec.names.kind.clone(),
-            plural: crd.spec.names.plural.clone(),
-        };
+        let resource = resource_of(&crd);
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
         let Ok(list) = api.list_metadata(&ListParams::default()).await else { continue };
         let held = list.items.into_iter().filter(|one| one.metadata.deletion_timestamp.is_some());

@@ -2,11 +2,10 @@
 //! they have made something. Both would take it along.
 
 use anyhow::bail;
-use causeway_api::names;
-use kube::api::{Api, ApiResource, DynamicObject, ListParams, PartialObjectMeta};
+use kube::api::{Api, DynamicObject, ListParams, PartialObjectMeta};
 use kube::{Client, ResourceExt};
 
-use crate::parts::installation::{Piece, is_missing};
+use crate::parts::installation::{Piece, is_missing, resource_of};
 use crate::parts::refusal;
 use crate::parts::strangers::strangers;
 
@@ -44,13 +43,7 @@ async fn of_kind(client: &Client, definition: &str) -> anyhow::Result<Vec<Piece>
     let Some(crd) = causeway_api::crds().into_iter().find(|crd| crd.name_any() == definition) else {
         bail!("{definition} is no definition of Causeway's");
     };
-    let resource = ApiResource {
-        group: crd.spec.group,
-        version: names::VERSION.to_owned(),
-        api_version: names::API_VERSION.to_owned(),
-        kind: crd.spec.names.kind,
-        plural: crd.spec.names.plural,
-    };
+    let resource = resource_of(&crd);
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     let list = match api.list_metadata(&ListParams::default()).await {
         Ok(list) => list.items,

@@ -1,19 +1,18 @@
 //! What carriers may have of whose machine.
 
-use super::Pass;
-use crate::intercepts::carrier::Carrier;
-use crate::intercepts::carrier::Root;
-use crate::intercepts::neighbourhood::Namespace;
-use crate::intercepts::workstations::Judged;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
 use causeway_api::InterceptRequest;
 use causeway_translate::intercept::Accepted;
 use causeway_translate::intercept::names::carrier as carrier_link_name;
-use causeway_translate::stowaway_pod::Grant;
-use causeway_translate::stowaway_pod::Told;
+use causeway_translate::stowaway_pod::{Grant, Told};
 use kube::ResourceExt as _;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use std::sync::Arc;
+
+use super::Pass;
+use crate::intercepts::carrier::{Carrier, Root};
+use crate::intercepts::neighbourhood::Namespace;
+use crate::intercepts::workstations::Judged;
 
 impl Pass<'_> {
     /// What carriers were granted that can't be judged for the moment, as their namespace is not read yet or they can't be made. It is

@@ -1,27 +1,19 @@
 //! What is over: requests, workstations, and the words of pods that are gone.
 
+use std::collections::BTreeMap;
+
+use causeway_api::{InterceptRequest, Workstation, WorkstationConnection, names};
+use causeway_translate::intercept::{Picture, Verdict};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::{Api, Resource, ResourceExt as _};
+use serde_json::json;
+
 use super::Pass;
 use crate::framework::error::Error;
-use crate::framework::events::Note;
-use crate::framework::events::Severity;
+use crate::framework::events::{Note, Severity};
 use crate::intercepts::stowaway;
 use crate::intercepts::workstations::Judged;
-use causeway_api::InterceptRequest;
-use causeway_api::Workstation;
-use causeway_api::WorkstationConnection;
-use causeway_api::names;
-use causeway_translate::intercept::Picture;
-use causeway_translate::intercept::Verdict;
-use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
-use kube::Resource;
-use kube::ResourceExt as _;
-use kube::api::DeleteParams;
-use kube::api::Patch;
-use kube::api::PatchParams;
-use kube::api::Preconditions;
-use serde_json::json;
-use std::collections::BTreeMap;
 
 impl Pass<'_> {
     /// Lets go what is over: requests whose targets are as they were, workstations that nobody sends to, and those whose time

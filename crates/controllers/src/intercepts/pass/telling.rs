@@ -1,45 +1,31 @@
 //! What is said of a look: statuses of requests and workstations, and Events on targets.
 
-use super::{Outcome, Pass, places};
-use crate::framework::error::Error;
-use crate::framework::events::Note;
-use crate::framework::events::Severity;
-use crate::framework::kinds::SERVICE_CIDR;
-use crate::framework::status::now;
-use crate::intercepts::carrier::Of;
-use crate::intercepts::carrier::Root;
-use crate::intercepts::neighbourhood::Namespace;
-use crate::intercepts::observe;
-use crate::intercepts::services::Hold;
-use crate::intercepts::status;
-use crate::intercepts::status::Facts;
-use crate::intercepts::stowaway;
-use crate::intercepts::stowaway::Installed;
-use crate::intercepts::stowaway::Way;
-use crate::intercepts::workstations;
-use crate::intercepts::workstations::Common;
-use crate::intercepts::workstations::Judged;
-use causeway_api::InterceptRequest;
-use causeway_api::StowawayPods;
-use causeway_api::conditions;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
 use causeway_api::conditions::ConditionType;
+use causeway_api::{InterceptRequest, StowawayPods, conditions};
 use causeway_translate::gateway::kinds::ObjectRef;
-use causeway_translate::intercept::Picture;
-use causeway_translate::intercept::TargetKind;
-use causeway_translate::intercept::TargetRef;
-use causeway_translate::intercept::Verdict;
-use causeway_translate::intercept::names::LINK_PORT;
-use causeway_translate::intercept::names::WIREGUARD_GATEWAY_V4;
-use causeway_translate::intercept::names::WIREGUARD_GATEWAY_V6;
-use causeway_translate::intercept::swap;
+use causeway_translate::intercept::names::{LINK_PORT, WIREGUARD_GATEWAY_V4, WIREGUARD_GATEWAY_V6};
+use causeway_translate::intercept::{Picture, TargetKind, TargetRef, Verdict, swap};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use std::sync::Arc;
+
+use super::{Outcome, Pass, places};
+use crate::framework::error::Error;
+use crate::framework::events::{Note, Severity};
+use crate::framework::kinds::SERVICE_CIDR;
+use crate::framework::status::now;
+use crate::intercepts::carrier::{Of, Root};
+use crate::intercepts::neighbourhood::Namespace;
+use crate::intercepts::services::Hold;
+use crate::intercepts::status::Facts;
+use crate::intercepts::stowaway::{Installed, Way};
+use crate::intercepts::workstations::{Common, Judged};
+use crate::intercepts::{observe, status, stowaway, workstations};
 
 impl Pass<'_> {
     /// Writes the statuses of requests, and tells their targets who intercepts them. Gives back whose machines get traffic.
